@@ -1,0 +1,5 @@
+"""``python -m resumerge``."""
+
+from resumerge.cli import main
+
+main()

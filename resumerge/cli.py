@@ -1,0 +1,280 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import resumerge
+from resumerge.errors import InputError, Interrupted, Problem, Resumable, ResumergeError
+from resumerge.ui.sizes import parse_size
+
+app = typer.Typer(
+    name="resumerge",
+    help="Merge model weights on machines that cannot be trusted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+err = Console(stderr=True)
+out_console = Console()
+
+
+def size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="A mergekit recipe (YAML).")]
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write the model to.")]
+Run = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="A run id or output folder; else the newest.")
+]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(help="Where ledgers live (default ./state, or RESUMERGE_STATE_DIR)."),
+]
+Memory = Annotated[
+    int | None, typer.Option(parser=size, metavar="SIZE", help="RAM budget, like 2GB (auto).")
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="Worker threads (default: the cores).")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or auto.")]
+ShardSize = Annotated[
+    int | None,
+    typer.Option(
+        "--shard-size",
+        "--out-shard-size",
+        "--max-shard-size",
+        parser=size,
+        metavar="SIZE",
+        help="Largest output shard (5GB).",
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", "--random-seed", help="For randomized methods (0).")
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Touch no network.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Give up the run in OUT and start over.")]
+NoSupervise = Annotated[bool, typer.Option("--no-supervise", help="Run in this process.")]
+Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+@app.command()
+def run(
+    config: Config,
+    out: Out,
+    state_dir: StateDir = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    device: Device = "cpu",
+    shard_size: ShardSize = None,
+    seed: Seed = None,
+    offline: Offline = False,
+    restart: Restart = False,
+    no_supervise: NoSupervise = False,
+    as_json: Json = False,
+) -> None:
+    """Merge; if OUT already has an unfinished run of the same recipe, go on with it."""
+    from resumerge.engine.options import Options
+
+    options = Options(state_dir, memory, threads, device, shard_size, seed, offline, restart)
+    fallback = f"resumerge run {config} {out}"
+    _merge(options, as_json, fallback, lambda session: session.run(config, out))
+
+
+@app.command()
+def resume(
+    run: Run = None,
+    state_dir: StateDir = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    device: Device = "cpu",
+    offline: Offline = False,
+    restart: Restart = False,
+    no_supervise: NoSupervise = False,
+    as_json: Json = False,
+) -> None:
+    """Go on with an interrupted run."""
+    from resumerge.engine.options import Options
+
+    options = Options(state_dir, memory, threads, device, None, None, offline, restart)
+    _merge(options, as_json, "resumerge resume", lambda session: session.resume(run))
+
+
+def _merge(options: Any, as_json: bool, fallback: str, work: Callable[[Any], Any]) -> None:
+    """Run a session; where it stops short, the last line on stderr says how to resume."""
+    from resumerge.engine.session import Session
+    from resumerge.ui.progress import ConsoleReporter, JsonReporter
+    from resumerge.ui.resume_command import resume_command
+
+    console = ConsoleReporter(err)
+    session = Session(options, JsonReporter(sys.stdout) if as_json else console)
+    try:
+        work(session)
+    except (Interrupted, Resumable) as stopped:
+        console.close()
+        err.print(str(stopped), highlight=False, markup=False, soft_wrap=True)
+        command = resume_command(session.run_id, options.state_dir) if session.run_id else fallback
+        print(command, file=sys.stderr)
+        raise typer.Exit(stopped.exit_code) from None
+    finally:
+        console.close()
+
+
+@app.command()
+def status(
+    run: Run = None,
+    state_dir: StateDir = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until the run ends.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Progress, attempts, memory, events; all runs if none is named."""
+    from resumerge.ledger.home import Home
+    from resumerge.ui.status import show_run, show_runs, status_json
+
+    home = Home(state_dir)
+    if as_json:
+        print(json.dumps(status_json(home, run), indent=2))
+        return
+    if watch:
+        _watch(home, run)
+        return
+    runs = status_json(home, run)["runs"]
+    if not runs:
+        out_console.print(f"No runs in {home.folder}", highlight=False, soft_wrap=True)
+    elif run is not None or len(runs) == 1:
+        out_console.print(show_run(runs[0]))
+    else:
+        out_console.print(show_runs(runs))
+
+
+def _watch(home: Any, run: str | None) -> None:
+    from rich.live import Live
+
+    from resumerge.ui.status import show_run, status_json
+
+    name = home.find(run).name
+    try:
+        with Live(console=out_console, refresh_per_second=4) as live:
+            while True:
+                described = status_json(home, name)["runs"][0]
+                live.update(show_run(described), refresh=True)
+                if described["state"] != "running":
+                    return
+                time.sleep(0.5)
+    except KeyboardInterrupt:
+        return
+
+
+@app.command()
+def plan(
+    config: Config,
+    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="Where it would go.")] = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    shard_size: ShardSize = None,
+    seed: Seed = None,
+    offline: Offline = False,
+    as_json: Json = False,
+) -> None:
+    """Check everything and estimate: nothing is written, only headers are read."""
+    from resumerge.engine.options import Options
+    from resumerge.engine.planning import describe_plan
+    from resumerge.ui.plan import show_plan
+
+    options = Options(None, memory, threads, "cpu", shard_size, seed, offline)
+    document = describe_plan(config, out, options)
+    if as_json:
+        print(json.dumps(document, indent=2))
+    else:
+        out_console.print(show_plan(document))
+    if document["problems"]:
+        if not as_json:
+            for problem in document["problems"]:
+                err.print(str(Problem(**problem)), highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(2)
+
+
+@app.command()
+def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -> None:
+    """Re-read an output, finished or not, against the ledger's checksums."""
+    from resumerge.engine.verify import verify_run
+    from resumerge.ledger.home import Home
+    from resumerge.storage import Storage
+    from resumerge.ui.resume_command import resume_command
+
+    found = verify_run(Home(state_dir).find(run), Storage())
+    if as_json:
+        print(json.dumps(found.as_json(), indent=2))
+    else:
+        pending = f", {found.pending} not computed yet" if found.pending else ""
+        verdict = "[green]intact[/green]" if found.intact else "[red]damaged[/red]"
+        out_console.print(
+            f"{found.output}: {verdict}, {found.units} tensors compared{pending}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        for name, what in found.damaged.items():
+            out_console.print(f"  {name}: {what}", highlight=False, markup=False, soft_wrap=True)
+    if not found.intact:
+        err.print("Damaged tensors are computed anew by:", highlight=False)
+        print(resume_command(found.run, state_dir), file=sys.stderr)
+        raise typer.Exit(75)
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(metavar="[METHOD]")] = None, as_json: Json = False
+) -> None:
+    """The merge methods with their parameters and defaults."""
+    from resumerge.ui.methods import methods_json, show_methods
+
+    document = methods_json(name)
+    if as_json:
+        print(json.dumps(document, indent=2))
+    else:
+        out_console.print(show_methods(document))
+
+
+@app.command()
+def demo() -> None:
+    """A demonstration on small models it makes: merge, kill, status, resume, verify, compare."""
+    from resumerge.ui.demo import run_demo
+
+    raise typer.Exit(run_demo(out_console))
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Merge model weights on machines that cannot be trusted."""
+    if show:
+        print(f"resumerge {resumerge.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point: errors that are expected become a message and the contract's exit code."""
+    try:
+        app()
+    except InputError as error:
+        err.print(str(error), highlight=False, markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except ResumergeError as error:
+        err.print(str(error), highlight=False, markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

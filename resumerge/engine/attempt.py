@@ -1,0 +1,141 @@
+"""One attempt: recover what is there, merge what is not, finish the folder."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from resumerge.engine.checksums import hash_block
+from resumerge.engine.files import ShardFiles
+from resumerge.engine.report import Reporter
+from resumerge.engine.stop import Stop
+from resumerge.errors import Interrupted, Resumable, ResumergeError
+from resumerge.host.machine import boot_id, hostname
+from resumerge.ledger import Ledger, take_snapshot
+from resumerge.output import companions
+from resumerge.plan.model import Plan
+from resumerge.sources import fetch
+from resumerge.storage import Storage
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Everything that an attempt works with.
+
+    Args:
+        budget: bytes of RSS.
+        distrust: the ledger was restored from a snapshot; nothing on disk is trusted unread.
+    """
+
+    plan: Plan
+    ledger: Ledger
+    out: Path
+    storage: Storage
+    reporter: Reporter
+    stop: Stop
+    threads: int
+    budget: int
+    device: str
+    offline: bool
+    distrust: bool
+
+    def run(self) -> float:
+        """Work until the output is whole; seconds of merging are returned.
+
+        Raises:
+            Interrupted, Resumable: stopped short; what is committed stays.
+        """
+        number = self.ledger.start_attempt(
+            {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id()}
+        )
+        self.ledger.set_state("running")
+        outcome, state, started, merging = "error", "failed", time.monotonic(), 0.0
+        try:
+            self._fetch()
+            merging = self._merge(number)
+            self._finish()
+            outcome = state = "done"
+            return merging
+        except Interrupted:
+            outcome, state = "interrupted", "interrupted"
+            raise
+        except Resumable as error:
+            state = "interrupted"
+            self.ledger.event(f"stopped_{error.reason}", message=str(error))
+            raise
+        except ResumergeError as error:
+            state = "interrupted"
+            self.ledger.event("refused", message=str(error))
+            raise
+        finally:
+            self.ledger.end_attempt(
+                number,
+                outcome,
+                peak_rss=peak_rss(),
+                seconds=time.monotonic() - started,
+                merging_seconds=merging,
+            )
+            self.ledger.set_state(state)
+            take_snapshot(self.ledger, self.storage)
+
+    def _fetch(self) -> None:
+        for number, source in enumerate(self.plan.sources):
+            needed = self.plan.bytes_needed(number)
+            fetch(source, needed, self.reporter.fetching, offline=self.offline)
+
+    def _merge(self, number: int) -> float:
+        """Bring the shards to where the ledger says they are, then compute what is pending.
+
+        Returns:
+            Seconds from there until everything was committed, without loading torch.
+        """
+        from resumerge.engine.allocator import reuse_freed_memory
+        from resumerge.engine.commit import Committer
+        from resumerge.engine.engine import Engine
+        from resumerge.engine.evaluate import Evaluator
+        from resumerge.engine.governor import Governor
+        from resumerge.engine.recovery import Recovery
+        from resumerge.sources.read import SourceReader
+
+        started = time.monotonic()
+        reuse_freed_memory()
+        files = ShardFiles(self.plan, self.out, self.storage)
+        reader = SourceReader(self.plan.sources)
+        try:
+            progress = Recovery(self.plan, self.ledger, files, self.storage, self.distrust).run()
+            evaluator = Evaluator(self.plan, reader, self.device)
+            with Governor(self.budget, self.ledger.event) as governor, self.stop.deferred():
+                committer = Committer(self.plan, self.ledger, files, self.storage, number, governor)
+                Engine(
+                    self.plan,
+                    progress,
+                    evaluator,
+                    files,
+                    self.storage,
+                    committer,
+                    governor,
+                    self.stop,
+                    self.threads,
+                    self.reporter.pulse,
+                ).run()
+            return time.monotonic() - started
+        finally:
+            files.close()
+            reader.close()
+
+    def _finish(self) -> None:
+        """Write the files beside the shards, each whole or not at all, config.json last."""
+        for name, content in companions(self.plan, self.out.name, offline=self.offline):
+            path = self.out / name
+            data = content if isinstance(content, bytes) else content.read_bytes()
+            self.ledger.note_companion(name, len(data), hash_block(data).hex())
+            self.storage.make_folder(path.parent)
+            self.storage.write_file(path, data)
+
+
+def peak_rss() -> int:
+    """The largest RSS that this process had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

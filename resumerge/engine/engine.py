@@ -1,0 +1,168 @@
+"""The engine's main loop: compute a batch of blocks, hand it to be committed, take the next."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from resumerge.engine.checksums import hash_block
+from resumerge.engine.commit import Committer, Written
+from resumerge.engine.evaluate import Evaluator
+from resumerge.engine.files import ShardFiles
+from resumerge.engine.governor import Governor
+from resumerge.engine.report import Pulse
+from resumerge.engine.stop import Stop
+from resumerge.errors import Resumable
+from resumerge.ledger import Progress
+from resumerge.methods.method import Part
+from resumerge.plan.model import Plan, Unit
+from resumerge.storage import Storage
+
+BATCH_SECONDS = 1.0
+"""A batch is closed after this time even if it is small, so that stopping is quick."""
+
+
+class Engine:
+    """Computes every pending block of a plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        progress: list[Progress],
+        evaluator: Evaluator,
+        files: ShardFiles,
+        storage: Storage,
+        committer: Committer,
+        governor: Governor,
+        stop: Stop,
+        threads: int,
+        report: Callable[[Pulse], None],
+    ) -> None:
+        self._plan, self._progress, self._evaluator = plan, progress, evaluator
+        self._files, self._storage, self._committer = files, storage, committer
+        self._governor, self._stop, self._report = governor, stop, report
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, "block", torch.set_num_threads, (1,))
+        self._units_done = sum(known.checksum is not None for known in progress)
+
+    def run(self) -> None:
+        """Go on until everything is committed, or a signal asks to stop.
+
+        Raises:
+            Resumable: the disk is full, or a source cannot be read now.
+            Interrupted: a signal came; what was computed is committed.
+        """
+        try:
+            pending = self._pending()
+            while batch := self._compute(pending):
+                self._committer.submit(batch)
+                self._tell(batch)
+            self._committer.wait()
+            self._stop.check()
+        except OSError as error:
+            raise _out_of_order(error) from error
+        finally:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._committer.close()
+
+    def _compute(self, pending: Iterator[tuple[Unit, int, Any]]) -> list[Written]:
+        """One batch: its blocks computed, written and hashed, in order; empty at the end.
+
+        Half the batch size, since the batch before is still being committed meanwhile.
+        """
+        deadline = time.monotonic() + BATCH_SECONDS
+        running: deque[Future[Written]] = deque()
+        batch: list[Written] = []
+        nbytes = 0
+        try:
+            while nbytes < self._governor.batch_bytes // 2 and time.monotonic() < deadline:
+                item = None if self._stop.requested else next(pending, None)
+                if item is None:
+                    break
+                unit, index, statistics = item
+                running.append(self._pool.submit(self._write_block, unit, index, statistics))
+                nbytes += unit.block_bytes(index)[1]
+                if len(running) > self._in_flight():
+                    batch.append(running.popleft().result())
+            while running:
+                batch.append(running.popleft().result())
+        finally:
+            for future in running:
+                future.cancel()
+        return batch
+
+    def _pending(self) -> Iterator[tuple[Unit, int, Any]]:
+        """Every block that is not committed, in the order of the plan, with its statistics."""
+        for unit, known in zip(self._plan.units, self._progress):
+            if known.checksum is not None:
+                continue
+            statistics = None
+            if unit.blocks > 1 and self._evaluator.needs_statistics(unit):
+                try:
+                    statistics = self._evaluator.statistics(unit, self._scanner(unit))
+                except _Stopped:
+                    return
+            for index in range(known.committed_blocks, unit.blocks):
+                yield unit, index, statistics
+
+    def _write_block(self, unit: Unit, index: int, statistics: Any) -> Written:
+        """Runs in a worker thread."""
+        started = time.perf_counter()
+        if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
+            statistics = self._evaluator.statistics(
+                unit, lambda part: self._evaluator.serial_scan(unit, part)
+            )
+        data = self._evaluator.block(unit, index, statistics)
+        offset, _ = unit.block_bytes(index)
+        self._storage.write(self._files.descriptor(unit.shard), data, offset)
+        return Written(unit, index, hash_block(data), time.perf_counter() - started)
+
+    def _scanner(self, unit: Unit) -> Callable[[Part[Any]], Iterator[Any]]:
+        """A scan over a unit's blocks by all threads, a few blocks ahead of who consumes it."""
+
+        def scan(part: Part[Any]) -> Iterator[Any]:
+            running: deque[Future[Any]] = deque()
+            for index in range(unit.blocks):
+                if self._stop.requested:
+                    raise _Stopped
+                running.append(self._pool.submit(self._evaluator.part, unit, index, part))
+                if len(running) > self._in_flight():
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+
+        return scan
+
+    def _in_flight(self) -> int:
+        """Blocks that wait or are computed: enough that no thread idles, fewer under pressure."""
+        fits = self._governor.batch_bytes // (2 * (4 << 20))
+        return max(1, min(2 * self._threads, fits))
+
+    def _tell(self, batch: list[Written]) -> None:
+        self._units_done += sum(w.index == w.unit.blocks - 1 for w in batch)
+        self._report(
+            Pulse(
+                self._committer.bytes_committed
+                + sum(w.unit.block_bytes(w.index)[1] for w in batch),
+                sum(unit.nbytes for unit in self._plan.units),
+                self._units_done,
+                len(self._plan.units),
+                batch[-1].unit.name,
+            )
+        )
+
+
+class _Stopped(Exception):
+    """A scan ends early because the run does."""
+
+
+def _out_of_order(error: OSError) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Resumable("disk_full", f"The disk is full ({error}). Free some space, then resume.")
+    return Resumable("io", f"Reading or writing failed: {error}. Mend that, then resume.")

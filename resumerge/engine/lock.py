@@ -1,0 +1,85 @@
+"""One process a run: a lock that the kernel lets go of when its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from resumerge.errors import refuse
+from resumerge.host.machine import hostname
+
+LOCK_FILE = "lock"
+
+
+@contextmanager
+def run_lock(folder: Path, run: str) -> Iterator[None]:
+    """Hold the run's lock inside.
+
+    Raises:
+        InputError: another live process holds it; names its pid and host.
+    """
+    path = folder / LOCK_FILE
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = lock_holder(folder) or {}
+            raise refuse(
+                "Another process is working on this run",
+                where=str(folder),
+                found=f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} holds run {run}",
+                fix=f"wait for it (`resumerge status {run} --watch`) or stop it first",
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps({"pid": os.getpid(), "host": hostname()}).encode(), 0)
+        yield
+        os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+
+
+def lock_holder(folder: Path) -> dict[str, object] | None:
+    """``pid`` and ``host`` of the live process that holds the run; None if none does."""
+    path = folder / LOCK_FILE
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except OSError:
+        try:
+            return dict(json.loads(path.read_text()))
+        except ValueError:
+            return {}
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold a lock on an output folder inside, against a run with its ledger somewhere else.
+
+    Raises:
+        InputError: another live process writes there.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise refuse(
+                "Another process is writing to this output folder",
+                where=str(folder),
+                found="a live run whose ledger is in another state folder",
+                fix="wait for it, or name another output folder",
+            ) from None
+        yield
+    finally:
+        os.close(fd)

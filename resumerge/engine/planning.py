@@ -1,0 +1,90 @@
+"""``resumerge plan``: everything that can be known of a merge without doing it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.options import Options
+from resumerge.engine.preflight import (
+    check_disk,
+    check_output,
+    fit_threads,
+    free_bytes,
+    memory_budget,
+)
+from resumerge.engine.session import Session
+from resumerge.errors import InputError, Problem
+from resumerge.host.machine import cores
+from resumerge.plan import Plan, estimate
+from resumerge.recipe import load_recipe
+
+
+def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str, Any]:
+    """The document of ``plan --json``; problems are listed in it, not raised.
+
+    Args:
+        out: checked as ``run`` would, where it is given; else the working folder's disk is.
+    """
+    budget = memory_budget(options.memory)
+    try:
+        plan = Session(options).plan(load_recipe(config))
+    except InputError as error:
+        return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
+    problems: list[Problem] = check_output(out) if out is not None else []
+    problems += check_disk(out or Path.cwd(), plan.output_bytes)
+    try:
+        threads, predicted = fit_threads(plan, options.threads, budget)
+    except InputError as error:
+        problems += error.problems
+        threads = options.threads or cores()
+        predicted = estimate(plan, threads)
+    return {
+        "units": len(plan.units),
+        "output_bytes": plan.output_bytes,
+        "shards": len(plan.shards),
+        "memory": {"predicted_peak_rss": predicted.peak_rss, "budget": budget},
+        "disk": {"needed": predicted.disk, "free": free_bytes(out or Path.cwd())},
+        "download": {
+            "bytes": predicted.download,
+            "files": predicted.download_files,
+            "cached_bytes": predicted.cached,
+        },
+        "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
+        "sources": [_source(plan, number) for number in range(len(plan.sources))],
+        "threads": threads,
+        "method": plan.recipe.merge_method,
+        "layers": [list(origin.inputs) for origin in plan.origins],
+        "largest_unit": _largest(plan),
+        "notes": list(plan.notes),
+        "problems": [asdict(problem) for problem in problems],
+    }
+
+
+def _source(plan: Plan, number: int) -> dict[str, Any]:
+    source = plan.sources[number]
+    return {
+        "model": source.ref.text,
+        "kind": source.kind,
+        "revision": source.revision,
+        "bytes_needed": sum(plan.bytes_needed(number).values()),
+    }
+
+
+def _largest(plan: Plan) -> dict[str, Any]:
+    unit = max(plan.units, key=lambda unit: unit.nbytes)
+    return {"name": unit.name, "bytes": unit.nbytes}
+
+
+def _nothing(budget: int, out: Path | None) -> dict[str, Any]:
+    return {
+        "units": 0,
+        "output_bytes": 0,
+        "shards": 0,
+        "memory": {"predicted_peak_rss": 0, "budget": budget},
+        "disk": {"needed": 0, "free": free_bytes(out or Path.cwd())},
+        "download": {"bytes": 0, "files": 0, "cached_bytes": 0},
+        "time": {"estimate_s": 0.0, "basis": "nothing could be planned"},
+        "sources": [],
+    }

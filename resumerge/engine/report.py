@@ -1,0 +1,56 @@
+"""What the engine tells whoever watches; every method may be left as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from resumerge.plan.estimate import Estimate
+from resumerge.plan.model import Plan
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How far the merging is, in bytes and units of output."""
+
+    bytes_done: int
+    bytes_total: int
+    units_done: int
+    units_total: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Args:
+        id: of the run.
+        already_done: nothing was left to do.
+        merging_seconds: spent computing, writing and committing in this attempt.
+    """
+
+    id: str
+    output: Path
+    ledger: Path
+    already_done: bool = False
+    merging_seconds: float = 0.0
+
+
+class Reporter:
+    """Told about a run as it goes; does nothing with it."""
+
+    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+        """The plan is made and checked."""
+
+    def fetching(self, name: str, nbytes: int) -> None:
+        """A source file is being downloaded; `nbytes` of it are there."""
+
+    def pulse(self, pulse: Pulse) -> None:
+        """A batch was computed."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should know."""
+
+    def done(self, result: Result) -> None:
+        """The output is whole."""

@@ -1,0 +1,316 @@
+"""`run` and `resume`: find or begin a run, check that it may go on, and work on it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import resumerge
+from resumerge.engine.attempt import Attempt
+from resumerge.engine.checksums import hash_block
+from resumerge.engine.discard import discard
+from resumerge.engine.lock import folder_lock, run_lock
+from resumerge.engine.options import SEED, SHARD_SIZE, Options
+from resumerge.engine.preflight import check_disk, check_output, fit_threads, memory_budget
+from resumerge.engine.recovery import open_ledger
+from resumerge.engine.report import Reporter, Result
+from resumerge.engine.stop import Stop
+from resumerge.errors import InputError, ResumergeError, refuse
+from resumerge.host.machine import hostname
+from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
+from resumerge.ledger.home import RECIPE_FILE, Home
+from resumerge.plan import NUMERICS, Plan, changes, fingerprint, fingerprint_parts, make_plan
+from resumerge.recipe import Recipe, load_recipe, parse_recipe
+from resumerge.sources import open_source
+from resumerge.storage import Storage
+
+
+class Session:
+    """Carries out one command on one run.
+
+    A session knows the run's id as soon as there is one, so that whoever called can say how to
+    resume.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        reporter: Reporter | None = None,
+        storage: Storage | None = None,
+        stop: Stop | None = None,
+    ) -> None:
+        self._options = options
+        self._reporter = reporter or Reporter()
+        self._storage = storage or Storage()
+        self._stop = stop or Stop()
+        self._home = Home(options.state_dir)
+        self.run_id: str | None = None
+
+    def run(self, config: Path, out: Path) -> Result:
+        """Merge; go on where `out` has an unfinished run of the same recipe.
+
+        Raises:
+            InputError: recipe, sources or output are unfit; nothing was written.
+            Interrupted, Resumable: stopped short.
+        """
+        with self._stop.listening():
+            recipe = load_recipe(config)
+            out = out.absolute()
+            earlier = self._home.of_output(out)
+            if earlier:
+                return self._go_on(earlier[-1], recipe, config)
+            return self._begin(recipe, config, out)
+
+    def resume(self, wanted: str | None = None) -> Result:
+        """Go on with a run named by its id or output folder; by default the newest.
+
+        Raises:
+            InputError: no such run, or recipe or sources changed.
+            Interrupted, Resumable: stopped short.
+        """
+        with self._stop.listening():
+            return self._go_on(self._home.find(wanted))
+
+    def plan(self, recipe: Recipe) -> Plan:
+        """Plan a new run of a recipe; nothing is written.
+
+        Raises:
+            InputError: with every problem that was found.
+        """
+        return self._plan(recipe, {}, {})
+
+    def _begin(self, recipe: Recipe, config: Path, out: Path) -> Result:
+        plan = self.plan(recipe)
+        problems = [*check_output(out), *check_disk(out, plan.output_bytes)]
+        if problems:
+            raise InputError(problems)
+        threads, budget = self._resources(plan)
+        folder = self._write_down(plan, config, out)
+        with run_lock(folder, folder.name):
+            ledger = Ledger(folder / LEDGER_FILE)
+            return self._work(plan, ledger, folder, out, threads, budget, resumed=False)
+
+    def _go_on(
+        self, folder: Path, recipe: Recipe | None = None, config: Path | None = None
+    ) -> Result:
+        self.run_id = folder.name
+        with run_lock(folder, folder.name):
+            ledger, restored = open_ledger(folder, self._storage)
+            try:
+                row = ledger.run() or {}
+                out = Path(row["output"])
+                given = recipe or self._recipe_of(row)
+                if self._options.restart:
+                    plan = self.plan(given)
+                    self._resources(plan)
+                    if problems := check_output(out, ledger.written_names()):
+                        raise InputError(problems)
+                    discard(ledger, folder, out, self._storage)
+                    ledger.close()
+                    return self._begin(given, config or Path(row["config_path"]), out)
+                pins = {
+                    source["model"]: source["revision"]
+                    for source in ledger.rows("SELECT model, revision FROM sources")
+                }
+                plan = self._plan(given, pins, json.loads(row["options"]))
+                self._check_unchanged(row, plan, folder)
+                if row["state"] == "done" and _is_whole(plan, ledger, out):
+                    result = Result(folder.name, out, ledger.path, already_done=True)
+                    self._reporter.done(result)
+                    return result
+                missing = sum(
+                    shard.nbytes for shard in plan.shards if not _has_file(out, shard.name)
+                )
+                problems = check_disk(out, missing)
+                if problems:
+                    raise InputError(problems)
+                threads, budget = self._resources(plan)
+                return self._work(
+                    plan, ledger, folder, out, threads, budget, resumed=True, distrust=restored
+                )
+            finally:
+                ledger.close()
+
+    def _plan(
+        self, recipe: Recipe, pins: Mapping[str, str | None], began: Mapping[str, Any]
+    ) -> Plan:
+        """Open the sources, at their pinned commits if they have some, and plan.
+
+        Args:
+            began: the options that the run began with.
+        """
+        problems, sources = [], {}
+        for ref in recipe.models:
+            try:
+                sources[ref] = open_source(
+                    ref, revision=pins.get(ref.text), offline=self._options.offline
+                )
+            except InputError as error:
+                problems += error.problems
+        if problems:
+            raise InputError(problems)
+        options = self._options
+        seed = began.get("seed", SEED) if options.seed is None else options.seed
+        size = options.shard_size or began.get("shard_size", SHARD_SIZE)
+        return make_plan(recipe, sources, seed=seed, shard_size=size)
+
+    def _resources(self, plan: Plan) -> tuple[int, int]:
+        """Threads and memory budget; refused here where they cannot do."""
+        budget = memory_budget(self._options.memory)
+        threads, self._estimate = fit_threads(plan, self._options.threads, budget)
+        return threads, budget
+
+    def _recipe_of(self, row: Mapping[str, Any]) -> Recipe:
+        """The run's own recipe; refused where the file it came from says something else now."""
+        recipe = parse_recipe(row["config_text"], row["config_path"])
+        file = Path(row["config_path"])
+        if file.is_file() and file.read_text() != row["config_text"]:
+            edited = load_recipe(file)
+            if self._options.restart:
+                return edited
+            lines = changes(recipe.normalized(), edited.normalized())
+            if lines:
+                raise self._changed(lines, row["id"], row["output"], str(file))
+        return recipe
+
+    def _check_unchanged(self, row: Mapping[str, Any], plan: Plan, folder: Path) -> None:
+        lines = changes(json.loads(row["fingerprint_parts"]), fingerprint_parts(plan))
+        if lines:
+            raise self._changed(lines, folder.name, row["output"], row["config_path"])
+
+    def _changed(self, lines: list[str], run: str, output: str, config: str) -> ResumergeError:
+        kept = self._home.folder / run / RECIPE_FILE
+        return refuse(
+            "The recipe or a source is not what this run began with",
+            where=output,
+            found="; ".join(lines[:6]),
+            fix=f"undo the change and resume; or, for a recipe, go on with the one that was begun: "
+            f"`resumerge run {kept} {output}`; or start over: "
+            f"`resumerge run {config} {output} --restart`",
+        )
+
+    def _write_down(self, plan: Plan, config: Path, out: Path) -> Path:
+        """Make the run's folder with its ledger; it appears whole or not at all."""
+        unborn = self._home.new(out, self._storage)
+        name = unborn.stem
+        parts = fingerprint_parts(plan)
+        ledger = Ledger.create(unborn / LEDGER_FILE)
+        ledger.begin(
+            {
+                "id": name,
+                "created": now(),
+                "config_path": str(config.absolute()),
+                "config_text": plan.recipe.text,
+                "output": str(out),
+                "fingerprint": fingerprint(parts),
+                "fingerprint_parts": json.dumps(parts),
+                "options": json.dumps({"seed": plan.seed, "shard_size": plan.shard_size}),
+                "versions": json.dumps(versions()),
+                "host": hostname(),
+                "state": "planned",
+            },
+            (
+                {
+                    "number": number,
+                    "model": source.ref.text,
+                    "kind": source.kind,
+                    "revision": source.revision,
+                    "folder": str(source.folder),
+                    "identity": json.dumps(source.identity()),
+                }
+                for number, source in enumerate(plan.sources)
+            ),
+            (
+                {
+                    "number": shard.index,
+                    "name": shard.name,
+                    "nbytes": shard.nbytes,
+                    "header_bytes": len(shard.header),
+                    "header_checksum": hash_block(shard.header).hex(),
+                    "state": "open",
+                }
+                for shard in plan.shards
+            ),
+            (
+                {
+                    "number": unit.index,
+                    "name": unit.name,
+                    "shard": unit.shard,
+                    "offset": unit.offset,
+                    "nbytes": unit.nbytes,
+                    "dtype": unit.dtype,
+                    "shape": json.dumps(unit.shape),
+                    "expression": json.dumps(unit.expression.as_json()),
+                    "blocks": unit.blocks,
+                    "state": "pending",
+                    "committed_blocks": 0,
+                }
+                for unit in plan.units
+            ),
+        )
+        take_snapshot(ledger, self._storage)
+        ledger.close()
+        self._storage.write_file(unborn / RECIPE_FILE, plan.recipe.text.encode())
+        self._storage.sync_file(unborn / LEDGER_FILE)
+        folder = self._home.born(unborn, self._storage)
+        self.run_id = folder.name
+        return folder
+
+    def _work(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        folder: Path,
+        out: Path,
+        threads: int,
+        budget: int,
+        *,
+        resumed: bool,
+        distrust: bool = False,
+    ) -> Result:
+        self._reporter.planned(folder.name, plan, self._estimate, resumed=resumed)
+        self._storage.make_folder(out)
+        with folder_lock(out):
+            attempt = Attempt(
+                plan=plan,
+                ledger=ledger,
+                out=out,
+                storage=self._storage,
+                reporter=self._reporter,
+                stop=self._stop,
+                threads=threads,
+                budget=budget,
+                device=self._options.device,
+                offline=self._options.offline,
+                distrust=distrust,
+            )
+            seconds = attempt.run()
+        result = Result(folder.name, out, ledger.path, merging_seconds=seconds)
+        self._reporter.done(result)
+        return result
+
+
+def versions() -> dict[str, Any]:
+    """What computes: recorded, so that a change on the way can be told."""
+    return {
+        "resumerge": resumerge.__version__,
+        "numerics": NUMERICS,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def _has_file(out: Path, shard: str) -> bool:
+    return (out / shard).exists() or (out / f"{shard}.partial").exists()
+
+
+def _is_whole(plan: Plan, ledger: Ledger, out: Path) -> bool:
+    """Whether a finished run's files are all still there, each with its size."""
+    states = {row["state"] for row in ledger.rows("SELECT DISTINCT state FROM shards")}
+    return states == {"sealed"} and all(
+        (out / shard.name).exists() and (out / shard.name).stat().st_size == shard.nbytes
+        for shard in plan.shards
+    )

@@ -1,0 +1,63 @@
+"""SIGINT and SIGTERM: finish the blocks in hand, commit, and go."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from resumerge.errors import Interrupted
+
+
+class Stop:
+    """Whether the user, or the machine, asked the run to stop.
+
+    Outside `deferred` a signal raises `Interrupted` at once; inside, it is only noted, for the
+    engine to act on between two blocks. A second signal ends the process where it stands, which
+    loses nothing that is committed.
+    """
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._deferred = False
+
+    @property
+    def requested(self) -> bool:
+        return self.signum is not None
+
+    @contextmanager
+    def listening(self) -> Iterator[Stop]:
+        """Handle both signals inside (where this is the main thread, which alone may)."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Note signals instead of raising."""
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+
+    def check(self) -> None:
+        """Raise `Interrupted` if a signal came."""
+        if self.signum is not None:
+            raise Interrupted(self.signum)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.signum is not None:
+            os._exit(128 + signum)
+        self.signum = signum
+        if not self._deferred:
+            raise Interrupted(signum)

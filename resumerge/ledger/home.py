@@ -1,0 +1,127 @@
+"""The folder where ledgers live: one folder a run, ``state/<run-id>/ledger.db``."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+from resumerge.errors import refuse
+from resumerge.ledger.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.snapshot import SNAPSHOT_FILE
+from resumerge.storage import Storage
+
+RECIPE_FILE = "recipe.yaml"
+UNBORN = ".new"
+"""Suffix of a run's folder until its plan is written down whole."""
+
+
+class Home:
+    """The ledgers below one folder."""
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        """
+        Args:
+            folder: default ``RESUMERGE_STATE_DIR``, else ``./state``.
+        """
+        self.folder = Path(folder or os.environ.get("RESUMERGE_STATE_DIR") or "state").absolute()
+
+    def runs(self) -> list[Path]:
+        """The folders of all runs, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        found = [
+            path
+            for path in self.folder.iterdir()
+            if path.suffix != UNBORN and any((path / f).exists() for f in _LEDGERS)
+        ]
+        return sorted(found, key=lambda path: (_created(path), path.name))
+
+    def find(self, wanted: str | None) -> Path:
+        """The folder of a run, by its id, its output folder, or None for the newest.
+
+        Raises:
+            InputError: there is no such run.
+        """
+        runs = self.runs()
+        if wanted is None and runs:
+            return runs[-1]
+        if wanted is not None:
+            by_id = [path for path in runs if path.name == wanted]
+            by_output = self.of_output(Path(wanted))
+            if by_id or by_output:
+                return by_id[0] if by_id else by_output[-1]
+        raise refuse(
+            f"There is no run {wanted!r}" if wanted else "There is no run yet",
+            where=str(self.folder),
+            expected="a run id, or the output folder of a run",
+            found=", ".join(path.name for path in runs[-5:]) or "no runs in this state folder",
+            fix="name another, or the folder of its ledger with --state-dir",
+        )
+
+    def of_output(self, output: Path) -> list[Path]:
+        """The runs that write to an output folder, oldest first."""
+        wanted = str(output.absolute())
+        real = str(output.resolve())
+        return [path for path in self.runs() if _output(path) in (wanted, real)]
+
+    def new(self, output: Path, storage: Storage) -> Path:
+        """A folder for a new run, under a name that no reader looks at until it is whole."""
+        storage.make_folder(self.folder)
+        for leftover in self.folder.glob(f"*{UNBORN}"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", output.name).strip("-")[:40] or "merge"
+        folder = self.folder / f"{name}-{stamp}-{secrets.token_hex(2)}{UNBORN}"
+        folder.mkdir()
+        return folder
+
+    def born(self, folder: Path, storage: Storage) -> Path:
+        """Give a new run's folder its name; it is durable after."""
+        final = folder.with_suffix("")
+        storage.rename(folder, final)
+        return final
+
+
+_LEDGERS = (LEDGER_FILE, SNAPSHOT_FILE)
+
+
+def _first(folder: Path, column: str) -> str:
+    """One column of the run's row, from the ledger or, where that is damaged, its snapshot."""
+    for name in _LEDGERS:
+        try:
+            ledger = Ledger(folder / name) if (folder / name).exists() else None
+        except sqlite3.DatabaseError:
+            continue
+        if ledger is None:
+            continue
+        try:
+            return str(ledger.rows(f"SELECT {column} FROM run")[0][column])
+        except (sqlite3.DatabaseError, IndexError):
+            continue
+        finally:
+            ledger.close()
+    return ""
+
+
+def _created(folder: Path) -> str:
+    return _first(folder, "created")
+
+
+def _output(folder: Path) -> str:
+    return _first(folder, "output")
+
+
+def all_ledgers(home: Home) -> Iterator[tuple[Path, Ledger]]:
+    """Every run's folder with its ledger open."""
+    for folder in home.runs():
+        ledger = Ledger(folder / LEDGER_FILE)
+        try:
+            yield folder, ledger
+        finally:
+            ledger.close()

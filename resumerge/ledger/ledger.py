@@ -1,0 +1,256 @@
+"""One run's journal: what is planned, what is committed, and what happened on the way."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from resumerge.ledger.schema import migrations
+
+LEDGER_FILE = "ledger.db"
+BUSY_SECONDS = 20.0
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the ledger knows of one unit.
+
+    Args:
+        hashes: 16 bytes for each committed block, in block order.
+    """
+
+    committed_blocks: int
+    hashes: bytes
+    checksum: str | None
+    attempt: int | None
+    batch: int | None
+
+
+@dataclass(frozen=True)
+class UnitCommit:
+    """Blocks of one unit that are on disk and shall be committed.
+
+    Args:
+        hashes: of all its committed blocks, from the first one on.
+        checksum: of the whole unit; None while blocks are missing.
+        seconds: spent computing it in this batch.
+    """
+
+    number: int
+    hashes: bytes
+    checksum: str | None
+    seconds: float
+
+
+class Ledger:
+    """The SQLite file of one run. May be used by several threads; every write is one transaction.
+
+    Committed is what a write-ahead log synced to disk says (``synchronous=FULL``): a transaction
+    that returned survives a power cut.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a ledger.
+
+        Raises:
+            sqlite3.DatabaseError: the file is not a database, or is damaged.
+        """
+        self.path = path
+        self._lock = threading.RLock()
+        connection = sqlite3.connect(path, check_same_thread=False, timeout=BUSY_SECONDS)
+        self.db = Database(connection)
+        try:
+            self.db.execute("PRAGMA journal_mode=WAL")
+            self.db.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+
+    @classmethod
+    def create(cls, path: Path) -> Ledger:
+        """Make an empty ledger."""
+        ledger = cls(path)
+        migrations.apply(ledger.db)
+        return ledger
+
+    def check(self) -> None:
+        """Read the whole file.
+
+        Raises:
+            sqlite3.DatabaseError: it is damaged.
+        """
+        with self._lock:
+            found = self.db.execute("PRAGMA integrity_check").fetchone()[0]
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+            migrations.apply(self.db)
+            if self.run() is None:
+                raise sqlite3.DatabaseError("the ledger holds no run")
+
+    def close(self) -> None:
+        """Close the file; what was committed is in it."""
+        with self._lock:
+            self.db.conn.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Database]:
+        """Everything inside is committed at once, or not at all."""
+        with self._lock, self.db.atomic():
+            yield self.db
+
+    # The run
+
+    def begin(
+        self,
+        run: Mapping[str, Any],
+        sources: Iterable[Mapping[str, Any]],
+        shards: Iterable[Mapping[str, Any]],
+        units: Iterable[Mapping[str, Any]],
+    ) -> None:
+        """Write down the plan."""
+        with self.transaction() as db:
+            db.table("run").insert(dict(run))
+            db.table("sources").insert_all(map(dict, sources))
+            db.table("shards").insert_all(map(dict, shards))
+            db.table("units").insert_all(map(dict, units))
+
+    def run(self) -> dict[str, Any] | None:
+        """The run's row; None while the plan is not written."""
+        rows = self.rows("SELECT * FROM run")
+        return rows[0] if rows else None
+
+    def set_state(self, state: str) -> None:
+        """``planned``, ``running``, ``interrupted``, ``failed`` or ``done``."""
+        with self.transaction() as db:
+            db.execute("UPDATE run SET state = ?", [state])
+
+    def rows(self, sql: str, params: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a query, as dictionaries."""
+        with self._lock:
+            return list(self.db.query(sql, params))
+
+    # Units and shards
+
+    def progress(self) -> list[Progress]:
+        """Of every unit, in the order of the plan."""
+        return [
+            Progress(
+                row["committed_blocks"],
+                row["block_hashes"] or b"",
+                row["checksum"],
+                row["attempt"],
+                row["batch"],
+            )
+            for row in self.rows(
+                "SELECT committed_blocks, block_hashes, checksum, attempt, batch "
+                "FROM units ORDER BY number"
+            )
+        ]
+
+    def commit_batch(
+        self,
+        attempt: int,
+        batch: int,
+        units: Sequence[UnitCommit],
+        totals: Mapping[str, Any],
+        sample: Mapping[str, int] | None = None,
+    ) -> None:
+        """Mark what a batch wrote as committed. Its bytes must be synced before.
+
+        Args:
+            totals: columns of the attempt that count its work so far.
+            sample: a measurement of memory and progress to keep.
+        """
+        with self.transaction() as db:
+            db.conn.executemany(
+                "UPDATE units SET committed_blocks = ?, block_hashes = ?, checksum = ?, state = ?,"
+                " attempt = ?, batch = ?, seconds = coalesce(seconds, 0) + ? WHERE number = ?",
+                [
+                    (
+                        len(unit.hashes) // 16,
+                        unit.hashes,
+                        unit.checksum,
+                        "committed" if unit.checksum else "pending",
+                        attempt,
+                        batch,
+                        unit.seconds,
+                        unit.number,
+                    )
+                    for unit in units
+                ],
+            )
+            db.table("attempts").update(attempt, {**totals, "batches": batch, "last_seen": now()})
+            if sample is not None:
+                db.table("samples").insert({"at": now(), "attempt": attempt, **sample})
+
+    def forget(self, numbers: Iterable[int], kind: str, **data: Any) -> None:
+        """Make units pending again and their shards open, with an event that says why."""
+        wanted = list(numbers)
+        with self.transaction() as db:
+            db.conn.executemany(
+                "UPDATE units SET committed_blocks = 0, block_hashes = NULL, checksum = NULL,"
+                " state = 'pending' WHERE number = ?",
+                [(number,) for number in wanted],
+            )
+            db.conn.executemany(
+                "UPDATE shards SET state = 'open', sealed_at = NULL"
+                " WHERE number = (SELECT shard FROM units WHERE number = ?)",
+                [(number,) for number in wanted],
+            )
+            self.event(kind, units=len(wanted), **data)
+
+    def seal(self, shard: int) -> None:
+        """Mark a shard sealed; it must have its final name, durably, before."""
+        with self.transaction() as db:
+            db.table("shards").update(shard, {"state": "sealed", "sealed_at": now()})
+
+    def note_companion(self, name: str, nbytes: int, checksum: str) -> None:
+        """Note a file beside the shards, before it is written."""
+        with self.transaction() as db:
+            row = {"name": name, "nbytes": nbytes, "checksum": checksum}
+            db.table("companions").upsert(row, pk="name")
+
+    def written_names(self) -> list[str]:
+        """Every file that the run writes to its output folder, by final name."""
+        rows = self.rows("SELECT name FROM shards UNION ALL SELECT name FROM companions")
+        return [row["name"] for row in rows]
+
+    # Attempts, events, samples
+
+    def start_attempt(self, facts: Mapping[str, Any]) -> int:
+        """Open an attempt; those that never ended were killed."""
+        with self.transaction() as db:
+            db.execute(
+                "UPDATE attempts SET outcome = 'killed', ended = last_seen WHERE ended IS NULL"
+            )
+            row = {"started": now(), "last_seen": now(), "units_committed": 0, **facts}
+            number = db.table("attempts").insert(row).last_pk
+            assert isinstance(number, int)
+            return number
+
+    def end_attempt(self, attempt: int, outcome: str, **facts: Any) -> None:
+        """Close an attempt: ``done``, ``interrupted``, ``error``, ``oom`` or ``killed``."""
+        with self.transaction() as db:
+            db.table("attempts").update(attempt, {"ended": now(), "outcome": outcome, **facts})
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Note that something happened."""
+        with self.transaction() as db:
+            last = db.execute("SELECT max(n) FROM attempts").fetchone()[0]
+            db.table("events").insert(
+                {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
+            )

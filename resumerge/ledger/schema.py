@@ -1,0 +1,110 @@
+"""The tables of a ledger, as sqlite-utils migrations."""
+
+from __future__ import annotations
+
+from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
+
+migrations = Migrations("resumerge")
+
+
+@migrations()
+def m001_tables(db: Database) -> None:
+    """The first version of every table; docs/architecture.md says what each column means."""
+    db.create_table(
+        "run",
+        {
+            "id": str,
+            "created": str,
+            "config_path": str,
+            "config_text": str,
+            "output": str,
+            "fingerprint": str,
+            "fingerprint_parts": str,
+            "options": str,
+            "versions": str,
+            "host": str,
+            "state": str,
+        },
+        pk="id",
+    )
+    db.create_table(
+        "sources",
+        {"number": int, "model": str, "kind": str, "revision": str, "folder": str, "identity": str},
+        pk="number",
+    )
+    db.create_table(
+        "shards",
+        {
+            "number": int,
+            "name": str,
+            "nbytes": int,
+            "header_bytes": int,
+            "header_checksum": str,
+            "state": str,
+            "sealed_at": str,
+        },
+        pk="number",
+    )
+    db.create_table("companions", {"name": str, "nbytes": int, "checksum": str}, pk="name")
+    db.create_table(
+        "units",
+        {
+            "number": int,
+            "name": str,
+            "shard": int,
+            "offset": int,
+            "nbytes": int,
+            "dtype": str,
+            "shape": str,
+            "expression": str,
+            "blocks": int,
+            "state": str,
+            "committed_blocks": int,
+            "block_hashes": bytes,
+            "checksum": str,
+            "attempt": int,
+            "batch": int,
+            "seconds": float,
+        },
+        pk="number",
+        foreign_keys=[("shard", "shards", "number")],
+    )
+    db.create_table(
+        "attempts",
+        {
+            "n": int,
+            "pid": int,
+            "host": str,
+            "boot_id": str,
+            "started": str,
+            "ended": str,
+            "last_seen": str,
+            "outcome": str,
+            "peak_rss": int,
+            "batches": int,
+            "batch_bytes": int,
+            "bytes_committed": int,
+            "units_committed": int,
+            "seconds": float,
+            "merging_seconds": float,
+        },
+        pk="n",
+    )
+    db.create_table(
+        "events", {"id": int, "at": str, "attempt": int, "kind": str, "data": str}, pk="id"
+    )
+    db.create_table(
+        "samples",
+        {
+            "id": int,
+            "at": str,
+            "attempt": int,
+            "rss": int,
+            "available": int,
+            "budget": int,
+            "batch_bytes": int,
+            "bytes_done": int,
+        },
+        pk="id",
+    )

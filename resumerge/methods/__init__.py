@@ -1,0 +1,6 @@
+"""Merge methods: one small file a family, and the kernels they share."""
+
+from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Value, Work
+from resumerge.methods.registry import METHODS
+
+__all__ = ["METHODS", "Block", "Method", "Paper", "Parameter", "Scan", "Value", "Work"]

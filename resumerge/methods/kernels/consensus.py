@@ -1,0 +1,44 @@
+"""Sign consensus, as in TIES (https://arxiv.org/abs/2306.01708, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+SMALLEST_DIVISOR = 1e-8
+"""Sums of weights below this do not divide."""
+
+
+def plain_sum(terms: Sequence[Tensor]) -> Tensor:
+    """The sum of float32 vectors, in the first of them."""
+    total = terms[0]
+    for term in terms[1:]:
+        total.add_(term)
+    return total
+
+
+def agreeing_sum(terms: Sequence[Tensor], weights: Sequence[float], normalize: bool) -> Tensor:
+    """Sum, for each element, the terms whose sign is that of the sum of all terms.
+
+    A sum of zero counts as positive. Terms that are zero take part in nothing.
+
+    Args:
+        terms: float32 vectors of one length, weighted task vectors; they are used up.
+        weights: of each term.
+        normalize: divide by the sum of the weights of the terms that took part.
+    """
+    total = plain_sum([terms[0].clone(), *terms[1:]])
+    majority = torch.ge(total, 0.0, out=total).mul_(2.0).sub_(1.0)
+    mixed = torch.zeros_like(total)
+    divisor = torch.zeros_like(total) if normalize else None
+    for term, weight in zip(terms, weights):
+        agreeing = term.mul_(majority).clamp_min_(0.0)
+        mixed.add_(agreeing)
+        if divisor is not None:
+            divisor.add_(agreeing.sign_(), alpha=weight)
+    mixed.mul_(majority)
+    if divisor is not None:
+        mixed.div_(divisor.masked_fill_(divisor.abs() < SMALLEST_DIVISOR, 1.0))
+    return mixed

@@ -1,0 +1,36 @@
+"""Weighted average."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resumerge.methods.method import Block, Method, Paper, Parameter, Work, in_order
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Linear(Method):
+    """``sum(w_i * x_i)``, divided by ``sum(w_i)`` where `normalize` is on."""
+
+    name = "linear"
+    summary = "weighted average of the models"
+    papers = (
+        Paper(
+            "Model soups: averaging weights of multiple fine-tuned models improves accuracy "
+            "without increasing inference time",
+            "https://arxiv.org/abs/2203.05482",
+        ),
+    )
+    parameters = (
+        Parameter("weight", "share of this model", per_model=True),
+        Parameter("normalize", "divide by the sum of the weights", True, "bool"),
+    )
+
+    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+        weights = in_order(work.per_model, "weight")
+        total = sum(weights) if work.params["normalize"] else 1.0
+        result = inputs[0].mul_(weights[0] / total)
+        for x, weight in zip(inputs[1:], weights[1:]):
+            result.add_(x, alpha=weight / total)
+        return result

@@ -1,0 +1,142 @@
+"""What a merge method is: declared parameters, and a computation that streams over blocks."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+REQUIRED: Any = object()
+"""Default of a parameter that the recipe must give."""
+
+Value = float | bool
+"""A parameter, resolved for one tensor."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a method, declared once; help, validation and docs are made from this.
+
+    Args:
+        kind: ``float``, ``int`` or ``bool``.
+        per_model: given for each model, rather than once for the merge.
+        low: smallest value that makes sense, inclusive.
+        high: largest value that makes sense, inclusive.
+    """
+
+    name: str
+    meaning: str
+    default: Any = REQUIRED
+    kind: Literal["float", "int", "bool"] = "float"
+    per_model: bool = False
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where a method was published."""
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a method knows of the tensor it computes.
+
+    Args:
+        shape: of the tensor.
+        params: the parameters of the merge, resolved for this tensor.
+        per_model: the parameters of each input, in the order of the inputs.
+        base: which input is the base model; None where the recipe names none.
+        unit: the output tensor's name, to key random masks by.
+        seed: of the run, likewise.
+    """
+
+    shape: tuple[int, ...]
+    params: Mapping[str, Value]
+    per_model: tuple[Mapping[str, Value], ...]
+    base: int | None
+    unit: str
+    seed: int
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def others(self) -> list[int]:
+        """The inputs that are not the base model."""
+        return [i for i in range(len(self.per_model)) if i != self.base]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Elements ``start:stop`` of a tensor, the `index`-th of its blocks."""
+
+    index: int
+    start: int
+    stop: int
+
+
+Partial = TypeVar("Partial")
+Part = Callable[[list["Tensor"], Block], Partial]
+Scan = Callable[[Part[Partial]], Iterator[Partial]]
+"""Run a function over all blocks of the inputs; its results come back in block order."""
+
+
+class Method(ABC):
+    """A merge method. To add one, write a subclass in a file of this folder and register it.
+
+    The engine asks for the `statistics` of a tensor once (any number of reductions over its
+    blocks, none for elementwise methods), then for each `block`. Inputs are float32, flat, and
+    scratch: a method may compute in them, in place. The same call must give the same bits
+    whatever was computed before or beside it.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    papers: ClassVar[tuple[Paper, ...]] = ()
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    base: ClassVar[Literal["none", "optional", "required"]] = "none"
+    fewest: ClassVar[int] = 1
+    most: ClassVar[int | None] = None
+
+    def reads(self, work: Work) -> int:
+        """How many times the inputs are read: the reductions, and once for the blocks."""
+        return 1
+
+    def copies(self, work: Work) -> bool:
+        """Whether the result is the (single) input, unchanged."""
+        return False
+
+    def statistics(self, work: Work, scan: Scan[Any]) -> Any:
+        """Reduce over the whole tensor what every block needs to know."""
+        return None
+
+    @abstractmethod
+    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+        """Compute one block.
+
+        Args:
+            inputs: float32, shape ``(block.stop - block.start,)``, one for each model.
+            statistics: what `statistics` returned.
+
+        Returns:
+            float32 of the same shape.
+        """
+
+
+def in_order(values: Sequence[Mapping[str, Value]], name: str) -> list[float]:
+    """One per-model parameter of every input, as floats."""
+    return [float(value[name]) for value in values]

@@ -1,0 +1,57 @@
+"""The model card: what was merged, how, after which papers, and from exactly which sources."""
+
+from __future__ import annotations
+
+import yaml
+
+from resumerge.methods import METHODS
+from resumerge.plan.model import Plan
+from resumerge.sources.model import Source
+
+
+def model_card(plan: Plan, name: str) -> str:
+    """README.md of the output, with the metadata that the Hub reads. It depends on the plan alone,
+    so that a resumed run writes the same bytes.
+    """
+    method = METHODS[plan.recipe.merge_method]
+    hub = [source.ref.name for source in plan.sources if source.kind == "hub"]
+    metadata = {
+        **({"base_model": hub} if hub else {}),
+        "library_name": "transformers",
+        "tags": ["merge", "resumerge"],
+    }
+    lines = [
+        "---",
+        yaml.safe_dump(metadata, sort_keys=False).strip(),
+        "---",
+        f"# {name}",
+        "",
+        f"A merge of {len(plan.sources)} model{'s' * (len(plan.sources) != 1)} with the "
+        f"**{method.name}** method ({method.summary}), made with resumerge.",
+        "",
+    ]
+    if method.papers:
+        lines += ["## Method", ""]
+        lines += [f"- [{paper.title}]({paper.url})" for paper in method.papers] + [""]
+    lines += ["## Models", ""]
+    for number, source in enumerate(plan.sources):
+        role = ", base model" if source.ref == plan.recipe.base_model else ""
+        role += ", config and tokenizer" if number == plan.reference else ""
+        lines.append(f"- {_link(source)}{role}: {_pin(source)}")
+    lines += ["", "## Recipe", "", "```yaml", plan.recipe.text.strip(), "```", ""]
+    return "\n".join(lines)
+
+
+def _link(source: Source) -> str:
+    if source.kind == "hub":
+        return f"[{source.ref.name}](https://huggingface.co/{source.ref.name})"
+    return f"`{source.ref.text}`"
+
+
+def _pin(source: Source) -> str:
+    if source.revision:
+        return f"commit `{source.revision}`"
+    headers = [
+        str(file.identity.get("header", ""))[:16] for _, file in sorted(source.files.items())
+    ]
+    return f"a local folder, headers {', '.join(f'`{h}`' for h in headers)} (xxh3)"

@@ -1,0 +1,22 @@
+"""``model.safetensors.index.json`` of the output."""
+
+from __future__ import annotations
+
+import json
+
+from resumerge.plan.model import Plan
+
+
+def index_json(plan: Plan) -> str:
+    """Which shard holds which tensor, as transformers reads it."""
+    return json.dumps(
+        {
+            "metadata": {"total_size": sum(unit.nbytes for unit in plan.units)},
+            "weight_map": {
+                unit.name: plan.shards[unit.shard].name
+                for unit in sorted(plan.units, key=lambda unit: unit.name)
+            },
+        },
+        indent=2,
+        ensure_ascii=False,
+    )

@@ -1,0 +1,79 @@
+"""What a merge will take, from the plan alone: memory, disk, download, time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from resumerge.plan.model import BLOCK, Plan, Unit
+from resumerge.sources.dtypes import BITS
+
+BASE_RSS = 250_000_000
+"""Bytes that the process takes with torch loaded, before it merges anything (measured)."""
+
+COMPANION_BYTES = 30_000_000
+"""Bytes kept free for tokenizer, configs and the ledger."""
+
+WORKSPACE_BLOCKS = 3
+"""Blocks of float32 that a method may hold beside its inputs."""
+
+BYTES_PER_SECOND = 800e6
+"""Read plus written, in one second, by one core that merges elementwise (a modest disk less)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes and seconds.
+
+    Args:
+        peak_rss: of the merging process.
+        disk: to be free in the output's folder.
+        download: still to be fetched.
+        cached: of the sources' files, already on this machine.
+    """
+
+    peak_rss: int
+    disk: int
+    download: int
+    download_files: int
+    cached: int
+    seconds: float
+    basis: str
+
+
+def estimate(plan: Plan, threads: int) -> Estimate:
+    """Estimate a plan."""
+    download = files = cached = read = 0
+    for number, source in enumerate(plan.sources):
+        needed = plan.bytes_needed(number)
+        read += sum(needed.values())
+        for name in needed:
+            file = source.files[name]
+            if file.present:
+                cached += file.size
+            else:
+                download, files = download + file.size, files + 1
+    seconds = (read + plan.output_bytes) / (BYTES_PER_SECOND * threads)
+    return Estimate(
+        peak_rss=BASE_RSS + threads * thread_bytes(plan),
+        disk=plan.output_bytes + COMPANION_BYTES,
+        download=download,
+        download_files=files,
+        cached=cached,
+        seconds=round(seconds + 2.0, 1),
+        basis=f"{BYTES_PER_SECOND / 1e6:.0f} MB/s a core, elementwise, files on a fast local disk",
+    )
+
+
+def thread_bytes(plan: Plan) -> int:
+    """The largest working set of one thread, in bytes."""
+    return max((_unit_bytes(unit) for unit in plan.units), default=0)
+
+
+def _unit_bytes(unit: Unit) -> int:
+    elements = min(unit.numel, BLOCK)
+    operands = unit.expression.operands
+    raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
+    if unit.expression.method == "copy":
+        return elements * raw
+    wide = 4 * (2 * len(operands) + WORKSPACE_BLOCKS) + 8
+    return elements * (raw + wide + BITS[unit.dtype] // 8)

@@ -1,0 +1,180 @@
+"""The plan: every output tensor with its final place and the expression that computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from resumerge.layout import Layers
+from resumerge.methods import Block, Value
+from resumerge.recipe import Recipe
+from resumerge.sources.dtypes import nbytes
+from resumerge.sources.model import Source, TensorInfo
+
+NUMERICS = 1
+"""Raised whenever the bits of any output could change; part of the fingerprint."""
+
+BLOCK = 1 << 20
+"""Elements of a block: the grain of computing and of checksums, part of the format."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One input of an expression.
+
+    Args:
+        source: number of the source.
+        tensor: the tensor to read, in that source.
+        params: the per-model parameters, resolved for this tensor.
+    """
+
+    source: int
+    tensor: TensorInfo
+    params: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What computes a unit.
+
+    Args:
+        method: name of the merge method; ``copy`` for the bytes of the single operand.
+        params: the parameters of the merge, resolved for this tensor.
+        base: which operand is the base model, if one is.
+        cast: torch name of the dtype that inputs are rounded to first, or None.
+    """
+
+    method: str
+    operands: tuple[Operand, ...]
+    params: Mapping[str, Value] = field(default_factory=dict)
+    base: int | None = None
+    cast: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For the ledger and the fingerprint."""
+        return {
+            "method": self.method,
+            "params": dict(self.params),
+            "base": self.base,
+            "cast": self.cast,
+            "operands": [
+                {"source": o.source, "tensor": o.tensor.name, "params": dict(o.params)}
+                for o in self.operands
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One output tensor: the thing that the ledger journals.
+
+    Args:
+        index: position in the plan.
+        dtype: safetensors name.
+        shard: number of the shard it stands in.
+        offset: of its first byte in the shard's file.
+        nbytes: length in bytes.
+    """
+
+    index: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    nbytes: int
+    expression: Expression
+
+    @property
+    def numel(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks; an empty tensor has one, empty too."""
+        return max(1, -(-self.numel // BLOCK))
+
+    def block(self, index: int) -> Block:
+        """The `index`-th block."""
+        return Block(index, index * BLOCK, min((index + 1) * BLOCK, self.numel))
+
+    def block_bytes(self, index: int) -> tuple[int, int]:
+        """(offset in the shard's file, length) of a block, in bytes."""
+        block = self.block(index)
+        first = nbytes(self.dtype, block.start)
+        return self.offset + first, nbytes(self.dtype, block.stop) - first
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One output file.
+
+    Args:
+        name: final name, without ``.partial``.
+        header: the file's first bytes: the length and the JSON.
+        nbytes: size of the whole file.
+        first: index of its first unit.
+        last: one past the index of its last unit.
+    """
+
+    index: int
+    name: str
+    header: bytes
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class LayerOrigin:
+    """Where one layer of the output comes from: (source number, its layer) of every input."""
+
+    inputs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is known before the first byte is computed.
+
+    Args:
+        sources: the pinned inputs; the operands count them.
+        reference: which source gives the layout, config and tokenizer.
+        layers: of the reference model.
+        origins: for each layer of a stacked output; empty where layers stay as they are.
+        seed: of the random masks.
+        shard_size: largest shard in bytes, as asked for.
+        notes: what a person should know, a line each.
+    """
+
+    recipe: Recipe
+    sources: tuple[Source, ...]
+    reference: int
+    layers: Layers
+    origins: tuple[LayerOrigin, ...]
+    units: tuple[Unit, ...]
+    shards: tuple[Shard, ...]
+    seed: int
+    shard_size: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def output_bytes(self) -> int:
+        """Size of all shards."""
+        return sum(shard.nbytes for shard in self.shards)
+
+    def bytes_needed(self, source: int) -> dict[str, int]:
+        """Bytes read from each file of a source."""
+        seen = {
+            operand.tensor.name: operand.tensor
+            for unit in self.units
+            for operand in unit.expression.operands
+            if operand.source == source
+        }
+        needed: dict[str, int] = {}
+        for tensor in seen.values():
+            needed[tensor.file] = needed.get(tensor.file, 0) + tensor.nbytes
+        return needed

@@ -1,0 +1,89 @@
+"""Packing the output tensors into shards, with every header and offset known in advance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from resumerge.plan.model import Expression, Shard, Unit
+from resumerge.sources.dtypes import BITS, nbytes
+
+
+@dataclass(frozen=True)
+class Target:
+    """An output tensor that has no place yet."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    expression: Expression
+
+    @property
+    def nbytes(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return nbytes(self.dtype, count)
+
+
+def pack(targets: Sequence[Target], shard_size: int) -> tuple[tuple[Unit, ...], tuple[Shard, ...]]:
+    """Fill shards in the order of the targets.
+
+    A shard is closed when the next tensor would make its data larger than `shard_size` bytes; a
+    larger tensor has a shard of its own. Within a shard, wider dtypes come first, so that every
+    tensor is aligned to its element size.
+    """
+    groups: list[list[Target]] = []
+    filled = 0
+    for target in targets:
+        if not groups or filled + target.nbytes > shard_size:
+            groups.append([])
+            filled = 0
+        groups[-1].append(target)
+        filled += target.nbytes
+    units: list[Unit] = []
+    shards: list[Shard] = []
+    for number, group in enumerate(groups):
+        group.sort(key=lambda target: -BITS[target.dtype])
+        header = _header(group)
+        first, offset = len(units), len(header)
+        for target in group:
+            units.append(
+                Unit(
+                    len(units),
+                    target.name,
+                    target.dtype,
+                    target.shape,
+                    number,
+                    offset,
+                    target.nbytes,
+                    target.expression,
+                )
+            )
+            offset += target.nbytes
+        name = shard_name(number, len(groups))
+        shards.append(Shard(number, name, header, offset, first, len(units)))
+    return tuple(units), tuple(shards)
+
+
+def shard_name(number: int, count: int) -> str:
+    """The name that transformers looks for."""
+    if count == 1:
+        return "model.safetensors"
+    return f"model-{number + 1:05d}-of-{count:05d}.safetensors"
+
+
+def _header(group: Sequence[Target]) -> bytes:
+    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for target in group:
+        begin, end = end, end + target.nbytes
+        entries[target.name] = {
+            "dtype": target.dtype,
+            "shape": list(target.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text

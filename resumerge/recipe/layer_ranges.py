@@ -1,0 +1,70 @@
+"""Layer ranges: one by one, and those of the sources of one slice against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resumerge.recipe.unfit import Unfit, describe
+
+LayerRange = tuple[int, int]
+
+
+def read_layer_range(value: object) -> LayerRange:
+    """(start, stop) of layers counted from 0, stop exclusive.
+
+    Whole numbers written as text or with a point are taken, as in mergekit.
+
+    Raises:
+        Unfit: not two whole numbers, or not 0 <= start < stop.
+    """
+    ends = [_whole(end) for end in value] if isinstance(value, list) else []
+    if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 <= ends[0] < ends[1]:
+        return ends[0], ends[1]
+    raise Unfit(
+        "This is not a range of layers",
+        expected="[start, stop]: two whole numbers, 0 <= start < stop; stop is not included",
+        found=describe(value),
+        fix="For the first eight layers, write layer_range: [0, 8]",
+    )
+
+
+def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
+    """Check that each source of a slice brings the same number of layers.
+
+    Args:
+        sources: each one's model, as written, and layer range.
+
+    Raises:
+        Unfit: they do not; says both ways out in the numbers of the case.
+    """
+    counts = [stop - start for _, (start, stop) in sources]
+    if len(set(counts)) <= 1:
+        return
+    odd = next(index for index, count in enumerate(counts) if count != counts[0])
+    fewest = min(counts)
+    equal = "; ".join(f"{model} [{start}, {start + fewest}]" for model, (start, _) in sources)
+    apart = "; ".join(
+        f"- sources: [{{model: {model}, layer_range: [{start}, {stop}]}}]"
+        for model, (start, stop) in sources
+    )
+    raise Unfit(
+        "The sources of this slice have different numbers of layers",
+        expected="the same number of layers from every source: layer i of each is merged",
+        found=", ".join(
+            f"{model} [{start}, {stop}] has {stop - start}" for model, (start, stop) in sources
+        ),
+        fix=f"To merge {fewest} layers of each, write equal ranges: {equal}. "
+        f"To stack the ranges one after the other, write separate slices: {apart}",
+        at=("sources", odd, "layer_range"),
+    )
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            return None
+    if isinstance(value, int):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else None

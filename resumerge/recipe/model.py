@@ -1,0 +1,153 @@
+"""The validated recipe: what to merge and how, as frozen dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from resumerge.errors import Problem
+from resumerge.recipe.paths import nearest_line
+
+Scalar = float | int | bool | str
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """One entry of a filtered value, for tensors whose name contains `filter` (None: for all)."""
+
+    filter: str | None
+    value: Setting
+
+
+Setting = Scalar | tuple[float, ...] | tuple[Conditional, ...]
+"""A parameter's value as written: a scalar, a gradient over layers, or filtered values."""
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A model as the recipe names it: ``org/name``, ``org/name@revision`` or a local folder.
+
+    Args:
+        text: exactly as written, the key that parameters are looked up by.
+        name: repo id or path, without the revision.
+        revision: branch, tag or commit; None for the default branch and for local folders.
+    """
+
+    text: str
+    name: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Input:
+    """One model of a slice (or of ``models``) with its own parameters.
+
+    Args:
+        layer_range: (start, stop), stop exclusive; None for all layers.
+        path: YAML path of this entry, to report problems; ``base_model`` for a base that the
+            ``models`` list does not name.
+    """
+
+    model: ModelRef
+    layer_range: tuple[int, int] | None = None
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Consecutive layers of the output, each computed from one layer of every input.
+
+    Args:
+        base_model: overrides the recipe's for this slice.
+        path: YAML path of this entry; empty for the one slice of a ``models`` list.
+    """
+
+    inputs: tuple[Input, ...]
+    base_model: ModelRef | None = None
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole recipe. A ``models`` list is kept as one slice without layer ranges.
+
+    A base that ``models`` does not name is its last input, without parameters (same as mergekit
+    0.1.5, observed). In ``slices`` the base is never added.
+
+    Args:
+        text: the YAML as read, to be kept in the ledger and the model card.
+        file: where it was read from, for messages.
+        lines: YAML path (``slices[0].sources[1]``) to line, counted from 1.
+    """
+
+    merge_method: str
+    slices: tuple[Slice, ...]
+    base_model: ModelRef | None = None
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
+    dtype: str | None = None
+    out_dtype: str | None = None
+    stacked: bool = False
+    """True where the recipe was written with ``slices``, False for ``models``."""
+    notes: tuple[str, ...] = ()
+    """What was accepted and does not do what it may seem to, a sentence each."""
+    text: str = ""
+    file: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def models(self) -> tuple[ModelRef, ...]:
+        """Every model named, once, in order of appearance (the base where it first appears)."""
+        named = [i.model for s in self.slices for i in s.inputs]
+        named += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
+        return tuple(dict.fromkeys(named))
+
+    def problem(self, what: str, path: str, **facts: Any) -> Problem:
+        """A `Problem` at a YAML path of this recipe, with its file and line filled in."""
+        return Problem(what, where=self.file, path=path, line=self.line(path), **facts)
+
+    def line(self, path: str) -> int | None:
+        """The line of a YAML path, or of its nearest parent that stands in the file."""
+        return nearest_line(self.lines, path)
+
+    def normalized(self) -> dict[str, Any]:
+        """What decides the merge and nothing else (no comments, order of keys, notes), as JSON."""
+        return {
+            "merge_method": self.merge_method,
+            "base_model": str(self.base_model) if self.base_model else None,
+            "parameters": _plain(self.parameters),
+            "dtype": self.dtype,
+            "out_dtype": self.out_dtype,
+            "slices": [
+                {
+                    "base_model": str(s.base_model) if s.base_model else None,
+                    "parameters": _plain(s.parameters),
+                    "inputs": [
+                        {
+                            "model": str(i.model),
+                            "layer_range": list(i.layer_range) if i.layer_range else None,
+                            "parameters": _plain(i.parameters),
+                        }
+                        for i in s.inputs
+                    ],
+                }
+                for s in self.slices
+            ],
+        }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in sorted(value.items())}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Conditional):
+        return {"filter": value.filter, "value": _plain(value.value)}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 1 and 1.0 are the same recipe
+    return value

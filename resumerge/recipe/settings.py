@@ -1,0 +1,100 @@
+"""A parameter's value: a scalar, a gradient over layers, or values filtered by tensor name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.recipe.model import Conditional, Scalar, Setting
+from resumerge.recipe.unfit import Unfit, describe
+
+_EXPECTED = "a number, a list of numbers (a gradient), or a list of {filter: …, value: …}"
+
+
+def read_setting(value: object) -> Setting:
+    """A parameter's value from its YAML value.
+
+    Text that is a number becomes one: YAML 1.1 reads ``1e-3`` as text, and mergekit 0.1.5 takes it
+    as a number (observed), as it does ``nan`` and booleans. One ``{filter, value}`` without
+    a list around it is read as a list of one (observed too). An empty list is kept: it gives no
+    value, so that the next level's applies.
+
+    Raises:
+        Unfit: anything else, a filter within a filtered value, numbers mixed with filters.
+    """
+    if isinstance(value, Mapping):
+        return (_conditional(value, ()),)
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        return tuple(_conditional(item, (index,)) for index, item in enumerate(value))
+    return _plain(value, ())
+
+
+def _plain(value: object, at: tuple[str | int, ...]) -> Scalar | tuple[float, ...]:
+    if not isinstance(value, list):
+        return _scalar(value, at)
+    return tuple(_number(item, (*at, index)) for index, item in enumerate(value))
+
+
+def _scalar(value: object, at: tuple[str | int, ...]) -> Scalar:
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    if isinstance(value, bool | int | float):
+        _number(value, at)
+        return value
+    raise Unfit(
+        "This is no value for a parameter",
+        expected=_EXPECTED,
+        found=describe(value),
+        fix="Write a value, or delete the parameter to get its default",
+        at=at,
+    )
+
+
+def _number(value: object, at: tuple[str | int, ...]) -> float:
+    if isinstance(value, bool | int | float | str):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            pass
+    raise Unfit(
+        "This is not a number",
+        expected="a number that fits a float64, for each entry of a gradient",
+        found=describe(value),
+        fix="Write either numbers only, like [0, 0.5, 1], or entries of {filter: …, value: …} only",
+        at=at,
+    )
+
+
+def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditional:
+    unknown = [key for key in entry if key not in ("filter", "value")]
+    if unknown or "value" not in entry:
+        raise Unfit(
+            "A filtered value has the keys filter and value, and no others",
+            expected="{filter: part of a tensor's name, value: a number or a gradient}",
+            found=describe(entry),
+            fix=f"Delete '{unknown[0]}'" if "value" in entry else "Add 'value:'",
+            at=(*at, str(unknown[0])) if "value" in entry else at,
+        )
+    name = entry.get("filter")
+    if name is not None and not isinstance(name, str):
+        raise Unfit(
+            "A filter is text: a part of a tensor's name",
+            expected="text like mlp, self_attn or layers.3.",
+            found=describe(name),
+            fix=f"Put it in quotes: '{name}'",
+            at=(*at, "filter"),
+        )
+    value = entry["value"]
+    nested = value if isinstance(value, list) else [value]
+    if any(isinstance(item, Mapping) for item in nested):
+        raise Unfit(
+            "A filtered value cannot hold filters itself",
+            expected="a number or a gradient",
+            found=describe(nested[0]),
+            fix="Write one flat list; its first entry that matches a tensor applies",
+            at=(*at, "value"),
+        )
+    return Conditional(name, _plain(value, (*at, "value")))

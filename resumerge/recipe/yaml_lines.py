@@ -1,0 +1,230 @@
+"""YAML that remembers its lines, and that cannot be used to hang or fill the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.recipe.paths import child
+
+MAX_CHARS = 300_000
+"""Longest file that is read, in characters: hundreds of slices."""
+MAX_DEPTH = 40
+"""Deepest nesting. A recipe needs 8."""
+MAX_NODES = 100_000
+"""Most values, aliases expanded: what stops a file whose aliases multiply."""
+
+_MAP, _SEQ, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge"))
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML file's data with the line of everything in it.
+
+    Args:
+        data: the top-level mapping, built of dict, list and scalars.
+        lines: path to line, counted from 1. A mapping's entry stands at its key; what came
+            through an alias or a merge key stands where it is written.
+        problems: duplicate keys; the first value of each was kept.
+    """
+
+    data: dict[Any, Any]
+    lines: dict[str, int]
+    problems: tuple[Problem, ...]
+
+
+def load_yaml(text: str, file: str) -> Document:
+    """Parse one YAML document whose top level is a mapping.
+
+    Args:
+        file: its name, for messages.
+
+    Raises:
+        InputError: not YAML, empty, no mapping at the top level, a tag that a recipe has no use
+            for, or larger than `MAX_CHARS`, `MAX_DEPTH` or `MAX_NODES`.
+    """
+    if len(text) > MAX_CHARS:
+        raise refuse(
+            "The recipe is too large to be one",
+            where=file,
+            expected=f"at most {MAX_CHARS:,} characters",
+            found=f"{len(text):,} characters",
+            fix="Check that the path names the recipe and not another file",
+        )
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        if root is None:
+            raise _not_a_recipe("The recipe is empty", "nothing but comments or blanks", file, None)
+        if not isinstance(root, yaml.MappingNode):
+            raise _not_a_recipe(
+                "The recipe is not a mapping at its top level",
+                "a list" if isinstance(root, yaml.SequenceNode) else "a single value",
+                file,
+                _line(root),
+            )
+        return _Reader(loader, file).read(root)
+    except yaml.YAMLError as error:
+        raise _not_yaml(error, text, file) from None
+
+
+class _TooMuch(yaml.MarkedYAMLError):
+    """Valid YAML beyond `MAX_DEPTH` or `MAX_NODES`."""
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses to recurse deeper than `MAX_DEPTH`."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            mark = self.peek_event().start_mark
+            raise _TooMuch(problem="deeper nesting", problem_mark=mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+class _Reader:
+    """Turns nodes into data, noting lines and counting what aliases and merge keys expand to."""
+
+    def __init__(self, loader: _Loader, file: str) -> None:
+        self.loader = loader
+        self.file = file
+        self.nodes = 0
+        self.lines: dict[str, int] = {}
+        self.duplicates: dict[tuple[object, int], Problem] = {}
+
+    def read(self, root: yaml.MappingNode) -> Document:
+        self.lines[""] = _line(root)
+        data = self.value(root, "", 0)
+        return Document(data, self.lines, tuple(self.duplicates.values()))
+
+    def value(self, node: yaml.Node, path: str, depth: int) -> Any:
+        self.count(node, depth)
+        if isinstance(node, yaml.MappingNode) and node.tag == _MAP:
+            result: dict[Any, Any] = {}
+            for key_node, value_node in self.entries(node, path, depth):
+                key = self.scalar(key_node)
+                if key in result:  # a merge key never overrides what is already there
+                    continue
+                at = child(path, key if isinstance(key, str) else repr(key))
+                self.lines[at] = _line(key_node)
+                result[key] = self.value(value_node, at, depth + 1)
+            return result
+        if isinstance(node, yaml.SequenceNode) and node.tag == _SEQ:
+            items = []
+            for index, item in enumerate(node.value):
+                self.lines[child(path, index)] = _line(item)
+                items.append(self.value(item, child(path, index), depth + 1))
+            return items
+        return self.scalar(node)
+
+    def entries(
+        self, mapping: yaml.MappingNode, path: str, depth: int
+    ) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        """The entries written in a mapping, then those that its merge keys bring in."""
+        first: dict[Any, int] = {}
+        merged: list[yaml.Node] = []
+        for key_node, value_node in mapping.value:
+            self.count(key_node, depth)
+            if key_node.tag == _MERGE:
+                merged.append(value_node)
+                continue
+            key = self.scalar(key_node)
+            if key in first:
+                self.note_duplicate(key, path, first[key], _line(key_node))
+                continue
+            first[key] = _line(key_node)
+            yield key_node, value_node
+        for node in merged:
+            for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+                if not isinstance(source, yaml.MappingNode):
+                    raise _marked("'<<' takes a mapping, or a list of mappings", source)
+                self.count(source, depth)
+                yield from self.entries(source, path, depth + 1)
+
+    def scalar(self, node: yaml.Node) -> Any:
+        if not isinstance(node, yaml.ScalarNode):
+            kind = "a mapping" if isinstance(node, yaml.MappingNode) else "a list"
+            raise _marked(f"{kind} (tag {node.tag}) cannot stand here", node)
+        try:
+            return self.loader.construct_object(node)
+        except (ValueError, LookupError, AttributeError, OverflowError):
+            raise _marked(f"'{node.value[:40]}' does not fit its tag {node.tag}", node) from None
+
+    def count(self, node: yaml.Node, depth: int) -> None:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise _TooMuch(problem="more, aliases expanded", problem_mark=node.start_mark)
+        if depth > MAX_DEPTH:
+            raise _TooMuch(problem="an alias that contains itself", problem_mark=node.start_mark)
+
+    def note_duplicate(self, key: object, path: str, first: int, second: int) -> None:
+        self.duplicates[key, second] = Problem(
+            f"The key '{key}' is written twice, on lines {first} and {second}",
+            where=self.file,
+            path=child(path, str(key)),
+            line=second,
+            expected="each key once",
+            found=f"lines {first} and {second}",
+            fix="Delete one of the two",
+        )
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _marked(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
+    line: int | None = None
+    found = "text that cannot be parsed"
+    if isinstance(error, yaml.MarkedYAMLError):
+        ended = "end of stream" in (error.problem or "")  # what was never closed began elsewhere
+        marks = [error.problem_mark, error.context_mark][:: -1 if ended else 1]
+        mark = marks[0] or marks[1]
+        line = mark.line + 1 if mark else None
+        found = ", ".join(part for part in (error.context, error.problem) if part) or found
+    elif isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        found = f"the character U+{error.character:04X}, which YAML does not allow"
+    if isinstance(error, _TooMuch):
+        return refuse(
+            "The recipe's YAML is more than a recipe needs",
+            where=file,
+            line=line,
+            expected=f"at most {MAX_NODES:,} values, nested at most {MAX_DEPTH} deep",
+            found=found,
+            fix="Write out what the aliases (*name) stand for, or check that this is a recipe",
+        )
+    return refuse(
+        "The recipe is not valid YAML",
+        where=file,
+        line=line,
+        expected="one YAML document of mappings, lists, text and numbers",
+        found=found,
+        fix="Look at this line and the one above: indentation by spaces, closed quotes "
+        "and brackets, a space after each ':' and '-'",
+    )
+
+
+def _not_a_recipe(what: str, found: str, file: str, line: int | None) -> InputError:
+    return refuse(
+        what,
+        where=file,
+        line=line,
+        expected="keys like merge_method, models and dtype",
+        found=found,
+        fix="Write at least 'merge_method: linear' and a list of 'models:'",
+    )

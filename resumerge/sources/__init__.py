@@ -1,0 +1,38 @@
+"""Input models: where their tensors stand, what pins them, and reading ranges of them."""
+
+from __future__ import annotations
+
+from resumerge.recipe.model import ModelRef
+from resumerge.recipe.references import is_local
+from resumerge.sources.hub_files import fetch, fetch_companions, list_companions
+from resumerge.sources.model import Source, SourceFile, TensorInfo
+
+__all__ = [
+    "Source",
+    "SourceFile",
+    "TensorInfo",
+    "fetch",
+    "fetch_companions",
+    "list_companions",
+    "open_source",
+]
+
+
+def open_source(ref: ModelRef, *, revision: str | None = None, offline: bool = False) -> Source:
+    """Open a model: its headers and config are read, its weights are not.
+
+    Args:
+        revision: the commit that a run has pinned; None resolves the reference's own revision.
+        offline: touch no network.
+
+    Raises:
+        InputError: the model is not there, or is damaged.
+        Resumable: the network failed.
+    """
+    if is_local(ref.name):
+        from resumerge.sources.local import open_local
+
+        return open_local(ref)
+    from resumerge.sources.hub import open_hub
+
+    return open_hub(ref, revision=revision, offline=offline)

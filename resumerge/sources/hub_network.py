@@ -1,0 +1,187 @@
+"""Calls to the Hub: retried while the network is at fault, explained when it is something else."""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from resumerge.errors import Resumable, ResumergeError, refuse
+
+T = TypeVar("T")
+
+WAITS: Sequence[float] = (1, 2, 4, 8)
+"""Seconds between attempts at a small request."""
+
+DOWNLOAD_WAITS: Sequence[float] = (5, 15)
+"""Seconds between attempts at a file: huggingface_hub retries inside each of them, too."""
+
+LONGEST_WAIT = 300.0
+"""Seconds; a Hub that asks for more patience than this (``Retry-After``) is not waited for."""
+
+TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+
+
+def hub_call(
+    do: Callable[[], T], *, repo: str, revision: str | None, waits: Sequence[float] | None = None
+) -> T:
+    """Call the Hub, again if the network or the Hub itself fails for a moment.
+
+    Args:
+        do: one request or download, safe to repeat.
+        repo: repo id, for messages.
+        revision: branch or commit, for messages.
+        waits: seconds to wait before each further attempt; `WAITS` if None.
+
+    Raises:
+        InputError: the Hub answers that it will not: no such repo, revision or file, no permission.
+        Resumable: ``network`` after the last attempt, ``disk_full`` at once.
+    """
+    for wait in (*(WAITS if waits is None else waits), None):
+        try:
+            return do()
+        except Exception as error:
+            failure = explain(error, repo, revision)
+            if failure is None:
+                raise
+            asked = _retry_after(error)
+            is_last = wait is None or asked > LONGEST_WAIT
+            if is_last or not (isinstance(failure, Resumable) and failure.reason == "network"):
+                raise failure from error
+            time.sleep(max(wait or 0.0, asked))
+    raise AssertionError("unreachable")
+
+
+def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
+    """What an exception out of huggingface_hub means for the run; None if it is a bug."""
+    from huggingface_hub import errors as hub_errors
+
+    refusal = _http_error(error)
+    if refusal is not None:
+        return _refused(refusal, repo, revision)
+    if isinstance(error, hub_errors.HFValidationError):
+        return refuse(
+            "This is neither a local folder nor the name of a Hub repo",
+            where=repo,
+            expected="an existing folder, or a name like org/name",
+            found=repo,
+            fix="check the spelling; relative paths are taken from the current folder",
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _disk_full(repo)
+    if isinstance(error, RuntimeError) and "No space left" in str(error):
+        return _disk_full(repo)  # hf_xet, a Rust extension, knows no errno
+    if isinstance(error, OSError) and error.filename is not None:
+        return refuse(
+            "The Hub's cache folder cannot be used",
+            where=repo,
+            found=f"{error.strerror}: {error.filename}",
+            fix="set HF_HOME to a folder that this user may write to",
+        )
+    # The base of the HTTP library's own errors: requests' or httpx's, by huggingface_hub's version.
+    http_library = hub_errors.HfHubHTTPError.__mro__[1]
+    if isinstance(error, (OSError, RuntimeError, http_library)):
+        return Resumable(
+            "network",
+            f"The Hub cannot be reached for {repo}: {_brief(error)}\n"
+            "Files that were downloaded whole are kept. Resume when the network is back, "
+            "or add --offline if every file is in the cache.",
+        )
+    return None
+
+
+def _http_error(error: BaseException) -> Any:
+    """The Hub's answer among an exception's causes: hf_hub_download wraps it."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, HfHubHTTPError) and getattr(link, "response", None) is not None:
+            return link
+        link = link.__cause__
+    return None
+
+
+def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
+    from huggingface_hub import errors as hub_errors
+
+    status = error.response.status_code
+    where = f"{repo}@{revision}" if revision else repo
+    if status in TRANSIENT_STATUS:
+        return Resumable(
+            "network",
+            f"The Hub does not answer for {where}: HTTP {status}, after several attempts\n"
+            "Files that were downloaded whole are kept. Resume later.",
+        )
+    if isinstance(error, hub_errors.GatedRepoError):
+        return refuse(
+            "The model is gated, and this account has no access to it",
+            where=where,
+            found=f"HTTP {status}, {_account()}",
+            fix=f"ask for access on the page of {repo}, then `hf auth login` or set HF_TOKEN",
+        )
+    if isinstance(error, hub_errors.RevisionNotFoundError):
+        return refuse(
+            "The repo has no such branch, tag or commit",
+            where=repo,
+            expected="a revision of this repo",
+            found=revision or "main",
+            fix="check the part after @; if a pinned commit is gone, --restart takes the branch "
+            "as it is now",
+        )
+    if isinstance(error, hub_errors.EntryNotFoundError):
+        return refuse(
+            "The repo lacks a file that it listed",
+            where=where,
+            found=f"HTTP {status}",
+            fix="try again; if it stays so, name another revision",
+        )
+    if isinstance(error, hub_errors.RepositoryNotFoundError) or status == 404:
+        return refuse(
+            "The Hub has no such model, or hides it from this account",
+            where=where,
+            expected="a public model, or one that the token may read",
+            found=f"HTTP {status}, {_account()}",
+            fix="check the spelling of org/name; for a private model `hf auth login` "
+            "or set HF_TOKEN",
+        )
+    if status in (401, 403):
+        return refuse(
+            "The Hub denies access to the model",
+            where=where,
+            expected="a token that may read this model",
+            found=f"HTTP {status}, {_account()}",
+            fix="`hf auth login` with a valid token that has read access, or set HF_TOKEN",
+        )
+    return refuse("The Hub refuses the request", where=where, found=_brief(error))
+
+
+def _account() -> str:
+    """Whether requests carry a token; never the token itself."""
+    from huggingface_hub import get_token
+
+    return "a token was sent" if get_token() else "no token was sent"
+
+
+def _disk_full(repo: str) -> Resumable:
+    from huggingface_hub import constants
+
+    return Resumable(
+        "disk_full",
+        f"The disk is full while downloading {repo} into {constants.HF_HUB_CACHE}\n"
+        "Free some space, or move the cache by setting HF_HOME, then resume.",
+    )
+
+
+def _retry_after(error: Exception) -> float:
+    answer = _http_error(error)
+    text = answer.response.headers.get("Retry-After", "") if answer is not None else ""
+    return float(text) if text.isdigit() else 0.0
+
+
+def _brief(error: Exception) -> str:
+    """One line, without the query of any URL in it: signed links are secrets, too."""
+    first = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: " + re.sub(r"\?[^\s'\")]*", "", first)[:200]

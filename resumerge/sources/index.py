@@ -1,0 +1,41 @@
+"""``model.safetensors.index.json``: which file holds which tensor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+
+from resumerge.errors import refuse
+
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+
+def parse_index(text: str, where: str) -> dict[str, str]:
+    """Tensor name to file name, with files outside the model's folder refused.
+
+    Raises:
+        InputError: not JSON, no ``weight_map``, or a file name that leads out of the folder.
+    """
+    try:
+        weight_map = json.loads(text)["weight_map"]
+        pairs = {str(tensor): str(file) for tensor, file in weight_map.items()}
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        raise refuse(
+            "The index is not readable",
+            where=where,
+            expected='a JSON object with "weight_map": {tensor: file}',
+            found=text[:80],
+            fix="download or save this file again",
+        ) from None
+    for tensor, file in pairs.items():
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file or not file:
+            raise refuse(
+                "The index names a file outside the model's folder",
+                where=where,
+                expected="a file name such as model-00001-of-00002.safetensors",
+                found=f"{file!r} for tensor {tensor!r}",
+                fix="do not use this model: its index is broken or malicious",
+            )
+    return pairs

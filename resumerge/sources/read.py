@@ -1,0 +1,83 @@
+"""Range reads: a slice of a tensor's bytes, by `preadv`, into a buffer that the caller reuses.
+
+Not mmap: pages of a mapping count as this process's memory and come and go as the kernel likes,
+and an I/O error in a mapping is a SIGBUS; here it is an exception.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from resumerge.errors import Resumable
+from resumerge.sources.dtypes import nbytes
+from resumerge.sources.model import Source, TensorInfo
+
+
+class SourceReader:
+    """Reads ranges of tensors of several sources; may be used by many threads at once."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._folders = [source.folder for source in sources]
+        self._files: dict[tuple[int, str], int] = {}
+        self._lock = threading.Lock()
+
+    def read_into(
+        self, source: int, tensor: TensorInfo, start: int, stop: int, buffer: memoryview
+    ) -> int:
+        """Read elements ``start:stop`` of a tensor.
+
+        Args:
+            source: the source's number.
+            tensor: where it stands.
+            start: first element.
+            stop: one past the last element.
+            buffer: writable bytes, at least as long as the range.
+
+        Returns:
+            The number of bytes read.
+
+        Raises:
+            Resumable: the file is gone, shorter than its header said, or not readable now.
+        """
+        first = nbytes(tensor.dtype, start)
+        wanted = nbytes(tensor.dtype, stop) - first
+        offset = tensor.offset + first
+        fd = self.descriptor(source, tensor)
+        done = 0
+        while done < wanted:
+            try:
+                count = os.preadv(fd, [buffer[done:wanted]], offset + done)
+            except OSError as error:
+                raise self._gone(source, tensor, error.strerror or str(error)) from error
+            if count == 0:
+                raise self._gone(source, tensor, "the file became shorter")
+            done += count
+        return wanted
+
+    def descriptor(self, source: int, tensor: TensorInfo) -> int:
+        """An open file descriptor of the file that holds the tensor."""
+        key = (source, tensor.file)
+        with self._lock:
+            if key not in self._files:
+                path = self._folders[source] / tensor.file
+                try:
+                    self._files[key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                except OSError as error:
+                    raise self._gone(source, tensor, error.strerror or str(error)) from error
+            return self._files[key]
+
+    def close(self) -> None:
+        """Close every file."""
+        with self._lock:
+            for fd in self._files.values():
+                os.close(fd)
+            self._files.clear()
+
+    def _gone(self, source: int, tensor: TensorInfo, why: str) -> Resumable:
+        path: Path = self._folders[source] / tensor.file
+        return Resumable(
+            "source_unavailable", f"Cannot read tensor {tensor.name!r} from {path}: {why}"
+        )

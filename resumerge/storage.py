@@ -1,0 +1,123 @@
+"""Every change that the program makes to files, in one place, with the durability of each named.
+
+A write is durable after `sync_data` or `sync_file` of its file; a new or renamed file is durable
+after a sync of its folder. `rename` does that itself, since a rename is always a promise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+_UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_NO_RANGE_COPY = _UNSUPPORTED | {errno.EXDEV, errno.EBADF, errno.EPERM, errno.ETXTBSY}
+
+
+class Storage:
+    """Files on this machine."""
+
+    def create(self, path: Path, nbytes: int, head: bytes) -> None:
+        """Make a file of its full size, beginning with `head`; on disk, with its name, after.
+
+        Raises:
+            OSError: ENOSPC where the filesystem can tell now that the space is not there.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _allocate(fd, nbytes)
+            self.write(fd, head, 0)
+            self.sync_data(fd)
+        finally:
+            os.close(fd)
+        self.sync_folder(path.parent)
+
+    def open(self, path: Path) -> int:
+        """A descriptor to read and write a file that exists."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        """Write all of `data` at a place in the file; not durable yet."""
+        view = memoryview(data)
+        while view:
+            count = os.pwrite(fd, view, offset)
+            view, offset = view[count:], offset + count
+
+    def copy(self, source: int, source_offset: int, fd: int, offset: int, nbytes: int) -> bool:
+        """Copy bytes between files inside the kernel; not durable yet.
+
+        Returns:
+            False where the kernel or the filesystems cannot; then nothing is to be relied on.
+        """
+        while nbytes:
+            try:
+                count = os.copy_file_range(source, fd, nbytes, source_offset, offset)
+            except OSError as error:
+                if error.errno in _NO_RANGE_COPY:
+                    return False
+                raise
+            if count == 0:
+                return False
+            source_offset, offset, nbytes = source_offset + count, offset + count, nbytes - count
+        return True
+
+    def sync_data(self, fd: int) -> None:
+        """Make what was written to an open file durable."""
+        os.fdatasync(fd)
+
+    def sync_file(self, path: Path) -> None:
+        """Make a whole file durable, by its name."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_folder(self, path: Path) -> None:
+        """Make the names in a folder durable."""
+        try:
+            self.sync_file(path)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file its new name, in place of any file that has it; durable after."""
+        source.replace(target)
+        self.sync_folder(target.parent)
+
+    def write_file(self, path: Path, data: bytes) -> None:
+        """Write a small file: whole and durable under its name, or not there at all."""
+        fresh = path.with_name(path.name + ".partial")
+        self.create(fresh, len(data), data)
+        self.rename(fresh, path)
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and its parents; their names are durable after."""
+        if path.is_dir():
+            return
+        self.make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        self.sync_folder(path.parent)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+        path.unlink(missing_ok=True)
+
+
+def _allocate(fd: int, nbytes: int) -> None:
+    """Give a file its size and, where the filesystem can, its space.
+
+    Not `os.posix_fallocate`: where the filesystem cannot, the C library would write every block.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if nbytes and hasattr(libc, "fallocate"):
+        libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+        while libc.fallocate(fd, 0, 0, nbytes) != 0:
+            code = ctypes.get_errno()
+            if code in _UNSUPPORTED:
+                break
+            if code != errno.EINTR:
+                raise OSError(code, os.strerror(code))
+    os.ftruncate(fd, nbytes)

@@ -1,0 +1,69 @@
+"""``resumerge methods``: made from what each method declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from resumerge.errors import refuse
+from resumerge.methods import METHODS, Method, Parameter
+from resumerge.plan.nearest import nearest
+
+
+def methods_json(name: str | None) -> dict[str, Any]:
+    """The document of ``methods --json``: one method, or all.
+
+    Raises:
+        InputError: there is no such method.
+    """
+    if name is not None and name not in METHODS:
+        raise refuse(
+            f"Unknown merge method {name!r}",
+            expected=", ".join(METHODS),
+            fix=nearest(name, METHODS) or "name one of them",
+        )
+    chosen = [METHODS[name]] if name is not None else list(METHODS.values())
+    return {"methods": [_method(method) for method in chosen]}
+
+
+def _method(method: Method) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "base_model": method.base,
+        "models": {"fewest": method.fewest, "most": method.most},
+        "parameters": [_parameter(parameter) for parameter in method.parameters],
+        "papers": [{"title": paper.title, "url": paper.url} for paper in method.papers],
+    }
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "kind": parameter.kind,
+        "per_model": parameter.per_model,
+        "required": parameter.required,
+        "default": None if parameter.required else parameter.default,
+        "meaning": parameter.meaning,
+    }
+
+
+def show_methods(document: dict[str, Any]) -> RenderableType:
+    """For a terminal."""
+    return Group(*(_show(method) for method in document["methods"]))
+
+
+def _show(method: dict[str, Any]) -> RenderableType:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    for p in method["parameters"]:
+        default = "required" if p["required"] else f"default {p['default']}"
+        table.add_row(p["name"], "each model" if p["per_model"] else "merge", default, p["meaning"])
+    base = {"none": "", "optional": ", base_model optional", "required": ", needs base_model"}
+    head = Text.assemble(
+        (method["name"], "bold"), f"  {method['summary']}{base[method['base_model']]}"
+    )
+    papers = [Text(f"  {paper['title']}, {paper['url']}") for paper in method["papers"]]
+    return Group(head, table, *papers, "")

@@ -1,0 +1,145 @@
+"""Progress of a merge: a bar on a terminal, lines in a log, JSON Lines for programs."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from resumerge.engine.report import Pulse, Reporter, Result
+from resumerge.plan.estimate import Estimate
+from resumerge.plan.model import Plan
+from resumerge.ui.sizes import show_seconds, show_size
+
+LINE_SECONDS = 5.0
+"""Time between two lines where there is no terminal."""
+
+
+class ConsoleReporter(Reporter):
+    """For people."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._last_line = time.monotonic()
+        self._started = time.monotonic()
+
+    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+        for note in plan.notes:
+            self.note(note)
+        verb = "Going on with" if resumed else "Run"
+        self._say(
+            f"{verb} [bold]{run}[/bold]: {plan.recipe.merge_method} of {len(plan.sources)} models, "
+            f"{len(plan.units)} tensors, {show_size(plan.output_bytes)} in "
+            f"{len(plan.shards)} shard{'s' * (len(plan.shards) != 1)}; "
+            f"peak memory about {show_size(estimate.peak_rss)}"
+        )
+        if estimate.download:
+            self._say(
+                f"Downloading {show_size(estimate.download)} in {estimate.download_files} files"
+            )
+
+    def fetching(self, name: str, nbytes: int) -> None:
+        self._line(f"downloading {name}: {show_size(nbytes)}")
+
+    def pulse(self, pulse: Pulse) -> None:
+        if not self._console.is_terminal:
+            share = pulse.bytes_done / max(1, pulse.bytes_total)
+            self._line(
+                f"{share:4.0%}  {show_size(pulse.bytes_done)} of {show_size(pulse.bytes_total)}, "
+                f"{pulse.units_done} of {pulse.units_total} tensors"
+            )
+            return
+        if self._bar is None:
+            self._bar = Progress(
+                BarColumn(),
+                TextColumn("{task.percentage:3.0f}%"),
+                TextColumn("{task.fields[size]}"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[unit]}", table_column=None),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("", total=pulse.bytes_total, size="", unit="")
+            self._bar.start()
+        assert self._task is not None
+        self._bar.update(
+            self._task,
+            completed=pulse.bytes_done,
+            size=f"{show_size(pulse.bytes_done)} of {show_size(pulse.bytes_total)}",
+            unit=pulse.unit,
+        )
+
+    def note(self, text: str) -> None:
+        self._say(f"[yellow]note:[/yellow] {text}")
+
+    def done(self, result: Result) -> None:
+        self.close()
+        if result.already_done:
+            self._say(f"Run {result.id} is already done: {result.output}")
+            return
+        spent = show_seconds(time.monotonic() - self._started)
+        self._say(f"[green]Done[/green] in {spent}: {result.output}")
+
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _line(self, text: str) -> None:
+        if time.monotonic() - self._last_line >= LINE_SECONDS:
+            self._last_line = time.monotonic()
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+
+class JsonReporter(Reporter):
+    """For programs: one JSON object a line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+        self._write(
+            "planned",
+            run=run,
+            resumed=resumed,
+            units=len(plan.units),
+            bytes=plan.output_bytes,
+            shards=len(plan.shards),
+            predicted_peak_rss=estimate.peak_rss,
+            notes=list(plan.notes),
+        )
+
+    def fetching(self, name: str, nbytes: int) -> None:
+        self._write("fetching", file=name, bytes=nbytes)
+
+    def pulse(self, pulse: Pulse) -> None:
+        self._write(
+            "progress",
+            units={"total": pulse.units_total, "done": pulse.units_done},
+            bytes={"total": pulse.bytes_total, "done": pulse.bytes_done},
+        )
+
+    def note(self, text: str) -> None:
+        self._write("note", text=text)
+
+    def done(self, result: Result) -> None:
+        self._write(
+            "done",
+            run=result.id,
+            output=str(result.output),
+            ledger=str(result.ledger),
+            already_done=result.already_done,
+            merging_s=round(result.merging_seconds, 3),
+        )
+
+    def _write(self, kind: str, **data: Any) -> None:
+        print(json.dumps({"kind": kind, **data}), file=self._stream, flush=True)

@@ -1,0 +1,44 @@
+"""Sizes and times for people, and back."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as written: ``5GB`` and ``5G`` are 5e9, ``5GiB`` is 5 * 2**30.
+
+    Raises:
+        ValueError: not a size, or zero.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None or (match[3] and not match[2]):
+        raise ValueError(f"{text!r} is not a size; write one like 5GB, 500MB or 4GiB")
+    factor = (_BINARY if match[3] else _UNITS)[match[2].lower()]
+    size = int(float(match[1]) * factor)
+    if size <= 0:
+        raise ValueError(f"{text!r} is not a size above zero")
+    return size
+
+
+def show_size(nbytes: float) -> str:
+    """A size in decimal units, three digits: ``1.71 GB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(nbytes) < 1000:
+            return f"{nbytes:.3g} {unit}" if unit != "B" else f"{nbytes:.0f} B"
+        nbytes /= 1000
+    return f"{nbytes:.3g} TB"
+
+
+def show_seconds(seconds: float) -> str:
+    """A time: ``0.8 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

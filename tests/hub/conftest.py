@@ -1,0 +1,105 @@
+"""The fixture `hub`: a loopback Hub that this process and its children talk to."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from server import LoopbackHub
+
+from resumerge.recipe.model import ModelRef
+
+
+class Hub(LoopbackHub):
+    """A loopback Hub with a cache of its own.
+
+    Args:
+        home: HF_HOME.
+    """
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self.home = home
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Environment variables for a client that starts afresh."""
+        return {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(self.home),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        }
+
+    def env(self, **more: str) -> dict[str, str]:
+        """The whole environment of a child process."""
+        return {**os.environ, **self.settings, **more}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    server = Hub(tmp_path / "hf")
+    for name in list(os.environ):
+        if name.startswith(("HF_", "HUGGING", "TRANSFORMERS_OFFLINE")):
+            monkeypatch.delenv(name)
+    for name, value in server.settings.items():
+        monkeypatch.setenv(name, value)
+    point_client_at(server, monkeypatch)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Nobody waits in this test; what was to be waited for, in seconds, is listed."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    return waited
+
+
+def ref(text: str) -> ModelRef:
+    name, _, revision = text.partition("@")
+    return ModelRef(text, name, revision or None)
+
+
+def point_client_at(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redo what huggingface_hub read from the environment when it was imported.
+
+    Only HF_TOKEN is read at each call; the endpoint, the cache's place and the switches are
+    constants of its modules, copied from one to another.
+    """
+    import huggingface_hub.hf_api  # noqa: F401, it brings every module that is patched
+    from huggingface_hub import constants
+
+    replaced = {constants.ENDPOINT: server.url, constants.HF_HOME: str(server.home)}
+    for module_name, module in list(sys.modules.items()):
+        if module_name.split(".")[0] != "huggingface_hub":
+            continue
+        for name, value in list(vars(module).items()):
+            for old, new in replaced.items():
+                if isinstance(value, str) and name.isupper() and value.startswith(old):
+                    monkeypatch.setattr(module, name, new + value[len(old) :])
+    switches = {
+        "HF_HUB_OFFLINE": False,
+        "HF_HUB_DISABLE_XET": True,
+        "HF_HUB_DISABLE_TELEMETRY": True,
+    }
+    for name, value in switches.items():
+        monkeypatch.setattr(constants, name, value, raising=False)
+    forget_connections()
+
+
+def forget_connections() -> None:
+    """Clients keep the proxy settings and connections that they were made with."""
+    from huggingface_hub import utils
+
+    for name in ("close_session", "reset_sessions"):  # from 1.0 on, and before
+        if hasattr(utils, name):
+            getattr(utils, name)()

@@ -1,0 +1,52 @@
+"""The engine runs as a child process: configured by its environment, quiet, cheap to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import Hub
+from models import single
+
+ROOT = Path(__file__).parents[2]
+MERGE = """
+from resumerge.recipe.model import ModelRef
+from resumerge.sources.hub import open_hub
+from resumerge.sources.hub_files import fetch
+source = open_hub(ModelRef("org/model", "org/model"))
+fetch(source, source.files)
+print(source.folder)
+"""
+IMPORT = """
+import sys
+import resumerge.sources.hub
+import resumerge.sources.hub_files
+heavy = {"huggingface_hub", "torch", "requests", "httpx", "httpx2"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def child(code: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**env, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+
+def test_child_uses_the_cache_that_its_environment_names_and_draws_no_bars(hub: Hub) -> None:
+    hub.commit("org/model", single())
+    done = child(MERGE, hub.env())
+    folder = Path(done.stdout.strip())
+    assert folder.is_relative_to(hub.home / "hub")
+    assert (folder / "model.safetensors").read_bytes() == single()["model.safetensors"]
+    assert done.stderr == ""
+
+
+def test_import_brings_no_http_library(hub: Hub) -> None:
+    child(IMPORT, hub.env())

@@ -1,0 +1,77 @@
+"""A refusal by the Hub is an input error at once, with what to do about it."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Hub, ref
+from models import single
+
+from resumerge.errors import InputError
+from resumerge.sources.hub import open_hub
+from resumerge.sources.hub_files import fetch
+
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyz"
+
+
+def refused(hub: Hub, name: str = "org/model") -> str:
+    with pytest.raises(InputError) as caught:
+        open_hub(ref(name))
+    return str(caught.value)
+
+
+def test_unknown_repo(hub: Hub, sleeps: list[float]) -> None:
+    message = refused(hub, "org/typo")
+    assert "org/typo" in message
+    assert "check the spelling" in message
+    assert sleeps == []
+
+
+def test_private_repo_without_a_token(hub: Hub, sleeps: list[float]) -> None:
+    hub.commit("org/model", single())
+    hub.fail("org/model", status=401, code="RepoNotFound", times=None)
+    message = refused(hub)
+    assert "hf auth login" in message
+    assert "HF_TOKEN" in message
+    assert "no token was sent" in message
+    assert sleeps == []
+
+
+def test_gated_repo(hub: Hub) -> None:
+    hub.commit("org/model", single())
+    hub.fail("org/model", status=403, code="GatedRepo", times=None)
+    assert "ask for access on the page of org/model" in refused(hub)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_token_without_the_right(hub: Hub, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    hub.commit("org/model", single())
+    hub.fail("/resolve/", status=status, code="Forbidden", times=None)
+    message = refused(hub)
+    assert "hf auth login" in message
+    assert "a token was sent" in message
+    assert TOKEN not in message
+
+
+def test_access_lost_between_plan_and_fetch(hub: Hub, sleeps: list[float]) -> None:
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    hub.fail("model.safetensors", status=403, times=None)
+    with pytest.raises(InputError, match="denies access"):
+        fetch(source, source.files)
+
+
+def test_name_that_is_no_repo(hub: Hub) -> None:
+    assert "neither a local folder nor" in refused(hub, "./models/mine/x")
+    assert hub.requests == []
+
+
+def test_token_goes_to_the_hub_and_nowhere_else(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    fetch(source, source.files)
+    carried = {request.host: request.authorization for request in hub.requests}
+    assert carried == {"127.0.0.1": f"Bearer {TOKEN}", "localhost": None}
+    for path in hub.home.rglob("*"):
+        assert not path.is_file() or TOKEN.encode() not in path.read_bytes()

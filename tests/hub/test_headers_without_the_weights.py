@@ -1,0 +1,81 @@
+"""A plan reads the headers of a model on the Hub, and not the weights."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import Hub, ref
+from models import CONFIG, safetensors, sharded
+
+from resumerge.errors import InputError
+from resumerge.sources.hub import open_hub
+
+
+def test_headers_of_a_big_file_move_less_than_100_kb(hub: Hub) -> None:
+    names = [f"model.layers.{i}.self_attn.q_proj.weight" for i in range(300)]
+    hub.commit("org/big", {"config.json": CONFIG, "model.safetensors": safetensors(names, 100_000)})
+    source = open_hub(ref("org/big"))
+    assert len(source.tensors) == 300
+    assert source.files["model.safetensors"].size > 60_000_000
+    assert not source.files["model.safetensors"].present
+    assert sum(hub.files_served().values()) < 100_000
+    assert not (source.folder / "model.safetensors").exists()
+
+
+def test_header_longer_than_one_request_is_read_to_its_end(hub: Hub) -> None:
+    names = [f"model.layers.{i}.{'x' * 100}.weight" for i in range(2000)]
+    file = safetensors(names, 1024)
+    hub.commit("org/long", {"config.json": CONFIG, "model.safetensors": file})
+    source = open_hub(ref("org/long"))
+    assert sorted(source.tensors) == sorted(names)
+    header = 8 + int.from_bytes(file[:8], "little")
+    assert hub.files_served()["model.safetensors"] <= header < len(file) / 10
+
+
+def test_server_that_ignores_ranges_is_cut_short(hub: Hub) -> None:
+    hub.ranges = False
+    names = [f"layers.{i}.{'x' * 100}" for i in range(1000)]
+    file = safetensors(names, 50_000)
+    hub.commit("org/big", {"config.json": CONFIG, "model.safetensors": file})
+    assert len(open_hub(ref("org/big")).tensors) == 1000
+    assert hub.files_served()["model.safetensors"] < len(file) / 5
+
+
+def test_shards_are_found_through_the_index(hub: Hub) -> None:
+    hub.commit("org/model", sharded(3))
+    source = open_hub(ref("org/model"))
+    assert list(source.files) == [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+    assert source.tensors["model.layers.1.weight"].file == "model-00002-of-00003.safetensors"
+    assert source.config["model_type"] == "llama"
+    assert source.kind == "hub"
+
+
+def test_header_that_lies_is_refused(hub: Hub) -> None:
+    file = safetensors(["a"], 1000)[:-10]
+    hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": file})
+    with pytest.raises(InputError, match="damaged"):
+        open_hub(ref("org/model"))
+
+
+def test_index_that_leads_out_of_the_folder_is_refused(hub: Hub) -> None:
+    index = json.dumps({"weight_map": {"a": "../../secrets.safetensors"}}).encode()
+    hub.commit("org/model", {"config.json": CONFIG, "model.safetensors.index.json": index})
+    with pytest.raises(InputError, match="outside the model's folder"):
+        open_hub(ref("org/model"))
+
+
+def test_index_that_names_an_absent_file_is_refused(hub: Hub) -> None:
+    files = sharded(3)
+    del files["model-00002-of-00003.safetensors"]
+    hub.commit("org/model", files)
+    with pytest.raises(InputError, match="missing: model-00002-of-00003"):
+        open_hub(ref("org/model"))
+
+
+def test_repo_with_pickles_only_is_refused_with_a_way_out(hub: Hub) -> None:
+    hub.commit("org/old", {"config.json": CONFIG, "pytorch_model.bin": b"pickle"})
+    with pytest.raises(InputError, match="only safetensors") as caught:
+        open_hub(ref("org/old"))
+    assert "pytorch_model.bin" in str(caught.value)
+    assert "org/old@refs/pr/1" in str(caught.value)

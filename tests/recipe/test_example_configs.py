@@ -1,0 +1,29 @@
+"""Every example in configs/ is a recipe that has nothing to note."""
+
+from pathlib import Path
+
+import pytest
+
+from resumerge.recipe import load_recipe
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_parses(path: Path) -> None:
+    recipe = load_recipe(path)
+    assert recipe.notes == ()
+    assert {str(ref) for ref in recipe.models} <= {"models/base", "models/math", "models/code"}
+    assert recipe.merge_method == path.stem
+
+
+def test_there_are_examples_of_the_first_methods() -> None:
+    assert {path.stem for path in CONFIGS} >= {
+        "linear",
+        "slerp",
+        "task_arithmetic",
+        "ties",
+        "dare_linear",
+        "dare_ties",
+        "passthrough",
+    }

@@ -1,0 +1,83 @@
+"""Which text names a folder, which a model on the Hub, and at what revision."""
+
+from pathlib import Path
+
+import pytest
+
+from resumerge.recipe import ModelRef, parse_recipe
+from resumerge.recipe.references import read_reference
+from resumerge.recipe.unfit import Unfit
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("here", "at@home", "a+b", "deep/er/still"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "revision"),
+    [
+        ("org/name", "org/name", None),
+        ("org/name@main", "org/name", "main"),
+        ("org/name@refs/pr/1", "org/name", "refs/pr/1"),
+        ("gpt2", "gpt2", None),
+        ("here", "here", None),
+        ("here@main", "here", None),  # a folder has no revisions
+        ("./here@main", "./here", None),
+        ("at@home", "at@home", None),
+        ("a+b", "a+b", None),
+        ("deep/er/still", "deep/er/still", None),
+        ("./absent", "./absent", None),
+        ("./absent@x", "./absent@x", None),
+        ("/absent/model", "/absent/model", None),
+    ],
+)
+def test_text(text: str, name: str, revision: str | None) -> None:
+    assert read_reference(text) == ModelRef(text, name, revision)
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ({"model": {"path": "org/name", "revision": "abc"}}, "org/name@abc"),
+        ({"model": {"path": "org/name", "revision": None}, "lora": None}, "org/name"),
+        ({"model": "org/name@abc"}, "org/name@abc"),
+    ],
+)
+def test_the_spelled_out_form_is_the_same_model(written: object, text: str) -> None:
+    assert read_reference(written) == read_reference(text)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        " ",
+        None,
+        3,
+        [],
+        {},
+        {"path": "org/name"},
+        {"model": {"path": 3}},
+        {"model": {"path": "org/a", "revision": 3}},
+        {"model": "org/a", "lora": "org/b"},
+        {"model": "org/a", "override_architecture": "LlamaForCausalLM"},
+        "org/name@",
+        "a/b/c",
+        "org/na me",
+        "org/../name",
+        "org/name+org/adapter",
+        "x" * 5000,
+        "org/name\0",
+    ],
+)
+def test_anything_else_is_refused(wrong: object) -> None:
+    with pytest.raises(Unfit):
+        read_reference(wrong)
+
+
+def test_a_revision_of_a_folder_is_noted() -> None:
+    recipe = parse_recipe("merge_method: linear\nmodels: [{model: here@main}]")
+    assert recipe.notes == ("here@main is a folder: its revision is ignored",)

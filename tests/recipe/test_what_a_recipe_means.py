@@ -1,0 +1,119 @@
+"""What is written in YAML stands in the Recipe, under mergekit's rules."""
+
+import json
+
+import pytest
+
+from resumerge.errors import InputError
+from resumerge.recipe import Conditional, ModelRef, Setting, parse_recipe
+
+HEAD = "merge_method: linear\nmodels:\n  - model: org/a\n  - model: org/b\n"
+
+
+def weight(yaml: str) -> Setting:
+    recipe = parse_recipe(f"merge_method: m\nmodels: [{{model: org/a}}]\nparameters: {{w: {yaml}}}")
+    return recipe.parameters["w"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1", 1),
+        ("0.5", 0.5),
+        ("1e-3", 0.001),  # text in YAML 1.1
+        ("'2'", 2.0),
+        ("true", True),
+        ("sum", "sum"),
+        (".inf", float("inf")),
+        ("[0, 1, true, '2']", (0.0, 1.0, 1.0, 2.0)),
+        ("[]", ()),
+        ("[{filter: mlp, value: [0, 1]}, {value: 3}]", None),
+        ("{filter: mlp, value: 1}", (Conditional("mlp", 1),)),
+    ],
+)
+def test_values(written: str, meant: Setting | None) -> None:
+    if meant is None:
+        meant = (Conditional("mlp", (0.0, 1.0)), Conditional(None, 3))
+    assert weight(written) == meant
+
+
+def test_nan_is_taken_and_noted() -> None:
+    recipe = parse_recipe(HEAD + "parameters: {weight: [{filter: mlp, value: [0, .nan]}]}")
+    assert recipe.notes == ("parameters.weight is NaN: so will be what it touches",)
+
+
+def test_models_are_one_slice_and_an_unlisted_base_is_its_last_input() -> None:
+    recipe = parse_recipe(HEAD + "base_model: org/base")
+    assert not recipe.stacked
+    [slice_] = recipe.slices
+    assert [str(input_.model) for input_ in slice_.inputs] == ["org/a", "org/b", "org/base"]
+    assert (slice_.inputs[2].parameters, slice_.inputs[2].path) == ({}, "base_model")
+
+
+def test_a_listed_base_keeps_its_place() -> None:
+    recipe = parse_recipe(HEAD + "base_model: org/a")
+    assert [str(input_.model) for input_ in recipe.slices[0].inputs] == ["org/a", "org/b"]
+
+
+def test_slices_keep_their_ranges_parameters_and_base() -> None:
+    recipe = parse_recipe(
+        "merge_method: slerp\n"
+        "slices:\n"
+        "  - sources:\n"
+        "      - {model: org/a, layer_range: ['0', 2.0], parameters: {w: 1}}\n"
+        "      - {model: org/b, layer_range: [3, 5]}\n"
+        "    base_model: org/b\n"
+        "    parameters: {t: [0, 1]}\n"
+        "base_model: org/a\n"
+    )
+    [slice_] = recipe.slices
+    assert recipe.stacked
+    assert [input_.layer_range for input_ in slice_.inputs] == [(0, 2), (3, 5)]
+    assert slice_.inputs[0].parameters == {"w": 1}
+    assert slice_.parameters == {"t": (0.0, 1.0)}
+    assert slice_.base_model == ModelRef("org/b", "org/b")
+    assert slice_.inputs[1].path == "slices[0].sources[1]"
+    assert recipe.line(slice_.inputs[1].path) == 5
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes(name: str) -> None:
+    assert parse_recipe(HEAD + f"dtype: {name}\nout_dtype: torch.{name}").dtype == name
+    assert parse_recipe(HEAD + f"out_dtype: torch.{name}").out_dtype == name
+
+
+def test_null_and_empty_stand_for_absent() -> None:
+    recipe = parse_recipe(
+        HEAD + "slices: []\nbase_model: null\nparameters:\ndtype: ''\nout_dtype:\ntokenizer: null"
+    )
+    assert (recipe.base_model, recipe.dtype, recipe.out_dtype) == (None, None, None)
+    assert (recipe.parameters, recipe.notes, recipe.stacked) == ({}, (), False)
+
+
+@pytest.mark.parametrize(
+    "option", ["tokenizer_source: base", "tokenizer_source: org/a", "tokenizer: {source: base}"]
+)
+def test_the_base_tokenizer_is_accepted_with_a_note(option: str) -> None:
+    [note] = parse_recipe(HEAD + f"base_model: org/a\n{option}").notes
+    assert "tokenizer is copied anyway" in note
+
+
+def test_another_tokenizer_is_not_supported_yet() -> None:
+    with pytest.raises(InputError, match="not supported yet"):
+        parse_recipe(HEAD + "base_model: org/a\ntokenizer_source: org/b")
+
+
+def test_options_of_the_command_line_are_noted_and_change_nothing() -> None:
+    plain = parse_recipe(HEAD)
+    recipe = parse_recipe(HEAD + "name: mine\nint8_mask: true\nout_shard_size: 2GB\n")
+    assert len(recipe.notes) == 3
+    assert recipe.normalized() == plain.normalized()
+
+
+def test_normalized_does_not_depend_on_order_comments_or_the_spelling_of_numbers() -> None:
+    one = parse_recipe(HEAD + "parameters: {a: 1, b: [0, 1]}\ndtype: float16")
+    two = parse_recipe(
+        "# again\ndtype: torch.float16\nparameters: {b: [0.0, 1.0], a: 1.0}\n" + HEAD
+    )
+    assert json.dumps(one.normalized()) == json.dumps(two.normalized())
+    assert one.normalized() != parse_recipe(HEAD + "parameters: {a: 2}").normalized()
