@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,6 +128,15 @@ def _merge(options: Any, as_json: bool, fallback: str, work: Callable[[Any], Any
         command = resume_command(session.run_id, options.state_dir) if session.run_id else fallback
         print(command, file=sys.stderr)
         raise typer.Exit(stopped.exit_code) from None
+    except ResumergeError:
+        raise
+    except Exception:
+        console.close()
+        traceback.print_exc()
+        err.print("This is a bug in resumerge; what is committed is kept.", highlight=False)
+        if session.run_id:
+            print(resume_command(session.run_id, options.state_dir), file=sys.stderr)
+        raise typer.Exit(1) from None
     finally:
         console.close()
 

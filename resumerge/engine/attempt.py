@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.host.machine import boot_id, hostname
+from resumerge.host.memory import peak_rss
 from resumerge.ledger import Ledger, take_snapshot
 from resumerge.output import companions
 from resumerge.plan.model import Plan
@@ -134,8 +134,3 @@ class Attempt:
             self.ledger.note_companion(name, len(data), hash_block(data).hex())
             self.storage.make_folder(path.parent)
             self.storage.write_file(path, data)
-
-
-def peak_rss() -> int:
-    """The largest RSS that this process had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

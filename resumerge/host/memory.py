@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,15 @@ def measure_memory() -> Memory:
     return Memory(total, available)
 
 
+def peak_rss() -> int:
+    """The largest RSS that this process had, in bytes.
+
+    From VmHWM where there is one: `getrusage` would count what the parent had when it forked.
+    """
+    found = _stat(Path("/proc/self/status"), "VmHWM:")
+    return found * 1024 or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def cgroup_folders() -> list[tuple[Path, tuple[str, str, str]]]:
     """The memory cgroups of this process, from its own up to the root, with their file names."""
     try:
@@ -74,11 +84,12 @@ def _number(path: Path) -> int | None:
 
 
 def _stat(path: Path, name: str) -> int:
+    """The number on the line that begins with a name; 0 where there is none."""
     try:
         for line in path.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
+            fields = line.split()
+            if fields and fields[0] == name:
+                return int(fields[1])
     except OSError:
         pass
     return 0

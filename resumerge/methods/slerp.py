@@ -44,7 +44,7 @@ class Slerp(Method):
         """The factors on the base and on the other model."""
         a, b = self._roles(work)
         aa = bb = ab = 0.0
-        for part in scan(lambda x, block: _dots(x[a], x[b])):
+        for part in scan(lambda x, block: kernels.dots(x[a], x[b])):
             aa, bb, ab = aa + part[0], bb + part[1], ab + part[2]
         t = float(work.params["t"])
         norms = [norm if norm > SMALLEST_NORM else 1.0 for norm in (math.sqrt(aa), math.sqrt(bb))]
@@ -61,7 +61,3 @@ class Slerp(Method):
     def _roles(self, work: Work) -> tuple[int, int]:
         assert work.base is not None
         return work.base, work.others[0]
-
-
-def _dots(a: Tensor, b: Tensor) -> tuple[float, float, float]:
-    return kernels.dot(a, a), kernels.dot(b, b), kernels.dot(a, b)

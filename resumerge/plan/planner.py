@@ -291,7 +291,7 @@ class _Planner:
                 self._add_unlike(cell, input_, tensor, guide.model, guide_tensor)
             else:
                 params = self.parameters.of_input(
-                    cell.slice_, input_, cell.name, cell.t, is_base=input_.model == base
+                    cell.slice_, input_, name, cell.t, is_base=input_.model == base
                 )
                 operands.append(Operand(self.numbers[input_.model], tensor, params))
         if len(operands) < len(inputs):

@@ -32,8 +32,9 @@ def resolve(
     recipe's level run anew in every slice.
 
     Args:
-        tensor: name in the output, where layers are numbered anew, like
-            ``model.layers.3.mlp.up_proj.weight``.
+        tensor: the name that filters are matched with: for a parameter that each model has, the
+            tensor's name in that model; for one of the whole merge, its name in the output, where
+            the layers of slices are numbered anew (same as mergekit 0.1.5, observed).
         t: where the tensor stands in its slice, from 0 to 1.
         slice_: the slice that the tensor belongs to.
         input_: the model, for a parameter that each model has; None for one that the method has

@@ -9,37 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from server import LoopbackHub
-
-from resumerge.recipe.model import ModelRef
-
-
-class Hub(LoopbackHub):
-    """A loopback Hub with a cache of its own.
-
-    Args:
-        home: HF_HOME.
-    """
-
-    def __init__(self, home: Path) -> None:
-        super().__init__()
-        self.home = home
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """Environment variables for a client that starts afresh."""
-        return {
-            "HF_ENDPOINT": self.url,
-            "HF_HOME": str(self.home),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "NO_PROXY": "127.0.0.1,localhost",
-            "no_proxy": "127.0.0.1,localhost",
-        }
-
-    def env(self, **more: str) -> dict[str, str]:
-        """The whole environment of a child process."""
-        return {**os.environ, **self.settings, **more}
+from server import Hub
 
 
 @pytest.fixture
@@ -64,11 +34,6 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-def ref(text: str) -> ModelRef:
-    name, _, revision = text.partition("@")
-    return ModelRef(text, name, revision or None)
-
-
 def point_client_at(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Redo what huggingface_hub read from the environment when it was imported.
 
@@ -86,12 +51,14 @@ def point_client_at(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
             for old, new in replaced.items():
                 if isinstance(value, str) and name.isupper() and value.startswith(old):
                     monkeypatch.setattr(module, name, new + value[len(old) :])
-    switches = {
+    settings = {
+        "HF_HUB_CACHE": str(server.home / "hub"),
+        "HF_TOKEN_PATH": str(server.home / "token"),
         "HF_HUB_OFFLINE": False,
         "HF_HUB_DISABLE_XET": True,
         "HF_HUB_DISABLE_TELEMETRY": True,
     }
-    for name, value in switches.items():
+    for name, value in settings.items():
         monkeypatch.setattr(constants, name, value, raising=False)
     forget_connections()
 

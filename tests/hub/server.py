@@ -2,17 +2,19 @@
 
 It keeps repos with several commits and branches, redirects large files to a second host name as
 the real one redirects to its CDN, answers range requests, counts every byte of every file, and
-misbehaves on request (`LoopbackHub.fail`).
+misbehaves on request (`Hub.fail`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -68,7 +70,7 @@ class Request:
 
 @dataclass
 class Fault:
-    """What to do wrong, and how often; see `LoopbackHub.fail`."""
+    """What to do wrong, and how often; see `Hub.fail`."""
 
     match: str
     method: str | None
@@ -79,10 +81,15 @@ class Fault:
     times: int | None
 
 
-class LoopbackHub:
-    """Start with `start`, fill with `commit`, point a client at `url`."""
+class Hub:
+    """Start with `start`, fill with `commit`, point a client at it with `settings`.
 
-    def __init__(self) -> None:
+    Args:
+        home: HF_HOME of its clients.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
         self.repos: dict[str, Repo] = {}
         self.log: list[Request] = []
         self.answering = 0
@@ -105,6 +112,22 @@ class LoopbackHub:
     @property
     def cdn(self) -> str:
         return f"http://localhost:{self._server.server_port}/cdn"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Environment variables for a client that starts afresh."""
+        return {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(self.home),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        }
+
+    def env(self, **more: str) -> dict[str, str]:
+        """The whole environment of a child process."""
+        return {**os.environ, **self.settings, **more}
 
     def start(self) -> None:
         threading.Thread(
@@ -184,7 +207,7 @@ class LoopbackHub:
 
 
 class Handler(BaseHTTPRequestHandler):
-    hub: LoopbackHub
+    hub: Hub
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import Hub
-from models import single
+from hub_models import single
+from server import Hub
 
 ROOT = Path(__file__).parents[2]
 MERGE = """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Hub, ref
-from models import single
+from hub_models import ref, single
+from server import Hub
 
 from resumerge.errors import InputError
 from resumerge.sources.hub import open_hub

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import Hub, ref
-from models import CONFIG, safetensors, sharded
+from hub_models import CONFIG, ref, safetensors, sharded
+from server import Hub
 
 from resumerge.errors import InputError
 from resumerge.sources.hub import open_hub

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conftest import Hub, ref
-from models import shard, sharded, single
+from hub_models import ref, shard, sharded, single
+from server import Hub
 
 from resumerge.sources.hub import open_hub
 from resumerge.sources.hub_files import fetch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from resumerge.methods.kernels.consensus import SMALLEST_DIVISOR, agreeing_sum, plain_sum
     from resumerge.methods.kernels.random import drop_at_random
-    from resumerge.methods.kernels.reduce import absolute_sum, dot
+    from resumerge.methods.kernels.reduce import absolute_sum, dots
     from resumerge.methods.kernels.selection import Selection, select_largest
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "Selection",
     "absolute_sum",
     "agreeing_sum",
-    "dot",
+    "dots",
     "drop_at_random",
     "plain_sum",
     "select_largest",
@@ -30,7 +30,7 @@ _HOMES = {
     "Selection": "selection",
     "absolute_sum": "reduce",
     "agreeing_sum": "consensus",
-    "dot": "reduce",
+    "dots": "reduce",
     "drop_at_random": "random",
     "plain_sum": "consensus",
     "select_largest": "selection",

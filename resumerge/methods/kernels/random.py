@@ -12,32 +12,36 @@ import torch
 import xxhash
 from torch import Tensor
 
+from resumerge.methods.kernels.masks import keep_only
 from resumerge.methods.method import Block
 
-_KEEP, _TIE = 0, 1
+_FIRST_BITS, _MORE_BITS = 0, 1
 
 
 def drop_at_random(values: Tensor, density: float, key: str, block: Block) -> Tensor:
     """Set elements to zero, in place, each kept with probability `density`.
 
-    16 random bits decide an element; the one case in 65,536 where they equal the threshold is
-    decided by 64 more, so that the probability is exact to 2**-53.
+    8 random bits decide an element; the one case in 256 where they equal the threshold is decided
+    by 64 more. So a mask costs a byte an element, and the probability is exact to 2**-53.
 
     Args:
         values: float32, a block of a tensor.
         density: in [0, 1].
         key: names the mask.
     """
-    whole, fraction = divmod(density * 65536.0, 1.0)
-    draw = _raw(key, block, _KEEP, -(-len(values) // 4)).view(np.uint16)[: len(values)]
-    dropped = draw >= np.float64(whole) if whole > 65535 else draw >= np.uint16(whole)
+    if density >= 1.0:
+        return values
+    whole, fraction = divmod(density * 256.0, 1.0)
+    words = _words(key, block, _FIRST_BITS, -(-len(values) // 8))
+    draw = words.astype("<u8", copy=False).view(np.uint8)[: len(values)]
+    kept = draw < np.uint8(whole)
     if fraction > 0.0:
-        ties = np.flatnonzero(draw == np.uint16(whole))
-        dropped[ties] = _raw(key, block, _TIE, len(ties)) >= np.uint64(fraction * 2.0**64)
-    return values.masked_fill_(torch.from_numpy(dropped), 0.0)
+        ties = np.flatnonzero(draw == np.uint8(whole))
+        kept[ties] = _words(key, block, _MORE_BITS, len(ties)) < np.uint64(fraction * 2.0**64)
+    return keep_only(values, torch.from_numpy(kept))
 
 
-def _raw(key: str, block: Block, stream: int, count: int) -> np.ndarray:
+def _words(key: str, block: Block, stream: int, count: int) -> np.ndarray:
     counter = (block.index << 128) | (stream << 64)
     bits = np.random.Philox(key=xxhash.xxh3_128_intdigest(key.encode()), counter=counter)
     return bits.random_raw(count)

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 
-def dot(a: Tensor, b: Tensor) -> float:
-    """``sum(a * b)`` of two float32 vectors, in float64."""
-    wide = a.double()
-    return float(torch.dot(wide, wide if a is b else b.double()))
+def dots(a: Tensor, b: Tensor) -> tuple[float, float, float]:
+    """``sum(a * a), sum(b * b), sum(a * b)`` of two float32 vectors, in float64."""
+    wide_a, wide_b = a.double(), b.double()
+    pairs = ((wide_a, wide_a), (wide_b, wide_b), (wide_a, wide_b))
+    return tuple(float(torch.dot(x, y)) for x, y in pairs)  # type: ignore[return-value]
 
 
 def absolute_sum(values: Tensor) -> float:

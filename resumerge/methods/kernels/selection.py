@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from resumerge.methods.kernels.masks import keep_only
 from resumerge.methods.method import Block
 
 _LOW_BITS = 15
@@ -48,18 +49,20 @@ class Selection:
             return values.zero_()
         bits = magnitude_bits(values)
         if not self.before:
-            return values.masked_fill_(bits < self.threshold, 0.0)
+            return keep_only(values, torch.from_numpy(bits >= self.threshold))
+        kept = bits > self.threshold
         quota = self.equal - self.before[block.index]
-        dropped = bits <= self.threshold
         if quota > 0:
-            ties = torch.nonzero(bits == self.threshold).flatten()
-            dropped[ties[:quota]] = False
-        return values.masked_fill_(dropped, 0.0)
+            kept[np.flatnonzero(bits == self.threshold)[:quota]] = True
+        return keep_only(values, torch.from_numpy(kept))
 
 
-def magnitude_bits(values: Tensor) -> Tensor:
-    """The bits of ``abs(values)``: int32, ordered as the magnitudes are."""
-    return values.view(torch.int32) & 0x7FFFFFFF
+def magnitude_bits(values: Tensor) -> np.ndarray:
+    """The bits of ``abs(values)``: int32, ordered as the magnitudes are.
+
+    In NumPy, whose integer comparisons and selections are several times faster than torch's.
+    """
+    return values.cpu().numpy().view(np.int32) & np.int32(0x7FFFFFFF)
 
 
 def select_largest(kept: Mapping[int, int], scan: ScanVectors) -> dict[int, Selection]:
@@ -94,14 +97,14 @@ def select_largest(kept: Mapping[int, int], scan: ScanVectors) -> dict[int, Sele
 
 
 def _histogram(values: Tensor) -> np.ndarray:
-    upper = magnitude_bits(values).bitwise_right_shift_(_LOW_BITS)
-    return torch.bincount(upper, minlength=_BINS).numpy()
+    upper = magnitude_bits(values) >> _LOW_BITS
+    return torch.bincount(torch.from_numpy(upper), minlength=_BINS).numpy()
 
 
 def _low_histogram(values: Tensor, upper_bin: int) -> np.ndarray:
     bits = magnitude_bits(values)
-    inside = bits[bits.bitwise_right_shift(_LOW_BITS) == upper_bin]
-    return torch.bincount(inside.bitwise_and_(_LOW_BINS - 1), minlength=_LOW_BINS).numpy()
+    inside = bits[bits >> _LOW_BITS == upper_bin] & (_LOW_BINS - 1)
+    return torch.bincount(torch.from_numpy(inside), minlength=_LOW_BINS).numpy()
 
 
 def _bin_of(counts: np.ndarray, k: int) -> tuple[int, int]:
@@ -113,4 +116,4 @@ def _bin_of(counts: np.ndarray, k: int) -> tuple[int, int]:
 
 
 def _count(values: Tensor, threshold: int) -> int:
-    return int((magnitude_bits(values) == threshold).sum())
+    return int(np.count_nonzero(magnitude_bits(values) == threshold))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from resumerge.recipe.model import ModelRef
+
 CONFIG = json.dumps({"model_type": "llama", "num_hidden_layers": 2}).encode()
 
 
@@ -43,3 +45,9 @@ def sharded(count: int = 3, numel: int = 256) -> dict[str, bytes]:
     return files | {
         file: safetensors([name], numel, fill=i) for i, (name, file) in enumerate(names.items())
     }
+
+
+def ref(text: str) -> ModelRef:
+    """``org/name`` or ``org/name@revision`` as a recipe would name it."""
+    name, _, revision = text.partition("@")
+    return ModelRef(text, name, revision or None)

