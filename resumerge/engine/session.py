@@ -243,6 +243,7 @@ class Session:
                     "nbytes": unit.nbytes,
                     "dtype": unit.dtype,
                     "shape": json.dumps(unit.shape),
+                    "grain": unit.grain,
                     "expression": json.dumps(unit.expression.as_json()),
                     "blocks": unit.blocks,
                     "state": "pending",

@@ -124,6 +124,7 @@ def unit_of_row(row: dict[str, Any]) -> Unit:
         row["shard"],
         row["offset"],
         row["nbytes"],
+        row["grain"],
         Expression("", ()),
     )
 

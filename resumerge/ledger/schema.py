@@ -57,6 +57,7 @@ def m001_tables(db: Database) -> None:
             "nbytes": int,
             "dtype": str,
             "shape": str,
+            "grain": int,
             "expression": str,
             "blocks": int,
             "state": str,

@@ -116,6 +116,10 @@ class Method(ABC):
         """How many times the inputs are read: the reductions, and once for the blocks."""
         return 1
 
+    def row(self, work: Work) -> int | None:
+        """Elements of the rows that must not be split between blocks; None for no such rows."""
+        return None
+
     def copies(self, work: Work) -> bool:
         """Whether the result is the (single) input, unchanged."""
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resumerge.plan.model import BLOCK, Plan, Unit
+from resumerge.plan.model import Plan, Unit
 from resumerge.sources.dtypes import BITS
 
 BASE_RSS = 250_000_000
@@ -70,7 +70,7 @@ def thread_bytes(plan: Plan) -> int:
 
 
 def _unit_bytes(unit: Unit) -> int:
-    elements = min(unit.numel, BLOCK)
+    elements = min(unit.numel, unit.grain)
     operands = unit.expression.operands
     raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
     if unit.expression.method == "copy":

@@ -75,6 +75,8 @@ class Unit:
         shard: number of the shard it stands in.
         offset: of its first byte in the shard's file.
         nbytes: length in bytes.
+        grain: elements of a block; `BLOCK`, or as many whole rows as fit where rows must not be
+            split.
     """
 
     index: int
@@ -84,6 +86,7 @@ class Unit:
     shard: int
     offset: int
     nbytes: int
+    grain: int
     expression: Expression
 
     @property
@@ -96,11 +99,11 @@ class Unit:
     @property
     def blocks(self) -> int:
         """Number of blocks; an empty tensor has one, empty too."""
-        return max(1, -(-self.numel // BLOCK))
+        return max(1, -(-self.numel // self.grain))
 
     def block(self, index: int) -> Block:
         """The `index`-th block."""
-        return Block(index, index * BLOCK, min((index + 1) * BLOCK, self.numel))
+        return Block(index, index * self.grain, min((index + 1) * self.grain, self.numel))
 
     def block_bytes(self, index: int) -> tuple[int, int]:
         """(offset in the shard's file, length) of a block, in bytes."""

@@ -9,6 +9,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.layout import Layers, find_tensor, infer_layers, is_tied_copy
 from resumerge.layout.layers import before_layers, step_position
 from resumerge.methods import METHODS, Method, Work
+from resumerge.plan import model
 from resumerge.plan.model import Expression, LayerOrigin, Operand, Plan
 from resumerge.plan.nearest import nearest
 from resumerge.plan.parameters import Parameters, unknown_parameters
@@ -303,8 +304,17 @@ class _Planner:
             next((k for k, i in enumerate(inputs) if i.model == base), None),
             self.recipe.dtype,
         )
-        target = Target(cell.name, self._dtype(operands), guide_tensor.shape, expression)
-        return _as_copy(target, self.method, seed)
+        shape, dtype = guide_tensor.shape, self._dtype(operands)
+        work = work_of(cell.name, shape, expression, seed)
+        if self._changes_nothing(work, expression, dtype):
+            expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
+        return Target(cell.name, dtype, shape, grain(self.method.row(work)), expression)
+
+    def _changes_nothing(self, work: Work, expression: Expression, dtype: str) -> bool:
+        """Whether the output is the bytes of its only operand."""
+        own = expression.operands[0].tensor.dtype
+        unrounded = own == dtype and expression.cast in (None, FLOATS[own])
+        return unrounded and self.method.copies(work)
 
     def _dtype(self, operands: list[Operand]) -> str:
         """What the recipe asks for, else the narrowest type that holds all operands' values."""
@@ -319,7 +329,7 @@ class _Planner:
     def _copied(self, cell: _Cell, ref: ModelRef, tensor: TensorInfo) -> Target:
         """Whole numbers and other types that cannot be averaged are the reference's own."""
         expression = Expression("copy", (Operand(self.numbers[ref], tensor),))
-        return Target(cell.name, tensor.dtype, tensor.shape, expression)
+        return Target(cell.name, tensor.dtype, tensor.shape, grain(None), expression)
 
     def _head_is_optional(self, cell: _Cell, inputs: tuple[Input, ...]) -> bool:
         return is_tied_copy(self.sources[self.reference], cell.name) and not any(
@@ -387,23 +397,6 @@ class _Planner:
                 )
 
 
-def _as_copy(target: Target, method: Method, seed: int) -> Target:
-    """The same target as a plain byte copy, where the method changes nothing."""
-    expression = target.expression
-    operand = expression.operands[0]
-    torch_name = FLOATS[operand.tensor.dtype]
-    if operand.tensor.dtype != target.dtype or expression.cast not in (None, torch_name):
-        return target
-    if not method.copies(work_of(target.name, target.shape, expression, seed)):
-        return target
-    return Target(
-        target.name,
-        target.dtype,
-        target.shape,
-        Expression("copy", (Operand(operand.source, operand.tensor),)),
-    )
-
-
 def work_of(name: str, shape: tuple[int, ...], expression: Expression, seed: int) -> Work:
     """An expression as a method sees it."""
     return Work(
@@ -414,3 +407,10 @@ def work_of(name: str, shape: tuple[int, ...], expression: Expression, seed: int
         unit=name,
         seed=seed,
     )
+
+
+def grain(row: int | None) -> int:
+    """Elements of a block, of whole rows where there are rows that must not be split."""
+    if not row:
+        return model.BLOCK
+    return row * max(1, model.BLOCK // row)

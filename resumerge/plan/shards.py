@@ -17,6 +17,7 @@ class Target:
     name: str
     dtype: str
     shape: tuple[int, ...]
+    grain: int
     expression: Expression
 
     @property
@@ -58,6 +59,7 @@ def pack(targets: Sequence[Target], shard_size: int) -> tuple[tuple[Unit, ...], 
                     number,
                     offset,
                     target.nbytes,
+                    target.grain,
                     target.expression,
                 )
             )

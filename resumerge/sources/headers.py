@@ -98,7 +98,7 @@ def _json_object(raw: bytes, where: str) -> dict[str, Any]:
         return found
 
     try:
-        entries = json.loads(raw, object_pairs_hook=no_duplicates)
+        entries = json.loads(raw.decode(), object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError) as error:
         raise _broken(where, "a header in JSON", str(error)) from None
     if not isinstance(entries, dict):
@@ -118,6 +118,8 @@ def _tensor(
     counts = [begin, end, *shape] if isinstance(shape, list) else [None]
     if any(type(count) is not int or count < 0 for count in counts):
         raise _broken(where, "shape and offsets in whole numbers", f"tensor {name!r}: {entry}")
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise _broken(where, "names in UTF-8", f"tensor {name!r} with half a surrogate pair")
     if not isinstance(dtype, str) or dtype not in BITS:
         raise _broken(where, f"a dtype of {', '.join(BITS)}", f"tensor {name!r} with {dtype!r}")
     info = TensorInfo(name, dtype, tuple(shape), file, data_start + begin, end - begin)

@@ -92,7 +92,7 @@ def _weight_names(snapshot: Snapshot) -> list[str]:
     names: list[str] = []
     if INDEX_FILE in snapshot.files:
         path = snapshot.folder / INDEX_FILE
-        names = sorted(set(parse_index(path.read_text("utf-8"), str(path)).values()))
+        names = sorted(set(parse_index(path.read_bytes(), str(path)).values()))
     elif SINGLE_FILE in snapshot.files:
         names = [SINGLE_FILE]
     elif snapshot.online or _other_weights(snapshot):

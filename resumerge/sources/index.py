@@ -11,21 +11,21 @@ SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
 
-def parse_index(text: str, where: str) -> dict[str, str]:
+def parse_index(raw: bytes, where: str) -> dict[str, str]:
     """Tensor name to file name, with files outside the model's folder refused.
 
     Raises:
         InputError: not JSON, no ``weight_map``, or a file name that leads out of the folder.
     """
     try:
-        weight_map = json.loads(text)["weight_map"]
+        weight_map = json.loads(raw.decode())["weight_map"]
         pairs = {str(tensor): str(file) for tensor, file in weight_map.items()}
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         raise refuse(
             "The index is not readable",
             where=where,
             expected='a JSON object with "weight_map": {tensor: file}',
-            found=text[:80],
+            found=repr(raw[:60])[1:] if raw else "an empty file",
             fix="download or save this file again",
         ) from None
     for tensor, file in pairs.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os.path
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,9 @@ def open_local(ref: ModelRef) -> Source:
 def weight_files(folder: Path) -> list[str]:
     """Names of the safetensors files that make up the model in `folder`."""
     if (folder / INDEX_FILE).is_file():
-        index = parse_index((folder / INDEX_FILE).read_text(), str(folder / INDEX_FILE))
+        index = parse_index((folder / INDEX_FILE).read_bytes(), str(folder / INDEX_FILE))
         names = sorted(set(index.values()))
-        absent = [name for name in names if not (folder / name).is_file()]
+        absent = [name for name in names if not os.path.isfile(folder / name)]  # noqa: PTH113
         if absent:
             raise refuse(
                 "The index names files that are not there",
@@ -91,7 +92,7 @@ def check_index(folder: Path, tensors: dict[str, TensorInfo]) -> None:
             found=f"in {tensors[tensor].file}" if tensor in tensors else "it is not there",
             fix="download or save the model again",
         )
-        for tensor, file in parse_index(path.read_text(), str(path)).items()
+        for tensor, file in parse_index(path.read_bytes(), str(path)).items()
         if tensor not in tensors or tensors[tensor].file != file
     ]
     if problems:
@@ -104,11 +105,16 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_bytes().decode())
     except (ValueError, RecursionError) as error:
         raise refuse(
             "config.json is not readable", where=str(path), found=str(error), fix="save it again"
         ) from None
     if not isinstance(config, dict):
-        raise refuse("config.json is not a JSON object", where=str(path), found=str(config)[:60])
+        raise refuse(
+            "config.json is not a JSON object",
+            where=str(path),
+            found=str(config)[:60],
+            fix="save it again",
+        )
     return config
