@@ -14,7 +14,8 @@ import typer
 from rich.console import Console
 
 import resumerge
-from resumerge.errors import InputError, Interrupted, Problem, Resumable, ResumergeError
+from resumerge.errors import Interrupted, Problem, Resumable, ResumergeError
+from resumerge.ui.mergekit_options import without_mergekit_options
 from resumerge.ui.sizes import parse_size
 
 app = typer.Typer(
@@ -48,7 +49,10 @@ StateDir = Annotated[
 Memory = Annotated[
     int | None, typer.Option(parser=size, metavar="SIZE", help="RAM budget, like 2GB (auto).")
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="Worker threads (default: the cores).")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", "--num-threads", min=1, help="Worker threads (the cores)."),
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or auto.")]
 ShardSize = Annotated[
     int | None,
@@ -276,11 +280,11 @@ def version(
 
 def main() -> None:
     """Entry point: errors that are expected become a message and the contract's exit code."""
+    words, notes = without_mergekit_options(sys.argv[1:])
+    for note in notes:
+        err.print(f"[yellow]note:[/yellow] {note}", highlight=False, soft_wrap=True)
     try:
-        app()
-    except InputError as error:
-        err.print(str(error), highlight=False, markup=False, soft_wrap=True)
-        sys.exit(error.exit_code)
+        app(words)
     except ResumergeError as error:
         err.print(str(error), highlight=False, markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
