@@ -119,8 +119,11 @@ class Engine:
                 unit, lambda part: self._evaluator.serial_scan(unit, part)
             )
         data = self._evaluator.block(unit, index, statistics)
-        offset, _ = unit.block_bytes(index)
-        self._storage.write(self._files.descriptor(unit.shard), data, offset)
+        target = self._files.descriptor(unit.shard)
+        offset, nbytes = unit.block_bytes(index)
+        origin = self._evaluator.copied_from(unit, index)
+        if origin is None or not self._storage.copy(*origin, target, offset, nbytes):
+            self._storage.write(target, data, offset)
         return Written(unit, index, hash_block(data), time.perf_counter() - started)
 
     def _scanner(self, unit: Unit) -> Callable[[Part[Any]], Iterator[Any]]:

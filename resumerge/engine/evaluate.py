@@ -17,7 +17,7 @@ from resumerge.methods import METHODS, Block
 from resumerge.methods.method import Part
 from resumerge.plan.model import Operand, Plan, Unit
 from resumerge.plan.planner import work_of
-from resumerge.sources.dtypes import BITS, FLOATS
+from resumerge.sources.dtypes import FLOATS, nbytes
 from resumerge.sources.read import SourceReader
 
 
@@ -71,6 +71,15 @@ class Evaluator:
         rounded.view(dtype).copy_(result)
         return _bytes_of(rounded)
 
+    def copied_from(self, unit: Unit, index: int) -> tuple[int, int] | None:
+        """(open file, offset) of the bytes that a block is a plain copy of; None if it is not."""
+        if unit.expression.method != "copy" or unit.numel == 0:
+            return None
+        operand = unit.expression.operands[0]
+        first = nbytes(operand.tensor.dtype, unit.block(index).start)
+        descriptor = self._reader.descriptor(operand.source, operand.tensor)
+        return descriptor, operand.tensor.offset + first
+
     def _inputs(self, unit: Unit, block: Block) -> list[Tensor]:
         """The operands of a block in float32, rounded to the recipe's dtype before."""
         cast = unit.expression.cast
@@ -95,20 +104,19 @@ class Evaluator:
         return view
 
     def _raw(self, k: int, operand: Operand, block: Block) -> Tensor:
-        bits = BITS[operand.tensor.dtype]
-        nbytes = (block.stop * bits + 7) // 8 - block.start * bits // 8
-        return self._buffer(f"raw {k}", nbytes)
+        dtype = operand.tensor.dtype
+        return self._buffer(f"raw {k}", nbytes(dtype, block.stop) - nbytes(dtype, block.start))
 
     def _read_to(self, view: memoryview, operand: Operand, block: Block) -> None:
         self._reader.read_into(operand.source, operand.tensor, block.start, block.stop, view)
 
-    def _buffer(self, name: str, nbytes: int) -> Tensor:
-        """`nbytes` of this thread's buffer of that name."""
+    def _buffer(self, name: str, size: int) -> Tensor:
+        """`size` bytes of this thread's buffer of that name."""
         buffers: dict[str, Tensor] = self._local.__dict__
         found = buffers.get(name)
-        if found is None or found.numel() < nbytes:
-            found = buffers[name] = torch.empty(nbytes, dtype=torch.uint8)
-        return found[:nbytes]
+        if found is None or found.numel() < size:
+            found = buffers[name] = torch.empty(size, dtype=torch.uint8)
+        return found[:size]
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
