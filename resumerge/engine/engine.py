@@ -21,7 +21,7 @@ from resumerge.engine.stop import Stop
 from resumerge.errors import Resumable
 from resumerge.ledger import Progress
 from resumerge.methods.method import Part
-from resumerge.plan.model import Plan, Unit
+from resumerge.plan.model import BLOCK, Plan, Unit
 from resumerge.storage import Storage
 
 BATCH_SECONDS = 1.0
@@ -144,7 +144,7 @@ class Engine:
 
     def _in_flight(self) -> int:
         """Blocks that wait or are computed: enough that no thread idles, fewer under pressure."""
-        fits = self._governor.batch_bytes // (2 * (4 << 20))
+        fits = self._governor.batch_bytes // (2 * 4 * BLOCK)
         return max(1, min(2 * self._threads, fits))
 
     def _tell(self, batch: list[Written]) -> None:

@@ -20,7 +20,7 @@ LARGEST_BATCH = 128 << 20
 """Bytes. Larger batches make commits no cheaper and kills more expensive."""
 
 SMALLEST_BATCH = 4 << 20
-"""Bytes: one block of float32."""
+"""Bytes: a few blocks."""
 
 SAMPLE_SECONDS = 0.25
 CALM_SECONDS = 3.0

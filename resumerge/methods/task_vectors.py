@@ -6,6 +6,7 @@ elements are kept only where their sign agrees with the majority.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -28,7 +29,8 @@ DARE = Paper(
 
 
 SMALLEST_NORM = 1e-7
-"""A sparsified task vector with a smaller L1 norm is not rescaled."""
+"""A sparsified task vector with a smaller L1 norm is not rescaled; nor is one with NaN or infinity,
+which would spread over the tensor."""
 
 
 def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...]:
@@ -99,7 +101,11 @@ class TaskVectors(Method):
                 after[i] += rest
         return Kept(
             selections,
-            {i: before[i] / after[i] for i in sparsified if after[i] >= SMALLEST_NORM},
+            {
+                i: before[i] / after[i]
+                for i in sparsified
+                if after[i] >= SMALLEST_NORM and math.isfinite(before[i])
+            },
         )
 
     def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:

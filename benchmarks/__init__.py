@@ -1,0 +1,1 @@
+"""Speed and memory of resumerge, side by side with mergekit and with the floor of the machine."""
