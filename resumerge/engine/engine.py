@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import torch
-
 from resumerge.engine.checksums import hash_block
 from resumerge.engine.commit import Committer, Written
 from resumerge.engine.evaluate import Evaluator
@@ -48,7 +46,7 @@ class Engine:
         self._files, self._storage, self._committer = files, storage, committer
         self._governor, self._stop, self._report = governor, stop, report
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, "block", torch.set_num_threads, (1,))
+        self._pool = ThreadPoolExecutor(threads, "block", evaluator.start_thread)
         self._units_done = sum(known.checksum is not None for known in progress)
 
     def run(self) -> None:

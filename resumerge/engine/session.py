@@ -11,6 +11,7 @@ from typing import Any
 import resumerge
 from resumerge.engine.attempt import Attempt
 from resumerge.engine.checksums import hash_block
+from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
 from resumerge.engine.lock import folder_lock, run_lock
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
@@ -158,7 +159,8 @@ class Session:
         return make_plan(recipe, sources, seed=seed, shard_size=size)
 
     def _resources(self, plan: Plan) -> tuple[int, int]:
-        """Threads and memory budget; refused here where they cannot do."""
+        """Threads and memory budget; refused here where they, or the device, cannot do."""
+        self._device = resolve_device(self._options.device)
         budget = memory_budget(self._options.memory)
         threads, self._estimate = fit_threads(plan, self._options.threads, budget)
         return threads, budget
@@ -284,7 +286,7 @@ class Session:
                 stop=self._stop,
                 threads=threads,
                 budget=budget,
-                device=self._options.device,
+                device=self._device,
                 offline=self._options.offline,
                 distrust=distrust,
             )
@@ -311,7 +313,10 @@ def _has_file(out: Path, shard: str) -> bool:
 def _is_whole(plan: Plan, ledger: Ledger, out: Path) -> bool:
     """Whether a finished run's files are all still there, each with its size."""
     states = {row["state"] for row in ledger.rows("SELECT DISTINCT state FROM shards")}
+    sizes = {shard.name: shard.nbytes for shard in plan.shards}
+    for row in ledger.rows("SELECT name, nbytes FROM companions"):
+        sizes[row["name"]] = row["nbytes"]
     return states == {"sealed"} and all(
-        (out / shard.name).exists() and (out / shard.name).stat().st_size == shard.nbytes
-        for shard in plan.shards
+        (out / name).is_file() and (out / name).stat().st_size == size
+        for name, size in sizes.items()
     )

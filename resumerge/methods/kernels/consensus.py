@@ -19,6 +19,19 @@ def plain_sum(terms: Sequence[Tensor]) -> Tensor:
     return total
 
 
+def majority(total: Tensor) -> Tensor:
+    """1 where a sum is zero or positive, else -1 (NaN too), in place.
+
+    Comparisons are written to float vectors: to booleans, torch's are four times slower.
+    """
+    return torch.ge(total, 0.0, out=total).mul_(2.0).sub_(1.0)
+
+
+def agreeing(term: Tensor, signs: Tensor) -> Tensor:
+    """The magnitudes of a term where its sign is that of `signs`, else 0; in place."""
+    return term.mul_(signs).clamp_min_(0.0)
+
+
 def agreeing_sum(terms: Sequence[Tensor], weights: Sequence[float], normalize: bool) -> Tensor:
     """Sum, for each element, the terms whose sign is that of the sum of all terms.
 
@@ -29,17 +42,15 @@ def agreeing_sum(terms: Sequence[Tensor], weights: Sequence[float], normalize: b
         weights: of each term.
         normalize: divide by the sum of the weights of the terms that took part.
     """
-    # Comparisons are written to float vectors: to booleans, torch's are four times slower.
-    total = plain_sum([terms[0].clone(), *terms[1:]])
-    majority = torch.ge(total, 0.0, out=total).mul_(2.0).sub_(1.0)
-    mixed = torch.zeros_like(total)
-    divisor = torch.zeros_like(total) if normalize else None
+    signs = majority(plain_sum([terms[0].clone(), *terms[1:]]))
+    mixed = torch.zeros_like(signs)
+    divisor = torch.zeros_like(signs) if normalize else None
     for term, weight in zip(terms, weights):
-        agreeing = term.mul_(majority).clamp_min_(0.0)
-        mixed.add_(agreeing)
+        kept = agreeing(term, signs)
+        mixed.add_(kept)
         if divisor is not None:
-            divisor.add_(agreeing.sign_(), alpha=weight)
-    mixed.mul_(majority)
+            divisor.add_(kept.sign_(), alpha=weight)
+    mixed.mul_(signs)
     if divisor is not None:
         size = divisor.abs()
         mixed.div_(divisor.add_(torch.lt(size, SMALLEST_DIVISOR, out=size)))

@@ -32,13 +32,39 @@ def drop_at_random(values: Tensor, density: float, key: str, block: Block) -> Te
     if density >= 1.0:
         return values
     whole, fraction = divmod(density * 256.0, 1.0)
-    words = _words(key, block, _FIRST_BITS, -(-len(values) // 8))
-    draw = words.astype("<u8", copy=False).view(np.uint8)[: len(values)]
+    draw = _bytes(key, block, len(values))
     kept = draw < np.uint8(whole)
     if fraction > 0.0:
         ties = np.flatnonzero(draw == np.uint8(whole))
         kept[ties] = _words(key, block, _MORE_BITS, len(ties)) < np.uint64(fraction * 2.0**64)
     return keep_only(values, torch.from_numpy(kept))
+
+
+def drop_by_rank(
+    values: Tensor, ranks: np.ndarray, probabilities: np.ndarray, key: str, block: Block
+) -> Tensor:
+    """Set elements to zero, in place, each kept with the probability of its rank.
+
+    Args:
+        values: float32, a block of a tensor.
+        ranks: whole numbers, one for each element.
+        probabilities: float64, of each rank; 1 counts as the largest number below it.
+        key: names the mask.
+    """
+    wholes, fractions = np.divmod(np.clip(probabilities, 0.0, 1.0 - 2.0**-53) * 256.0, 1.0)
+    draw = _bytes(key, block, len(values))
+    threshold = wholes.astype(np.uint8)[ranks]
+    kept = draw < threshold
+    ties = np.flatnonzero(draw == threshold)
+    rest = (fractions * 2.0**64).astype(np.uint64)[ranks[ties]]
+    kept[ties] = _words(key, block, _MORE_BITS, len(ties)) < rest
+    return keep_only(values, torch.from_numpy(kept))
+
+
+def _bytes(key: str, block: Block, count: int) -> np.ndarray:
+    """A random byte for each element."""
+    words = _words(key, block, _FIRST_BITS, -(-count // 8))
+    return words.astype("<u8", copy=False).view(np.uint8)[:count]
 
 
 def _words(key: str, block: Block, stream: int, count: int) -> np.ndarray:

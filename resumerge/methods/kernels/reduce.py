@@ -1,18 +1,48 @@
-"""Reductions of one block, in float64."""
+"""Reductions of one block, in float64, and their sum over blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
+
+_CHUNK = 1 << 17
+"""Elements that are widened to float64 at a time, so that they stay in the cache."""
+
+
+def gram(vectors: Sequence[Tensor]) -> np.ndarray:
+    """The dot product of every two float32 vectors of one length.
+
+    Returns:
+        float64, symmetric, shape ``(len(vectors), len(vectors))``.
+    """
+    count = len(vectors)
+    products = np.zeros((count, count))
+    for chunks in zip(*(vector.split(_CHUNK) for vector in vectors)):
+        wide = [chunk.double() for chunk in chunks]
+        for i in range(count):
+            for j in range(i, count):
+                products[i, j] += float(torch.dot(wide[i], wide[j]))
+    return np.triu(products) + np.triu(products, 1).T
 
 
 def dots(a: Tensor, b: Tensor) -> tuple[float, float, float]:
     """``sum(a * a), sum(b * b), sum(a * b)`` of two float32 vectors, in float64."""
-    wide_a, wide_b = a.double(), b.double()
-    pairs = ((wide_a, wide_a), (wide_b, wide_b), (wide_a, wide_b))
-    return tuple(float(torch.dot(x, y)) for x, y in pairs)  # type: ignore[return-value]
+    products = gram([a, b])
+    return float(products[0, 0]), float(products[1, 1]), float(products[0, 1])
 
 
 def absolute_sum(values: Tensor) -> float:
     """``sum(abs(values))`` of a float32 vector, in float64."""
     return float(values.abs().sum(dtype=torch.float64))
+
+
+def summed(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """The blocks' partial results added up, in their order."""
+    total: np.ndarray | None = None
+    for part in parts:
+        total = part if total is None else total + part
+    assert total is not None, "a tensor has at least one block"
+    return total

@@ -1,14 +1,14 @@
-"""Exactly the k elements of largest magnitude, without sorting and in constant memory.
+"""Order statistics of whole vectors, exactly, without sorting and in constant memory.
 
-The bits of a non-negative float32, read as an integer, are ordered as the float is. Two histograms
-over them (the upper 16 bits, then the lower 15 of the bin that the k-th falls into) give the k-th
-magnitude exactly. Elements equal to it are kept in the order of their index until k are kept.
-NaN counts as larger than any number.
+The bits of a float32, its sign bit put aside or folded in, are ordered as the float is. Two
+histograms over them (the upper 16 bits, then the lower 16 of the bin that the k-th falls into) give
+the k-th largest exactly. Elements equal to it are kept in the order of their index until k are
+kept. NaN counts as larger than any number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -20,19 +20,23 @@ from torch import Tensor
 from resumerge.methods.kernels.masks import keep_only
 from resumerge.methods.method import Block
 
-_LOW_BITS = 15
-_BINS, _LOW_BINS = 1 << 16, 1 << _LOW_BITS
+_LOW_BITS = 16
+_BINS = 1 << _LOW_BITS
+_SIGN = np.uint32(0x80000000)
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
 
+Bits = np.ndarray
 Vectors = dict[int, Tensor]
 ScanVectors = Callable[[Callable[[Vectors, Block], Any]], Iterator[Any]]
+Key = Callable[[Tensor], Bits]
 
 
 @dataclass
 class Selection:
-    """Which elements of one vector are kept.
+    """Which elements of one vector are the k largest.
 
     Args:
-        threshold: bits of the k-th magnitude; elements above it are kept.
+        threshold: key of the k-th largest; elements above it are kept.
         equal: how many elements equal to it are kept, counted from the first
             index; 0 keeps nothing at all.
         before: for each block, how many elements equal to it stand in the blocks before; empty
@@ -43,26 +47,63 @@ class Selection:
     equal: int
     before: list[int] = field(default_factory=list)
 
-    def apply(self, values: Tensor, block: Block) -> Tensor:
-        """Set the elements that are not kept to zero, in place."""
+    def mask(self, bits: Bits, block: Block) -> np.ndarray:
+        """True where an element of the block is kept.
+
+        Args:
+            bits: the keys of the block's elements.
+        """
         if self.equal == 0:
-            return values.zero_()
-        bits = magnitude_bits(values)
+            return np.zeros(len(bits), bool)
+        threshold = np.uint32(self.threshold)
         if not self.before:
-            return keep_only(values, torch.from_numpy(bits >= self.threshold))
-        kept = bits > self.threshold
+            return bits >= threshold
+        kept = bits > threshold
         quota = self.equal - self.before[block.index]
         if quota > 0:
-            kept[np.flatnonzero(bits == self.threshold)[:quota]] = True
+            kept[np.flatnonzero(bits == threshold)[:quota]] = True
+        return kept
+
+    def apply(self, values: Tensor, block: Block) -> Tensor:
+        """Set the elements that are not kept to zero, in place; the keys are magnitudes."""
+        if self.equal == 0:
+            return values.zero_()
+        return keep_only(values, torch.from_numpy(self.mask(magnitude_bits(values), block)))
+
+
+@dataclass
+class Band:
+    """The elements that are among the `outer` largest magnitudes but not among the `inner`."""
+
+    outer: Selection
+    inner: Selection
+
+    def apply(self, values: Tensor, block: Block) -> Tensor:
+        """Set the elements outside the band to zero, in place."""
+        bits = magnitude_bits(values)
+        kept = self.outer.mask(bits, block)
+        kept &= ~self.inner.mask(bits, block)
         return keep_only(values, torch.from_numpy(kept))
 
 
-def magnitude_bits(values: Tensor) -> np.ndarray:
-    """The bits of ``abs(values)``: int32, ordered as the magnitudes are.
+def magnitude_bits(values: Tensor) -> Bits:
+    """The bits of ``abs(values)``: uint32, ordered as the magnitudes are.
 
     In NumPy, whose integer comparisons and selections are several times faster than torch's.
     """
-    return values.cpu().numpy().view(np.int32) & np.int32(0x7FFFFFFF)
+    return values.cpu().numpy().view(np.uint32) & _MAGNITUDE
+
+
+def ordered_bits(values: Tensor) -> Bits:
+    """Keys of signed numbers: uint32, ordered as the numbers are; -0 is below 0."""
+    bits = values.cpu().numpy().view(np.uint32)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def from_ordered_bits(key: int) -> float:
+    """The number that `ordered_bits` gives this key."""
+    bits = np.uint32(key)
+    return float((bits ^ _SIGN if bits & _SIGN else ~bits).view(np.float32))
 
 
 def select_largest(kept: Mapping[int, int], scan: ScanVectors) -> dict[int, Selection]:
@@ -72,39 +113,70 @@ def select_largest(kept: Mapping[int, int], scan: ScanVectors) -> dict[int, Sele
         kept: for each vector, how many elements to keep, at most its length.
         scan: runs a function over every block of the vectors.
     """
-    found = {i: Selection(threshold=0, equal=0) for i, k in kept.items() if k == 0}
-    wanted = {i: k for i, k in kept.items() if k > 0}
-    if not wanted:
-        return found
-    upper = {i: np.zeros(_BINS, np.int64) for i in wanted}
-    for part in scan(lambda v, block: {i: _histogram(v[i]) for i in wanted}):
+    found = select({i: (k,) for i, k in kept.items()}, scan)
+    return {i: selections[0] for i, selections in found.items()}
+
+
+def select(
+    ranks: Mapping[int, Sequence[int]], scan: ScanVectors, key: Key = magnitude_bits
+) -> dict[int, list[Selection]]:
+    """Find the k largest of several vectors, for several k of each.
+
+    Args:
+        ranks: for each vector, the numbers k of elements to keep, at most its length.
+        scan: runs a function over every block of the vectors.
+        key: what elements are ordered by.
+    """
+    wanted = {(i, k) for i, ks in ranks.items() for k in ks if k > 0}
+    found = _find(wanted, scan, key) if wanted else {}
+    nothing = Selection(threshold=0, equal=0)
+    return {i: [found.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
+
+
+def _find(
+    wanted: set[tuple[int, int]], scan: ScanVectors, key: Key
+) -> dict[tuple[int, int], Selection]:
+    vectors = sorted({i for i, _ in wanted})
+    upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
+    for part in scan(lambda v, block: {i: _histogram(key(v[i])) for i in vectors}):
         for i, counts in part.items():
             upper[i] += counts
-    bins = {i: _bin_of(upper[i], k) for i, k in wanted.items()}
-    lower = {i: np.zeros(_LOW_BINS, np.int64) for i in wanted}
-    for part in scan(lambda v, block: {i: _low_histogram(v[i], bins[i][0]) for i in wanted}):
-        for i, counts in part.items():
-            lower[i] += counts
-    for i, (upper_bin, rest) in bins.items():
-        low, equal = _bin_of(lower[i], rest)
-        found[i] = Selection((upper_bin << _LOW_BITS) | low, equal)
-    split = [i for i in wanted if found[i].equal < lower[i][found[i].threshold & (_LOW_BINS - 1)]]
+    places = {(i, k): _bin_of(upper[i], k) for i, k in wanted}
+    bins = {i: sorted({places[i, k][0] for j, k in wanted if j == i}) for i in vectors}
+    lower = {(i, upper_bin): np.zeros(_BINS, np.int64) for i in vectors for upper_bin in bins[i]}
+    for part in scan(lambda v, block: _low_histograms(v, bins, key)):
+        for which, counts in part.items():
+            lower[which] += counts
+    found: dict[tuple[int, int], Selection] = {}
+    split: list[tuple[int, int]] = []
+    for (i, k), (upper_bin, rest) in sorted(places.items()):
+        low, equal = _bin_of(lower[i, upper_bin], rest)
+        found[i, k] = Selection((upper_bin << _LOW_BITS) | low, equal)
+        if equal < lower[i, upper_bin][low]:
+            split.append((i, k))
     if split:
-        rows = list(scan(lambda v, block: [_count(v[i], found[i].threshold) for i in split]))
-        for i, counts in zip(split, zip(*rows)):
-            found[i].before = [0, *accumulate(counts)][:-1]
+        rows = list(scan(lambda v, block: _equal_counts(v, split, found, key)))
+        for which, counts in zip(split, zip(*rows)):
+            found[which].before = [0, *accumulate(counts)][:-1]
     return found
 
 
-def _histogram(values: Tensor) -> np.ndarray:
-    upper = magnitude_bits(values) >> _LOW_BITS
+def _histogram(bits: Bits) -> np.ndarray:
+    upper = (bits >> _LOW_BITS).view(np.int32)
     return torch.bincount(torch.from_numpy(upper), minlength=_BINS).numpy()
 
 
-def _low_histogram(values: Tensor, upper_bin: int) -> np.ndarray:
-    bits = magnitude_bits(values)
-    inside = bits[bits >> _LOW_BITS == upper_bin] & (_LOW_BINS - 1)
-    return torch.bincount(torch.from_numpy(inside), minlength=_LOW_BINS).numpy()
+def _low_histograms(
+    vectors: Vectors, bins: Mapping[int, Sequence[int]], key: Key
+) -> dict[tuple[int, int], np.ndarray]:
+    found = {}
+    for i, upper_bins in bins.items():
+        bits = key(vectors[i])
+        for upper_bin in upper_bins:
+            low = bits - np.uint32(upper_bin << _LOW_BITS)
+            inside = low[low < _BINS].view(np.int32)
+            found[i, upper_bin] = torch.bincount(torch.from_numpy(inside), minlength=_BINS).numpy()
+    return found
 
 
 def _bin_of(counts: np.ndarray, k: int) -> tuple[int, int]:
@@ -115,5 +187,14 @@ def _bin_of(counts: np.ndarray, k: int) -> tuple[int, int]:
     return found, k - int(above[position] - counts[found])
 
 
-def _count(values: Tensor, threshold: int) -> int:
-    return int(np.count_nonzero(magnitude_bits(values) == threshold))
+def _equal_counts(
+    vectors: Vectors,
+    split: Sequence[tuple[int, int]],
+    found: Mapping[tuple[int, int], Selection],
+    key: Key,
+) -> list[int]:
+    bits = {i: key(vectors[i]) for i in {i for i, _ in split}}
+    return [
+        int(np.count_nonzero(bits[which[0]] == np.uint32(found[which].threshold)))
+        for which in split
+    ]

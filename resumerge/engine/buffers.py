@@ -1,0 +1,22 @@
+"""Memory that a thread uses again for every block."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+
+class Buffers:
+    """Named byte buffers, each thread its own; they grow and are never given back."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def take(self, name: str, size: int) -> np.ndarray:
+        """`size` bytes (uint8) of this thread's buffer of that name; what was in it is lost."""
+        buffers: dict[str, np.ndarray] = self._local.__dict__
+        found = buffers.get(name)
+        if found is None or len(found) < size:
+            found = buffers[name] = np.empty(size, np.uint8)
+        return found[:size]
