@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 import traceback
@@ -93,7 +94,7 @@ def run(
     from resumerge.engine.options import Options
 
     options = Options(state_dir, memory, threads, device, shard_size, seed, offline, restart)
-    fallback = f"resumerge run {config} {out}"
+    fallback = shlex.join(["resumerge", "run", str(config), str(out)])
     _merge(options, as_json, fallback, lambda session: session.run(config, out))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,24 +65,23 @@ class Attempt:
         except Interrupted:
             outcome, state = "interrupted", "interrupted"
             raise
-        except Resumable as error:
+        except (ResumergeError, OSError, sqlite3.OperationalError) as error:
             state = "interrupted"
-            self.ledger.event(f"stopped_{error.reason}", message=str(error))
-            raise
-        except ResumergeError as error:
-            state = "interrupted"
-            self.ledger.event("refused", message=str(error))
-            raise
+            stopped = error if isinstance(error, ResumergeError) else out_of_order(error)
+            with suppress(OSError, sqlite3.OperationalError):
+                self.ledger.event("stopped", reason=str(stopped))
+            raise stopped from error
         finally:
-            self.ledger.end_attempt(
-                number,
-                outcome,
-                peak_rss=peak_rss(),
-                seconds=time.monotonic() - started,
-                merging_seconds=merging,
-            )
-            self.ledger.set_state(state)
-            take_snapshot(self.ledger, self.storage)
+            with suppress(*(() if outcome == "done" else (OSError, sqlite3.OperationalError))):
+                self.ledger.end_attempt(
+                    number,
+                    outcome,
+                    peak_rss=peak_rss(),
+                    seconds=time.monotonic() - started,
+                    merging_seconds=merging,
+                )
+                self.ledger.set_state(state)
+                take_snapshot(self.ledger, self.storage)
 
     def _fetch(self) -> None:
         for number, source in enumerate(self.plan.sources):
@@ -100,13 +102,13 @@ class Attempt:
         from resumerge.engine.recovery import Recovery
         from resumerge.sources.read import SourceReader
 
-        started = time.monotonic()
         reuse_freed_memory()
         files = ShardFiles(self.plan, self.out, self.storage)
         reader = SourceReader(self.plan.sources)
         try:
-            progress = Recovery(self.plan, self.ledger, files, self.storage, self.distrust).run()
             evaluator = Evaluator(self.plan, reader, self.device)
+            started = time.monotonic()
+            progress = Recovery(self.plan, self.ledger, files, self.storage, self.distrust).run()
             with Governor(self.budget, self.ledger.event) as governor, self.stop.deferred():
                 committer = Committer(self.plan, self.ledger, files, self.storage, number, governor)
                 Engine(
@@ -134,3 +136,11 @@ class Attempt:
             self.ledger.note_companion(name, len(data), hash_block(data).hex())
             self.storage.make_folder(path.parent)
             self.storage.write_file(path, data)
+
+
+def out_of_order(error: Exception) -> Resumable:
+    """What went wrong with a disk, as something to mend and resume after."""
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    if full or "is full" in str(error):
+        return Resumable("disk_full", f"The disk is full ({error}). Free some space, then resume.")
+    return Resumable("io", f"Reading or writing failed: {error}. Mend that, then resume.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import Governor
 from resumerge.engine.report import Pulse
 from resumerge.engine.stop import Stop
-from resumerge.errors import Resumable
 from resumerge.ledger import Progress
 from resumerge.methods.method import Part
 from resumerge.plan.model import BLOCK, Plan, Unit
@@ -53,7 +51,8 @@ class Engine:
         """Go on until everything is committed, or a signal asks to stop.
 
         Raises:
-            Resumable: the disk is full, or a source cannot be read now.
+            Resumable: a source cannot be read now.
+            OSError: the output cannot be written now.
             Interrupted: a signal came; what was computed is committed.
         """
         try:
@@ -63,8 +62,6 @@ class Engine:
                 self._tell(batch)
             self._committer.wait()
             self._stop.check()
-        except OSError as error:
-            raise _out_of_order(error) from error
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._committer.close()
@@ -161,9 +158,3 @@ class Engine:
 
 class _Stopped(Exception):
     """A scan ends early because the run does."""
-
-
-def _out_of_order(error: OSError) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Resumable("disk_full", f"The disk is full ({error}). Free some space, then resume.")
-    return Resumable("io", f"Reading or writing failed: {error}. Mend that, then resume.")

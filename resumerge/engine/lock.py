@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from resumerge.errors import refuse
 from resumerge.host.machine import hostname
 
 LOCK_FILE = "lock"
+PATIENCE_SECONDS = 0.3
 
 
 @contextmanager
@@ -25,22 +27,33 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
     path = folder / LOCK_FILE
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _taken(fd):
             holder = lock_holder(folder) or {}
             raise refuse(
                 "Another process is working on this run",
                 where=str(folder),
                 found=f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} holds run {run}",
                 fix=f"wait for it (`resumerge status {run} --watch`) or stop it first",
-            ) from None
+            )
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps({"pid": os.getpid(), "host": hostname()}).encode(), 0)
         yield
         os.ftruncate(fd, 0)
     finally:
         os.close(fd)
+
+
+def _taken(fd: int) -> bool:
+    """Try for the lock for a moment: who only asks for its holder has it for an instant too."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
 
 
 def lock_holder(folder: Path) -> dict[str, object] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from resumerge.engine.preflight import check_disk, check_output, fit_threads, me
 from resumerge.engine.recovery import open_ledger
 from resumerge.engine.report import Reporter, Result
 from resumerge.engine.stop import Stop
-from resumerge.errors import InputError, ResumergeError, refuse
+from resumerge.errors import InputError, Problem, ResumergeError, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
 from resumerge.plan import NUMERICS, Plan, changes, fingerprint, fingerprint_parts, make_plan
-from resumerge.recipe import Recipe, load_recipe, parse_recipe
+from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
 from resumerge.sources import open_source
 from resumerge.storage import Storage
 
@@ -92,7 +93,10 @@ class Session:
         folder = self._write_down(plan, config, out)
         with run_lock(folder, folder.name):
             ledger = Ledger(folder / LEDGER_FILE)
-            return self._work(plan, ledger, folder, out, threads, budget, resumed=False)
+            try:
+                return self._work(plan, ledger, folder, out, threads, budget, resumed=False)
+            finally:
+                ledger.close()
 
     def _go_on(
         self, folder: Path, recipe: Recipe | None = None, config: Path | None = None
@@ -103,7 +107,7 @@ class Session:
             try:
                 row = ledger.run() or {}
                 out = Path(row["output"])
-                given = recipe or self._recipe_of(row)
+                given = self._recipe_of(row, recipe)
                 if self._options.restart:
                     plan = self.plan(given)
                     self._resources(plan)
@@ -113,8 +117,8 @@ class Session:
                     ledger.close()
                     return self._begin(given, config or Path(row["config_path"]), out)
                 pins = {
-                    source["model"]: source["revision"]
-                    for source in ledger.rows("SELECT model, revision FROM sources")
+                    source["model"]: _pin(source, looks_anew=recipe is not None)
+                    for source in ledger.rows("SELECT * FROM sources")
                 }
                 plan = self._plan(given, pins, json.loads(row["options"]))
                 self._check_unchanged(row, plan, folder)
@@ -136,21 +140,22 @@ class Session:
                 ledger.close()
 
     def _plan(
-        self, recipe: Recipe, pins: Mapping[str, str | None], began: Mapping[str, Any]
+        self, recipe: Recipe, pins: Mapping[str, dict[str, Any]], began: Mapping[str, Any]
     ) -> Plan:
-        """Open the sources, at their pinned commits if they have some, and plan.
+        """Open the sources, where a run has pinned them if it has, and plan.
 
         Args:
+            pins: `revision` and `folder` of each model.
             began: the options that the run began with.
         """
-        problems, sources = [], {}
+        problems: list[Problem] = []
+        sources = {}
         for ref in recipe.models:
             try:
-                sources[ref] = open_source(
-                    ref, revision=pins.get(ref.text), offline=self._options.offline
-                )
+                pin = pins.get(ref.text, {})
+                sources[ref] = open_source(ref, **pin, offline=self._options.offline)
             except InputError as error:
-                problems += error.problems
+                problems += [_named_in(recipe, ref, problem) for problem in error.problems]
         if problems:
             raise InputError(problems)
         options = self._options
@@ -165,17 +170,22 @@ class Session:
         threads, self._estimate = fit_threads(plan, self._options.threads, budget)
         return threads, budget
 
-    def _recipe_of(self, row: Mapping[str, Any]) -> Recipe:
-        """The run's own recipe; refused where the file it came from says something else now."""
+    def _recipe_of(self, row: Mapping[str, Any], given: Recipe | None) -> Recipe:
+        """The run's own recipe; refused where what is given, or its file now, says otherwise.
+
+        Its own text, even where another says the same: the model card shows it.
+        """
         recipe = parse_recipe(row["config_text"], row["config_path"])
         file = Path(row["config_path"])
-        if file.is_file() and file.read_text() != row["config_text"]:
-            edited = load_recipe(file)
-            if self._options.restart:
-                return edited
-            lines = changes(recipe.normalized(), edited.normalized())
-            if lines:
-                raise self._changed(lines, row["id"], row["output"], str(file))
+        if given is None and file.is_file() and file.read_text() != row["config_text"]:
+            given = load_recipe(file)
+        if given is None:
+            return recipe
+        if self._options.restart:
+            return given
+        lines = changes({"recipe": recipe.normalized()}, {"recipe": given.normalized()})
+        if lines:
+            raise self._changed(lines, row["id"], row["output"], given.file)
         return recipe
 
     def _check_unchanged(self, row: Mapping[str, Any], plan: Plan, folder: Path) -> None:
@@ -294,6 +304,23 @@ class Session:
         result = Result(folder.name, out, ledger.path, merging_seconds=seconds)
         self._reporter.done(result)
         return result
+
+
+def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
+    """A problem with a model as a whole, with the place where the recipe names the model."""
+    if problem.where != ref.text:
+        return problem
+    paths = [f"{i.path}.model" for s in recipe.slices for i in s.inputs if i.model == ref]
+    path = (paths or ["base_model"])[0]
+    what = f"{problem.what}: {ref}"
+    return replace(problem, what=what, where=recipe.file, path=path, line=recipe.line(path))
+
+
+def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:
+    """Where a run's source is: its commit, or its folder, unless that is named anew."""
+    if source["kind"] == "hub":
+        return {"revision": source["revision"]}
+    return {} if looks_anew else {"folder": Path(source["folder"])}
 
 
 def versions() -> dict[str, Any]:

@@ -7,7 +7,6 @@ import re
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -95,7 +94,7 @@ def _first(folder: Path, column: str) -> str:
     """One column of the run's row, from the ledger or, where that is damaged, its snapshot."""
     for name in _LEDGERS:
         try:
-            ledger = Ledger(folder / name) if (folder / name).exists() else None
+            ledger = Ledger(folder / name, read_only=True) if (folder / name).exists() else None
         except sqlite3.DatabaseError:
             continue
         if ledger is None:
@@ -115,13 +114,3 @@ def _created(folder: Path) -> str:
 
 def _output(folder: Path) -> str:
     return _first(folder, "output")
-
-
-def all_ledgers(home: Home) -> Iterator[tuple[Path, Ledger]]:
-    """Every run's folder with its ledger open."""
-    for folder in home.runs():
-        ledger = Ledger(folder / LEDGER_FILE)
-        try:
-            yield folder, ledger
-        finally:
-            ledger.close()

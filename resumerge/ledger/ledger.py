@@ -63,16 +63,22 @@ class Ledger:
     that returned survives a power cut.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Open a ledger.
+
+        Args:
+            read_only: leave the file and its journal mode as they are.
 
         Raises:
             sqlite3.DatabaseError: the file is not a database, or is damaged.
         """
         self.path = path
         self._lock = threading.RLock()
-        connection = sqlite3.connect(path, check_same_thread=False, timeout=BUSY_SECONDS)
+        uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=BUSY_SECONDS)
         self.db = Database(connection)
+        if read_only:
+            return
         try:
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.execute("PRAGMA synchronous=FULL")

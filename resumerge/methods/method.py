@@ -111,6 +111,17 @@ class Method(ABC):
     base: ClassVar[Literal["none", "optional", "required"]] = "none"
     fewest: ClassVar[int] = 1
     most: ClassVar[int | None] = None
+    """Of the inputs: a required base is counted among them, an optional one is not."""
+    version: ClassVar[int] = 1
+    """Raised when the method's results change; part of a run's fingerprint."""
+    whole_tensor: ClassVar[bool] = False
+    """Whether a block is the whole tensor, however large it is."""
+    scratch: ClassVar[int] = 3
+    """Blocks of float32 that it may hold beside its inputs and a copy of them."""
+
+    def objection(self, work: Work) -> str | None:
+        """What is wrong with the parameters taken together, for one tensor; None if nothing."""
+        return None
 
     def reads(self, work: Work) -> int:
         """How many times the inputs are read: the reductions, and once for the blocks."""
@@ -118,7 +129,7 @@ class Method(ABC):
 
     def row(self, work: Work) -> int | None:
         """Elements of the rows that must not be split between blocks; None for no such rows."""
-        return None
+        return work.numel if self.whole_tensor else None
 
     def copies(self, work: Work) -> bool:
         """Whether the result is the (single) input, unchanged."""

@@ -1,4 +1,12 @@
-"""The plan of a merge: units, shards, fingerprint, estimate."""
+"""The plan of a merge: units, shards, fingerprint, estimate.
+
+The package has the name of a command's twin in Python: called, ``resumerge.plan(…)`` is that twin,
+whether this package or the function was imported first.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
 
 from resumerge.plan.estimate import Estimate, estimate
 from resumerge.plan.fingerprint import changes, fingerprint, fingerprint_parts
@@ -20,3 +28,13 @@ __all__ = [
     "fingerprint_parts",
     "make_plan",
 ]
+
+
+class _Callable(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        from resumerge import api
+
+        return api.plan(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from resumerge.recipe.model import ModelRef
 from resumerge.recipe.references import is_local
 from resumerge.sources.hub_files import fetch, fetch_companions, list_companions
@@ -18,21 +20,28 @@ __all__ = [
 ]
 
 
-def open_source(ref: ModelRef, *, revision: str | None = None, offline: bool = False) -> Source:
+def open_source(
+    ref: ModelRef,
+    *,
+    revision: str | None = None,
+    folder: Path | None = None,
+    offline: bool = False,
+) -> Source:
     """Open a model: its headers and config are read, its weights are not.
 
     Args:
         revision: the commit that a run has pinned; None resolves the reference's own revision.
+        folder: where a local model was when a run began; None looks from the working folder.
         offline: touch no network.
 
     Raises:
         InputError: the model is not there, or is damaged.
         Resumable: the network failed.
     """
-    if is_local(ref.name):
+    if folder is not None or is_local(ref.name):
         from resumerge.sources.local import open_local
 
-        return open_local(ref)
+        return open_local(ref, folder)
     from resumerge.sources.hub import open_hub
 
     return open_hub(ref, revision=revision, offline=offline)

@@ -14,13 +14,17 @@ from resumerge.sources.index import INDEX_FILE, SINGLE_FILE, parse_index
 from resumerge.sources.model import Source, SourceFile, TensorInfo
 
 
-def open_local(ref: ModelRef) -> Source:
+def open_local(ref: ModelRef, folder: Path | None = None) -> Source:
     """Read the headers of a local model; no tensor data is touched.
+
+    Args:
+        folder: where it was when a run began; by default the reference's path, from the working
+            folder.
 
     Raises:
         InputError: no folder, no safetensors in it, or files that are damaged.
     """
-    folder = Path(ref.name).expanduser()
+    folder = folder or Path(ref.name).expanduser()
     if not folder.is_dir():
         raise refuse(
             "The model's folder does not exist",

@@ -29,9 +29,13 @@ def status_json(home: Home, wanted: str | None) -> dict[str, Any]:
 
 def _run(folder: Path) -> dict[str, Any]:
     try:
-        ledger = Ledger(folder / LEDGER_FILE)
+        return _described(folder, LEDGER_FILE)
     except sqlite3.DatabaseError:
-        ledger = Ledger(folder / SNAPSHOT_FILE)
+        return _described(folder, SNAPSHOT_FILE)
+
+
+def _described(folder: Path, name: str) -> dict[str, Any]:
+    ledger = Ledger(folder / name, read_only=True)
     try:
         return describe(ledger, folder)
     finally:

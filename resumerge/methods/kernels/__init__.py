@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from resumerge.methods.kernels.masks import keep_only
     from resumerge.methods.kernels.random import drop_at_random, drop_by_rank
     from resumerge.methods.kernels.ranks import ranks_by_magnitude
-    from resumerge.methods.kernels.reduce import absolute_sum, dots, gram, summed
+    from resumerge.methods.kernels.reduce import absolute_sum, dots, gram, row_gram, summed
     from resumerge.methods.kernels.selection import (
         Band,
         Selection,
         from_ordered_bits,
         magnitude_bits,
+        order_statistics,
         ordered_bits,
         select,
         select_largest,
@@ -46,8 +47,10 @@ _HOMES = {
     "keep_only": "masks",
     "magnitude_bits": "selection",
     "majority": "consensus",
+    "order_statistics": "selection",
     "ordered_bits": "selection",
     "plain_sum": "consensus",
+    "row_gram": "reduce",
     "ranks_by_magnitude": "ranks",
     "select": "selection",
     "select_largest": "selection",
@@ -70,9 +73,11 @@ __all__ = [
     "keep_only",
     "magnitude_bits",
     "majority",
+    "order_statistics",
     "ordered_bits",
     "plain_sum",
     "ranks_by_magnitude",
+    "row_gram",
     "select",
     "select_largest",
     "summed",

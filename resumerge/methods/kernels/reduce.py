@@ -28,6 +28,21 @@ def gram(vectors: Sequence[Tensor]) -> np.ndarray:
     return np.triu(products) + np.triu(products, 1).T
 
 
+def row_gram(rows: Sequence[Tensor]) -> np.ndarray:
+    """The same for each row of float32 matrices of one shape.
+
+    Returns:
+        float64, shape ``(len(rows), len(rows), rows of the matrices)``.
+    """
+    count = len(rows)
+    products = np.zeros((count, count, len(rows[0])))
+    wide = [matrix.double() for matrix in rows]
+    for i in range(count):
+        for j in range(i, count):
+            products[i, j] = products[j, i] = (wide[i] * wide[j]).sum(dim=1).cpu().numpy()
+    return products
+
+
 def dots(a: Tensor, b: Tensor) -> tuple[float, float, float]:
     """``sum(a * a), sum(b * b), sum(a * b)`` of two float32 vectors, in float64."""
     products = gram([a, b])

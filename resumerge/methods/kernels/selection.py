@@ -24,6 +24,8 @@ _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
 _SIGN = np.uint32(0x80000000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
+_INFINITY = np.uint32(0x7F800000)
+_NAN_KEY = np.uint32(0xFFC00000)
 
 Bits = np.ndarray
 Vectors = dict[int, Tensor]
@@ -95,9 +97,11 @@ def magnitude_bits(values: Tensor) -> Bits:
 
 
 def ordered_bits(values: Tensor) -> Bits:
-    """Keys of signed numbers: uint32, ordered as the numbers are; -0 is below 0."""
+    """Keys of signed numbers: uint32, ordered as the numbers are; -0 is below 0, NaN above all."""
     bits = values.cpu().numpy().view(np.uint32)
-    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    keys = np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    keys[(bits & _MAGNITUDE) > _INFINITY] = _NAN_KEY
+    return keys
 
 
 def from_ordered_bits(key: int) -> float:
@@ -128,37 +132,54 @@ def select(
         key: what elements are ordered by.
     """
     wanted = {(i, k) for i, ks in ranks.items() for k in ks if k > 0}
-    found = _find(wanted, scan, key) if wanted else {}
+    places = _find(wanted, scan, key) if wanted else {}
+    found = {which: Selection(place.key, place.rank) for which, place in places.items()}
+    split = [which for which, place in places.items() if place.rank < place.equal]
+    if split:
+        rows = list(scan(lambda v, block: _equal_counts(v, split, found, key)))
+        for which, counts in zip(split, zip(*rows)):
+            found[which].before = [0, *accumulate(counts)][:-1]
     nothing = Selection(threshold=0, equal=0)
     return {i: [found.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
 
 
+def order_statistics(
+    ranks: Mapping[int, Sequence[int]], scan: ScanVectors, key: Key = magnitude_bits
+) -> dict[int, list[int]]:
+    """The keys of the k-th largest elements of several vectors, for several k (from 1) of each."""
+    places = _find({(i, k) for i, ks in ranks.items() for k in ks}, scan, key)
+    return {i: [places[i, k].key for k in ks] for i, ks in ranks.items()}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the k-th largest was found: its key, and its rank among the `equal` ones, from 1."""
+
+    key: int
+    rank: int
+    equal: int
+
+
 def _find(
     wanted: set[tuple[int, int]], scan: ScanVectors, key: Key
-) -> dict[tuple[int, int], Selection]:
+) -> dict[tuple[int, int], _Place]:
     vectors = sorted({i for i, _ in wanted})
     upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
     for part in scan(lambda v, block: {i: _histogram(key(v[i])) for i in vectors}):
         for i, counts in part.items():
             upper[i] += counts
-    places = {(i, k): _bin_of(upper[i], k) for i, k in wanted}
-    bins = {i: sorted({places[i, k][0] for j, k in wanted if j == i}) for i in vectors}
+    coarse = {(i, k): _bin_of(upper[i], k) for i, k in sorted(wanted)}
+    bins = {i: sorted({place[0] for (j, _), place in coarse.items() if j == i}) for i in vectors}
     lower = {(i, upper_bin): np.zeros(_BINS, np.int64) for i in vectors for upper_bin in bins[i]}
     for part in scan(lambda v, block: _low_histograms(v, bins, key)):
         for which, counts in part.items():
             lower[which] += counts
-    found: dict[tuple[int, int], Selection] = {}
-    split: list[tuple[int, int]] = []
-    for (i, k), (upper_bin, rest) in sorted(places.items()):
-        low, equal = _bin_of(lower[i, upper_bin], rest)
-        found[i, k] = Selection((upper_bin << _LOW_BITS) | low, equal)
-        if equal < lower[i, upper_bin][low]:
-            split.append((i, k))
-    if split:
-        rows = list(scan(lambda v, block: _equal_counts(v, split, found, key)))
-        for which, counts in zip(split, zip(*rows)):
-            found[which].before = [0, *accumulate(counts)][:-1]
-    return found
+    places = {}
+    for (i, k), (upper_bin, rest) in coarse.items():
+        counts = lower[i, upper_bin]
+        low, rank = _bin_of(counts, rest)
+        places[i, k] = _Place((upper_bin << _LOW_BITS) | low, rank, int(counts[low]))
+    return places
 
 
 def _histogram(bits: Bits) -> np.ndarray:

@@ -1,0 +1,116 @@
+"""Arcs between two vectors: the whole of a tensor, its rows, or its columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from resumerge.methods import kernels
+from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, in_order
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SMALLEST_NORM = 1e-7
+SMALLEST_WEIGHT_SUM = 1e-6
+
+
+class NuSlerp(Method):
+    """``sin((1-t)θ)/sin(θ) * a + sin(tθ)/sin(θ) * b``, with ``t = w_b / (w_a + w_b)``.
+
+    θ is the angle between a and b, as vectors of the whole tensor (`nuslerp_flatten`), of each
+    vector along the last dimension, or along the first (`nuslerp_row_wise`). Where its sine is zero
+    in float32 the result is ``(1-t) * a + t * b``. With a base model, a and b are task vectors, and
+    the base is added to the result.
+    """
+
+    name = "nuslerp"
+    summary = "interpolation along the arc between two models, or between their task vectors"
+    papers = (
+        Paper("Animating rotation with quaternion curves", "https://doi.org/10.1145/325334.325242"),
+    )
+    parameters = (
+        Parameter("weight", "share of this model", per_model=True),
+        Parameter("nuslerp_flatten", "one angle for the whole tensor", True, "bool"),
+        Parameter(
+            "nuslerp_row_wise",
+            "without nuslerp_flatten: an angle for each vector along the first dimension, "
+            "not the last",
+            False,
+            "bool",
+        ),
+    )
+    base = "optional"
+    fewest = 2
+    most = 2
+
+    def reads(self, work: Work) -> int:
+        return 1 if self._by_row(work) else 2
+
+    def row(self, work: Work) -> int | None:
+        if self._by_row(work):
+            return work.shape[-1]
+        return work.numel // max(1, work.shape[0]) if self._by_column(work) else None
+
+    def statistics(self, work: Work, scan: Scan[Any]) -> tuple[Any, Any]:
+        """The factors on both models: numbers, or one for each column."""
+        if self._by_column(work):
+            return self._factors(
+                work,
+                kernels.summed(
+                    scan(lambda x, block: kernels.row_gram([v.T for v in self._rows(work, x)]))
+                ),
+            )
+        return self._factors(
+            work, kernels.summed(scan(lambda x, block: kernels.gram(self._pair(work, x))))
+        )
+
+    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+        if self._by_row(work):
+            a, b = self._rows(work, inputs)
+            factors = self._factors(work, kernels.row_gram([a, b]))
+            mixed = _scaled(a, factors[0], 1).add_(_scaled(b, factors[1], 1)).flatten()
+        elif self._by_column(work):
+            a, b = self._rows(work, inputs)
+            mixed = _scaled(a, statistics[0], 0).add_(_scaled(b, statistics[1], 0)).flatten()
+        else:
+            mixed = kernels.weighted_sum(self._pair(work, inputs), [float(f) for f in statistics])
+        return mixed if work.base is None else inputs[work.base].add_(mixed)
+
+    def _by_row(self, work: Work) -> bool:
+        return self._split(work) and not work.params["nuslerp_row_wise"]
+
+    def _by_column(self, work: Work) -> bool:
+        return self._split(work) and bool(work.params["nuslerp_row_wise"])
+
+    def _split(self, work: Work) -> bool:
+        return len(work.shape) > 1 and not work.params["nuslerp_flatten"]
+
+    def _pair(self, work: Work, inputs: list[Tensor]) -> list[Tensor]:
+        return kernels.less_base(work, inputs)
+
+    def _rows(self, work: Work, inputs: list[Tensor]) -> list[Tensor]:
+        row = self.row(work)
+        assert row is not None
+        return [vector.view(-1, row) for vector in self._pair(work, inputs)]
+
+    def _factors(self, work: Work, products: np.ndarray) -> tuple[Any, Any]:
+        first, second = in_order([work.per_model[i] for i in work.others], "weight")
+        total = first + second
+        t = second / total if abs(total) >= SMALLEST_WEIGHT_SUM else 0.5
+        norms = np.maximum(np.sqrt([products[0, 0], products[1, 1]]), SMALLEST_NORM)
+        cosine = np.clip(products[0, 1] / (norms[0] * norms[1]), -1.0, 1.0)
+        straight = np.abs(cosine).astype(np.float32) == 1.0
+        angle = np.where(straight, 1.0, np.arccos(cosine))
+        sine = np.sin(angle)
+        return (
+            np.where(straight, 1.0 - t, np.sin((1.0 - t) * angle) / sine),
+            np.where(straight, t, np.sin(t * angle) / sine),
+        )
+
+
+def _scaled(matrix: Tensor, factors: np.ndarray, axis: int) -> Tensor:
+    """Rows (axis 1) or columns (axis 0) times a factor each, in place."""
+    column = matrix.new_tensor(factors)
+    return matrix.mul_(column.unsqueeze(axis))
