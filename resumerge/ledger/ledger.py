@@ -12,9 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database
-
 from resumerge.ledger.schema import migrations
+from resumerge.ledger.sqlite import Database
 
 LEDGER_FILE = "ledger.db"
 BUSY_SECONDS = 20.0

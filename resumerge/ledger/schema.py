@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sqlite_utils import Database
-from sqlite_utils.migrations import Migrations
+from resumerge.ledger.sqlite import Database, Migrations
 
 migrations = Migrations("resumerge")
 

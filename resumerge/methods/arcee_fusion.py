@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Scan, Work
 
@@ -43,8 +45,6 @@ class ArceeFusion(Method):
 
     def statistics(self, work: Work, scan: Scan[Any]) -> float:
         """The threshold of importance."""
-        import numpy as np
-
         last = work.numel - 1
         ranks = [work.numel - share * last // 4 for share in (1, 2, 3)]
         keys = kernels.order_statistics(
@@ -61,11 +61,10 @@ class ArceeFusion(Method):
         return base.add_(kernels.keep_only(other.sub_(base), kept))
 
     def _importance(self, work: Work, inputs: list[Tensor]) -> Tensor:
-        base, other = (
-            inputs[i].view(-1, self.row(work) or 1)
-            for i in (work.base, work.others[0])  # type: ignore[index]
-        )
+        row = self.row(work) or 1
+        base = inputs[work.base].view(-1, row)  # type: ignore[index]
+        other = inputs[work.others[0]].view(-1, row)
         p = other.softmax(dim=1).add_(SMALLEST_SHARE)
         q = base.softmax(dim=1).add_(SMALLEST_SHARE)
-        divergence = q.div_(p).log_().neg_().mul_(p).sum(dim=1, keepdim=True)
+        divergence = (p / q).log_().mul_(p).sum(dim=1, keepdim=True)
         return p.copy_(other).sub_(base).abs_().mul_(divergence).flatten()

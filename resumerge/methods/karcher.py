@@ -54,6 +54,7 @@ class Karcher(Method):
         return inputs[0] if len(inputs) == 1 else kernels.weighted_sum(inputs, statistics)
 
 
+@np.errstate(invalid="ignore")
 def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
     """The factor on each model, from their dot products with each other."""
     norms = np.sqrt(np.diag(products))
@@ -85,4 +86,5 @@ def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
 
 
 def _length(products: np.ndarray, factors: np.ndarray) -> float:
-    return math.sqrt(max(0.0, float(factors @ products @ factors)))
+    square = float(factors @ products @ factors)
+    return 0.0 if square <= 0.0 else math.sqrt(square)

@@ -90,9 +90,9 @@ class Block:
 
 
 Partial = TypeVar("Partial")
-Part = Callable[[list["Tensor"], Block], Partial]
+Part = Callable[[Any, Block], Partial]
 Scan = Callable[[Part[Partial]], Iterator[Partial]]
-"""Run a function over all blocks of the inputs; its results come back in block order."""
+"""Run a function of a block's inputs over all blocks; its results come back in block order."""
 
 
 class Method(ABC):

@@ -63,6 +63,7 @@ class ModelStock(Method):
         return bool(work.params["filter_wise"]) and len(work.shape) > 1
 
 
+@np.errstate(invalid="ignore")
 def share(products: np.ndarray) -> np.ndarray:
     """t from the dot products of the task vectors, shape ``(n, n, ...)``.
 

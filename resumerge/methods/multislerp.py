@@ -53,9 +53,7 @@ class MultiSlerp(Method):
 
     def statistics(self, work: Work, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
-        products = kernels.summed(
-            scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
-        )
+        products = kernels.summed(scan(lambda x, block: kernels.gram(kernels.less_base(work, x))))
         weights = np.array(in_order([work.per_model[i] for i in work.others], "weight"))
         if work.params["normalize_weights"]:
             weights = weights / weights.sum()
@@ -68,10 +66,12 @@ class MultiSlerp(Method):
         return mixed if work.base is None else inputs[work.base].add_(mixed)
 
 
+@np.errstate(invalid="ignore")
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:
     """The factor on each model, from their dot products with each other."""
     norms = np.sqrt(np.diag(products))
-    inverse = 1.0 / np.maximum(norms + eps, np.finfo(float).tiny)
+    sizes = norms + eps
+    inverse = np.where(sizes == 0.0, 0.0, 1.0 / np.where(sizes == 0.0, 1.0, sizes))
     cosines = products * np.outer(inverse, inverse)
     length = _length(cosines, weights)
     if length < eps or length == 0.0:
@@ -85,4 +85,5 @@ def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray
 
 
 def _length(products: np.ndarray, factors: np.ndarray) -> float:
-    return math.sqrt(max(0.0, float(factors @ products @ factors)))
+    square = float(factors @ products @ factors)
+    return 0.0 if square <= 0.0 else math.sqrt(square)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from resumerge.methods.method import Block, Method, Parameter, Work
 
 if TYPE_CHECKING:
@@ -30,4 +28,4 @@ class NearSwap(Method):
         t = float(work.params["t"])
         if not t > 0.0:
             return base
-        return torch.clamp(other, base - t, base + t, out=other)
+        return other.clamp_(base - t, base + t)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work
 
@@ -93,10 +95,8 @@ def _changed(delta: Tensor) -> Tensor:
     return delta.sign().abs_()
 
 
-def _shared_and_unique(work: Work, inputs: list[Tensor]) -> Any:
+def _shared_and_unique(work: Work, inputs: list[Tensor]) -> np.ndarray:
     """For each model, how many elements it changed with others, and alone; float64 ``(n, 2)``."""
-    import numpy as np
-
     deltas, counts = _changes(work, inputs)
     alone = (counts == 1.0).float()
     rows = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work
 
@@ -86,7 +88,5 @@ class Sce(Method):
                 kernels.keep_only(delta, kept)
         return deltas
 
-    def _squares(self, deltas: list[Tensor]) -> Any:
-        import numpy as np
-
+    def _squares(self, deltas: list[Tensor]) -> np.ndarray:
         return np.array([kernels.dot(delta, delta) for delta in deltas])

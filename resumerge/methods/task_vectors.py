@@ -1,7 +1,7 @@
-"""Methods that add sparsified, combined task vectors (``x - base``) to the base model.
+"""What methods share that add sparsified, combined task vectors (``x - base``) to the base model.
 
-They differ in how a task vector is sparsified (not, by magnitude, at random) and in whether
-elements are kept only where their sign agrees with the majority.
+They differ in how a task vector is sparsified and in whether elements are kept only where their
+sign agrees with the majority.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, in_order
@@ -18,15 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TASK_ARITHMETIC = Paper("Editing models with task arithmetic", "https://arxiv.org/abs/2212.04089")
-TIES = Paper(
-    "TIES-Merging: resolving interference when merging models",
-    "https://arxiv.org/abs/2306.01708",
-)
-DARE = Paper(
-    "Language models are Super Mario: absorbing abilities from homologous models as a free lunch",
-    "https://arxiv.org/abs/2311.03099",
-)
-
 
 SMALLEST_NORM = 1e-7
 """A sparsified task vector with a smaller L1 norm is not rescaled; nor is one with NaN or infinity,
@@ -60,7 +53,7 @@ class Kept:
         factors: what makes up for the dropped elements.
     """
 
-    selections: Mapping[int, kernels.Selection]
+    selections: Mapping[int, Any]
     factors: Mapping[int, float]
 
 
@@ -76,35 +69,47 @@ class TaskVectors(Method):
     """
 
     base = "required"
-    sparsify: ClassVar[Literal["none", "magnitude", "random"]] = "none"
     consensus: ClassVar[bool] = False
+    sparse: ClassVar[bool] = True
+    passes: ClassVar[int] = 0
+    """Times that `select` reads the task vectors."""
+
+    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+        """Reduce over the task vectors what `drop` needs to know, by input.
+
+        Args:
+            densities: of the inputs that lose elements.
+            scan: over dictionaries of their task vectors, by input.
+        """
+        return {}
+
+    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
+        """Set the elements of input i's task vector that are not kept to zero, in place."""
+        raise NotImplementedError
 
     def reads(self, work: Work) -> int:
-        if not self._sparsified(work):
+        if not self._densities(work):
             return 1
-        return 1 + 2 * (self.sparsify == "magnitude") + bool(work.params["rescale"])
+        return 1 + self.passes + bool(work.params["rescale"])
 
     def statistics(self, work: Work, scan: Scan[Any]) -> Kept:
-        sparsified = self._sparsified(work)
-        selections: dict[int, kernels.Selection] = {}
-        if sparsified and self.sparsify == "magnitude":
-            selections = kernels.select_largest(
-                {i: kept_count(density, work.numel) for i, density in sparsified.items()},
-                lambda part: scan(lambda x, block: part(self._deltas(work, x), block)),
-            )
-        if not (sparsified and work.params["rescale"]):
+        densities = self._densities(work)
+        if not densities:
+            return Kept({}, {})
+        selections = self.select(
+            work, densities, lambda part: scan(lambda x, block: part(_deltas(work, x), block))
+        )
+        if not work.params["rescale"]:
             return Kept(selections, {})
-        before, after = dict.fromkeys(sparsified, 0.0), dict.fromkeys(sparsified, 0.0)
-        for part in scan(lambda x, block: self._norms(work, x, block, selections)):
-            for i, (whole, rest) in part.items():
-                before[i] += whole
-                after[i] += rest
+        norms = kernels.summed(
+            scan(lambda x, block: self._norms(work, _deltas(work, x), block, selections))
+        )
         return Kept(
             selections,
             {
-                i: before[i] / after[i]
-                for i in sparsified
-                if after[i] >= SMALLEST_NORM and math.isfinite(before[i])
+                i: float(before / after)
+                for i, (before, after) in zip(densities, norms)
+                if after >= SMALLEST_NORM and math.isfinite(before)
             },
         )
 
@@ -113,71 +118,49 @@ class TaskVectors(Method):
         if not work.others:
             return base
         kept: Kept = statistics or Kept({}, {})
-        deltas = self._deltas(work, inputs)
+        deltas = _deltas(work, inputs)
         weights = in_order([work.per_model[i] for i in work.others], "weight")
+        densities = self._densities(work)
         for (i, delta), weight in zip(deltas.items(), weights):
-            self._drop(work, i, delta, block, kept.selections)
+            if i in densities:
+                self.drop(work, i, delta, block, kept.selections.get(i))
             delta.mul_(weight * kept.factors.get(i, 1.0))
+        terms = list(deltas.values())
         scale = float(work.params["lambda"])
         if self.consensus:
-            mixed = kernels.agreeing_sum(
-                list(deltas.values()), weights, bool(work.params["normalize"])
-            )
+            mixed = kernels.agreeing_sum(terms, weights, bool(work.params["normalize"]))
         else:
-            mixed = kernels.plain_sum(list(deltas.values()))
+            mixed = kernels.plain_sum(terms)
             total = sum(weights)
             if work.params["normalize"] and abs(total) >= kernels.SMALLEST_DIVISOR:
                 scale /= total
         return base.add_(mixed, alpha=scale)
 
-    def _sparsified(self, work: Work) -> dict[int, float]:
+    def _densities(self, work: Work) -> dict[int, float]:
         """The density of each input whose task vector is made sparse."""
-        if self.sparsify == "none":
+        if not self.sparse:
             return {}
         densities = {i: float(work.per_model[i]["density"]) for i in work.others}
         return {i: density for i, density in densities.items() if density < 1.0}
 
-    def _deltas(self, work: Work, inputs: list[Tensor]) -> dict[int, Tensor]:
-        base = inputs[work.base]  # type: ignore[index]
-        return {i: inputs[i].sub_(base) for i in work.others}
-
-    def _drop(
-        self,
-        work: Work,
-        i: int,
-        delta: Tensor,
-        block: Block,
-        selections: Mapping[int, kernels.Selection],
-    ) -> None:
-        """Set the elements of a task vector that are not kept to zero."""
-        density = float(work.per_model[i].get("density", 1.0))
-        if self.sparsify == "none" or density >= 1.0:
-            return
-        if self.sparsify == "magnitude":
-            selections[i].apply(delta, block)
-        else:
-            kernels.drop_at_random(delta, density, f"{work.seed}/{i}/{work.unit}", block)
-
     def _norms(
         self,
         work: Work,
-        inputs: list[Tensor],
+        deltas: Mapping[int, Tensor],
         block: Block,
-        selections: Mapping[int, kernels.Selection],
-    ) -> dict[int, tuple[float, float]]:
+        selections: Mapping[int, Any],
+    ) -> np.ndarray:
         """The L1 norm of each task vector of a block, before and after dropping."""
-        deltas = self._deltas(work, inputs)
-        norms = {}
-        for i in self._sparsified(work):
-            whole = kernels.absolute_sum(deltas[i])
-            self._drop(work, i, deltas[i], block, selections)
-            norms[i] = (whole, kernels.absolute_sum(deltas[i]))
-        return norms
+        norms = []
+        for i in self._densities(work):
+            before = kernels.absolute_sum(deltas[i])
+            self.drop(work, i, deltas[i], block, selections.get(i))
+            norms.append((before, kernels.absolute_sum(deltas[i])))
+        return np.array(norms)
 
 
-def kept_count(density: float, numel: int) -> int:
-    """How many elements a density keeps: at least one, unless the density is zero."""
-    return max(1, int(density * numel)) if density > 0.0 else 0
+def _deltas(work: Work, inputs: list[Tensor]) -> dict[int, Tensor]:
+    return dict(zip(work.others, kernels.less_base(work, inputs)))
 
 
 class TaskArithmetic(TaskVectors):
@@ -185,29 +168,4 @@ class TaskArithmetic(TaskVectors):
     summary = "the base plus a weighted sum of task vectors"
     papers = (TASK_ARITHMETIC,)
     parameters = parameters(normalize=False, rescale=None)
-
-
-class Ties(TaskVectors):
-    name = "ties"
-    summary = "task vectors trimmed by magnitude; elements that disagree in sign are left out"
-    papers = (TIES,)
-    parameters = parameters(normalize=True, rescale=False)
-    sparsify = "magnitude"
-    consensus = True
-
-
-class DareLinear(TaskVectors):
-    name = "dare_linear"
-    summary = "task vectors with elements dropped at random, and the rest rescaled"
-    papers = (DARE,)
-    parameters = parameters(normalize=False, rescale=True)
-    sparsify = "random"
-
-
-class DareTies(TaskVectors):
-    name = "dare_ties"
-    summary = "DARE's random dropping, then TIES' sign consensus"
-    papers = (DARE, TIES)
-    parameters = parameters(normalize=False, rescale=True)
-    sparsify = "random"
-    consensus = True
+    sparse = False

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resumerge.methods.kernels.accumulate import weighted_sum
+    from resumerge.methods.kernels.accumulate import weighted_sum, zeros_like
     from resumerge.methods.kernels.consensus import (
         SMALLEST_DIVISOR,
         agreeing,
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
         majority,
         plain_sum,
     )
-    from resumerge.methods.kernels.masks import keep_only
+    from resumerge.methods.kernels.differences import less_base, variance
+    from resumerge.methods.kernels.masks import keep_above, keep_only
     from resumerge.methods.kernels.random import drop_at_random, drop_by_rank
     from resumerge.methods.kernels.ranks import ranks_by_magnitude
-    from resumerge.methods.kernels.reduce import absolute_sum, dots, gram, row_gram, summed
+    from resumerge.methods.kernels.reduce import absolute_sum, dot, dots, gram, row_gram, summed
     from resumerge.methods.kernels.selection import (
         Band,
         Selection,
@@ -32,32 +33,6 @@ if TYPE_CHECKING:
         select_largest,
     )
 
-_HOMES = {
-    "SMALLEST_DIVISOR": "consensus",
-    "Band": "selection",
-    "Selection": "selection",
-    "absolute_sum": "reduce",
-    "agreeing": "consensus",
-    "agreeing_sum": "consensus",
-    "dots": "reduce",
-    "drop_at_random": "random",
-    "drop_by_rank": "random",
-    "from_ordered_bits": "selection",
-    "gram": "reduce",
-    "keep_only": "masks",
-    "magnitude_bits": "selection",
-    "majority": "consensus",
-    "order_statistics": "selection",
-    "ordered_bits": "selection",
-    "plain_sum": "consensus",
-    "row_gram": "reduce",
-    "ranks_by_magnitude": "ranks",
-    "select": "selection",
-    "select_largest": "selection",
-    "summed": "reduce",
-    "weighted_sum": "accumulate",
-}
-
 __all__ = [
     "SMALLEST_DIVISOR",
     "Band",
@@ -65,12 +40,15 @@ __all__ = [
     "absolute_sum",
     "agreeing",
     "agreeing_sum",
+    "dot",
     "dots",
     "drop_at_random",
     "drop_by_rank",
     "from_ordered_bits",
     "gram",
+    "keep_above",
     "keep_only",
+    "less_base",
     "magnitude_bits",
     "majority",
     "order_statistics",
@@ -81,8 +59,41 @@ __all__ = [
     "select",
     "select_largest",
     "summed",
+    "variance",
     "weighted_sum",
+    "zeros_like",
 ]
+
+_HOMES = {
+    "Band": "selection",
+    "SMALLEST_DIVISOR": "consensus",
+    "Selection": "selection",
+    "absolute_sum": "reduce",
+    "agreeing": "consensus",
+    "agreeing_sum": "consensus",
+    "dot": "reduce",
+    "dots": "reduce",
+    "drop_at_random": "random",
+    "drop_by_rank": "random",
+    "from_ordered_bits": "selection",
+    "gram": "reduce",
+    "keep_above": "masks",
+    "keep_only": "masks",
+    "less_base": "differences",
+    "magnitude_bits": "selection",
+    "majority": "consensus",
+    "order_statistics": "selection",
+    "ordered_bits": "selection",
+    "plain_sum": "consensus",
+    "ranks_by_magnitude": "ranks",
+    "row_gram": "reduce",
+    "select": "selection",
+    "select_largest": "selection",
+    "summed": "reduce",
+    "variance": "differences",
+    "weighted_sum": "accumulate",
+    "zeros_like": "accumulate",
+}
 
 
 def __getattr__(name: str) -> Any:

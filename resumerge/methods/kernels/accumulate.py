@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -13,3 +14,8 @@ def weighted_sum(terms: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     for term, weight in zip(terms[1:], weights[1:]):
         total.add_(term, alpha=weight)
     return total
+
+
+def zeros_like(vector: Tensor) -> Tensor:
+    """A vector of zeros to add to."""
+    return torch.zeros_like(vector)

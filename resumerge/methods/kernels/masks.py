@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 
-def keep_only(values: Tensor, kept: Tensor) -> Tensor:
+def keep_only(values: Tensor, kept: Tensor | np.ndarray) -> Tensor:
     """Zero the elements of a float32 vector where the mask is false, in place.
 
     On the bits, as whole numbers: 0 * NaN would be NaN. And with NumPy where the memory is the
     host's: measured on a block, 0.26 ms, where torch's `masked_fill_` takes 4.0 ms.
     """
     if values.device.type != "cpu":
-        return values.masked_fill_(~kept.to(values.device), 0.0)
+        return values.masked_fill_(~torch.as_tensor(kept, device=values.device), 0.0)
     bits = values.numpy().view(np.int32)
-    np.multiply(bits, kept.numpy(), out=bits)
+    np.multiply(bits, np.asarray(kept), out=bits)
     return values
+
+
+def keep_above(values: Tensor, magnitude: float) -> Tensor:
+    """Zero the elements of a float32 vector of this magnitude or less, in place; NaN stays."""
+    return torch.hardshrink(values, magnitude, out=values)

@@ -49,6 +49,12 @@ def dots(a: Tensor, b: Tensor) -> tuple[float, float, float]:
     return float(products[0, 0]), float(products[1, 1]), float(products[0, 1])
 
 
+def dot(a: Tensor, b: Tensor) -> float:
+    """``sum(a * b)`` of two float32 vectors, in float64."""
+    chunks = zip(a.split(_CHUNK), b.split(_CHUNK))
+    return sum(float(torch.dot(x.double(), y.double())) for x, y in chunks)
+
+
 def absolute_sum(values: Tensor) -> float:
     """``sum(abs(values))`` of a float32 vector, in float64."""
     return float(values.abs().sum(dtype=torch.float64))

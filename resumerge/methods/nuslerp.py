@@ -95,6 +95,7 @@ class NuSlerp(Method):
         assert row is not None
         return [vector.view(-1, row) for vector in self._pair(work, inputs)]
 
+    @np.errstate(invalid="ignore")
     def _factors(self, work: Work, products: np.ndarray) -> tuple[Any, Any]:
         first, second = in_order([work.per_model[i] for i in work.others], "weight")
         total = first + second

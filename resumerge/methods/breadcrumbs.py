@@ -1,0 +1,63 @@
+"""Model breadcrumbs: neither the smallest nor the very largest changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from resumerge.methods import kernels
+from resumerge.methods.method import Block, Paper, Parameter, Scan, Work
+from resumerge.methods.task_vectors import TaskVectors, parameters
+from resumerge.methods.ties import TIES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BREADCRUMBS = Paper(
+    "Model breadcrumbs: scaling multi-task model merging with sparse masks",
+    "https://arxiv.org/abs/2312.06795",
+)
+
+
+class Masked(TaskVectors):
+    """A task vector loses its ``int(gamma * n)`` largest elements by magnitude, and then keeps
+    ``int(density * n)`` of the largest that are left: fewer large ones go where they would not be
+    enough. Of equal magnitudes, those with the lowest index count as larger.
+    """
+
+    papers: ClassVar[tuple[Paper, ...]] = (BREADCRUMBS,)
+    parameters = (
+        *parameters(normalize=False, rescale=False),
+        Parameter(
+            "gamma",
+            "share of elements dropped because they are the largest",
+            0.01,
+            per_model=True,
+            low=0.0,
+            high=1.0,
+        ),
+    )
+    passes = 2
+
+    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+        ranks = {}
+        for i, density in densities.items():
+            kept = int(density * work.numel)
+            top = min(int(float(work.per_model[i]["gamma"]) * work.numel), work.numel - kept)
+            ranks[i] = (top + kept, top) if kept else (0, 0)
+        return {i: kernels.Band(*found) for i, found in kernels.select(ranks, scan).items()}
+
+    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
+        selection.apply(delta, block)
+
+
+class Breadcrumbs(Masked):
+    name = "breadcrumbs"
+    summary = "task vectors without their smallest and their very largest elements"
+
+
+class BreadcrumbsTies(Masked):
+    name = "breadcrumbs_ties"
+    summary = "breadcrumbs' masks, then TIES' sign consensus"
+    papers = (BREADCRUMBS, TIES)
+    consensus = True

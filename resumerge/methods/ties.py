@@ -1,0 +1,44 @@
+"""TIES: trim, elect signs, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from resumerge.methods import kernels
+from resumerge.methods.method import Block, Paper, Scan, Work
+from resumerge.methods.task_vectors import TaskVectors, parameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TIES = Paper(
+    "TIES-Merging: resolving interference when merging models",
+    "https://arxiv.org/abs/2306.01708",
+)
+
+
+class Ties(TaskVectors):
+    """Each task vector keeps its ``max(1, int(density * n))`` elements of largest magnitude.
+
+    Of equal magnitudes at the threshold, those with the lowest index are kept.
+    """
+
+    name = "ties"
+    summary = "task vectors trimmed by magnitude; elements that disagree in sign are left out"
+    papers = (TIES,)
+    parameters = parameters(normalize=True, rescale=False)
+    consensus = True
+    passes = 2
+
+    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+        counts = {i: kept_count(density, work.numel) for i, density in densities.items()}
+        return dict(kernels.select_largest(counts, scan))
+
+    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
+        selection.apply(delta, block)
+
+
+def kept_count(density: float, numel: int) -> int:
+    """How many elements a density keeps: at least one, unless the density is zero."""
+    return max(1, int(density * numel)) if density > 0.0 else 0
