@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
 import traceback
@@ -94,8 +93,7 @@ def run(
     from resumerge.engine.options import Options
 
     options = Options(state_dir, memory, threads, device, shard_size, seed, offline, restart)
-    fallback = shlex.join(["resumerge", "run", str(config), str(out)])
-    _merge(options, as_json, fallback, lambda session: session.run(config, out))
+    _merge(options, as_json, lambda session: session.run(config, out))
 
 
 @app.command()
@@ -114,36 +112,46 @@ def resume(
     from resumerge.engine.options import Options
 
     options = Options(state_dir, memory, threads, device, None, None, offline, restart)
-    _merge(options, as_json, "resumerge resume", lambda session: session.resume(run))
+    _merge(options, as_json, lambda session: session.resume(run))
 
 
-def _merge(options: Any, as_json: bool, fallback: str, work: Callable[[Any], Any]) -> None:
+def _merge(options: Any, as_json: bool, work: Callable[[Any], Any]) -> None:
     """Run a session; where it stops short, the last line on stderr says how to resume."""
-    from resumerge.engine.session import Session
-    from resumerge.ui.progress import ConsoleReporter, JsonReporter
-    from resumerge.ui.resume_command import resume_command
+    from resumerge.engine.stop import Stop
+    from resumerge.ui.resume_command import repeat_command, resume_command
 
-    console = ConsoleReporter(err)
-    session = Session(options, JsonReporter(sys.stdout) if as_json else console)
+    console: Any = None
+    session: Any = None
+    stop = Stop()
     try:
-        work(session)
+        with stop.listening():  # before what takes long to import
+            from resumerge.engine.session import Session
+            from resumerge.ui.progress import ConsoleReporter, JsonReporter
+
+            console = ConsoleReporter(err)
+            session = Session(options, JsonReporter(sys.stdout) if as_json else console, stop=stop)
+            work(session)
     except (Interrupted, Resumable) as stopped:
-        console.close()
+        if console:
+            console.close()
         err.print(str(stopped), highlight=False, markup=False, soft_wrap=True)
-        command = resume_command(session.run_id, options.state_dir) if session.run_id else fallback
+        known = session is not None and session.run_id is not None
+        command = resume_command(session.run_id, options.state_dir) if known else repeat_command()
         print(command, file=sys.stderr)
         raise typer.Exit(stopped.exit_code) from None
     except ResumergeError:
         raise
     except Exception:
-        console.close()
+        if console:
+            console.close()
         traceback.print_exc()
         err.print("This is a bug in resumerge; what is committed is kept.", highlight=False)
-        if session.run_id:
+        if session is not None and session.run_id:
             print(resume_command(session.run_id, options.state_dir), file=sys.stderr)
         raise typer.Exit(1) from None
     finally:
-        console.close()
+        if console:
+            console.close()
 
 
 @app.command()

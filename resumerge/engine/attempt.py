@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import sqlite3
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.engine.checksums import hash_block
+from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
-from resumerge.errors import Interrupted, Resumable, ResumergeError
+from resumerge.errors import Interrupted, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss
 from resumerge.ledger import Ledger, take_snapshot
@@ -51,12 +50,14 @@ class Attempt:
         Raises:
             Interrupted, Resumable: stopped short; what is committed stays.
         """
-        number = self.ledger.start_attempt(
-            {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id()}
-        )
-        self.ledger.set_state("running")
+        with self.stop.deferred():
+            number = self.ledger.start_attempt(
+                {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id()}
+            )
+            self.ledger.set_state("running")
         outcome, state, started, merging = "error", "failed", time.monotonic(), 0.0
         try:
+            self.stop.check()
             self._fetch()
             merging = self._merge(number)
             self._finish()
@@ -65,14 +66,14 @@ class Attempt:
         except Interrupted:
             outcome, state = "interrupted", "interrupted"
             raise
-        except (ResumergeError, OSError, sqlite3.OperationalError) as error:
+        except (ResumergeError, *DISK_ERRORS) as error:
             state = "interrupted"
             stopped = error if isinstance(error, ResumergeError) else out_of_order(error)
-            with suppress(OSError, sqlite3.OperationalError):
+            with suppress(*DISK_ERRORS):
                 self.ledger.event("stopped", reason=str(stopped))
             raise stopped from error
         finally:
-            with suppress(*(() if outcome == "done" else (OSError, sqlite3.OperationalError))):
+            with suppress(*(() if outcome == "done" else DISK_ERRORS)), self.stop.deferred():
                 self.ledger.end_attempt(
                     number,
                     outcome,
@@ -107,6 +108,7 @@ class Attempt:
         reader = SourceReader(self.plan.sources)
         try:
             evaluator = Evaluator(self.plan, reader, self.device)
+            self.stop.check()
             started = time.monotonic()
             progress = Recovery(self.plan, self.ledger, files, self.storage, self.distrust).run()
             with Governor(self.budget, self.ledger.event) as governor, self.stop.deferred():
@@ -136,11 +138,3 @@ class Attempt:
             self.ledger.note_companion(name, len(data), hash_block(data).hex())
             self.storage.make_folder(path.parent)
             self.storage.write_file(path, data)
-
-
-def out_of_order(error: Exception) -> Resumable:
-    """What went wrong with a disk, as something to mend and resume after."""
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-    if full or "is full" in str(error):
-        return Resumable("disk_full", f"The disk is full ({error}). Free some space, then resume.")
-    return Resumable("io", f"Reading or writing failed: {error}. Mend that, then resume.")

@@ -46,6 +46,7 @@ class Engine:
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "block", evaluator.start_thread)
         self._units_done = sum(known.checksum is not None for known in progress)
+        self._largest_block = max((unit.block_bytes(0)[1] for unit in plan.units), default=0)
 
     def run(self) -> None:
         """Go on until everything is committed, or a signal asks to stop.
@@ -69,15 +70,17 @@ class Engine:
     def _compute(self, pending: Iterator[tuple[Unit, int, Any]]) -> list[Written]:
         """One batch: its blocks computed, written and hashed, in order; empty at the end.
 
-        Half the batch size, since the batch before is still being committed meanwhile.
+        At most half the batch size (or one block), since the batch before is still being
+        committed meanwhile, and a kill costs both.
         """
         deadline = time.monotonic() + BATCH_SECONDS
         running: deque[Future[Written]] = deque()
         batch: list[Written] = []
         nbytes = 0
         try:
-            while nbytes < self._governor.batch_bytes // 2 and time.monotonic() < deadline:
-                item = None if self._stop.requested else next(pending, None)
+            while time.monotonic() < deadline:
+                full = nbytes + self._largest_block > self._governor.batch_bytes // 2
+                item = None if self._stop.requested or (full and nbytes) else next(pending, None)
                 if item is None:
                     break
                 unit, index, statistics = item

@@ -15,6 +15,7 @@ from resumerge.host.machine import hostname
 
 LOCK_FILE = "lock"
 PATIENCE_SECONDS = 0.3
+UNLOCKED_SECONDS = 60.0
 
 
 @contextmanager
@@ -73,6 +74,13 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
             return {}
     finally:
         os.close(fd)
+
+
+def is_abandoned(folder: Path) -> bool:
+    """Whether nobody works in a folder any more, nor has only just made it and not locked yet."""
+    if (folder / LOCK_FILE).exists():
+        return lock_holder(folder) is None
+    return time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS
 
 
 @contextmanager

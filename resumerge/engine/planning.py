@@ -18,6 +18,7 @@ from resumerge.engine.session import Session
 from resumerge.errors import InputError, Problem
 from resumerge.host.machine import cores
 from resumerge.plan import Plan, estimate
+from resumerge.plan.estimate import disk_needed
 from resumerge.recipe import load_recipe
 
 
@@ -33,7 +34,7 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
     except InputError as error:
         return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
     problems: list[Problem] = check_output(out) if out is not None else []
-    problems += check_disk(out or Path.cwd(), plan.output_bytes)
+    problems += check_disk(out or Path.cwd(), disk_needed(plan))
     try:
         threads, predicted = fit_threads(plan, options.threads, budget)
     except InputError as error:

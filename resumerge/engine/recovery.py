@@ -10,7 +10,16 @@ from pathlib import Path
 from resumerge.engine.checksums import first_mismatch
 from resumerge.engine.files import ShardFiles
 from resumerge.errors import refuse
-from resumerge.ledger import LEDGER_FILE, Ledger, Progress, restore_snapshot, take_snapshot
+from resumerge.ledger import (
+    LEDGER_FILE,
+    RECONCILED,
+    Ledger,
+    Progress,
+    is_reconciled,
+    restore_snapshot,
+    take_snapshot,
+)
+from resumerge.ledger.home import RECIPE_FILE
 from resumerge.plan.model import Plan, Shard
 from resumerge.storage import Storage
 
@@ -22,34 +31,46 @@ def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
     """Open a run's ledger, from its snapshot if it is damaged.
 
     Returns:
-        The ledger, and whether it was restored; then nothing on disk is to be trusted unread.
+        The ledger, and whether it was restored and not compared with the shards since; then
+        nothing on disk is to be trusted unread.
 
     Raises:
-        InputError: ledger and snapshot are both beyond use.
+        InputError: ledger and snapshot are both beyond use; they are left as they are.
+        sqlite3.OperationalError: the disk is full or fails, which is no reason to go back to
+            the snapshot.
     """
-    for restored in (False, True):
+    path = folder / LEDGER_FILE
+    try:
+        ledger = _open_intact(path)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
         try:
-            if not (folder / LEDGER_FILE).exists():
-                raise sqlite3.DatabaseError("the ledger is missing")
-            ledger = Ledger(folder / LEDGER_FILE)
-            try:
-                ledger.check()
-            except BaseException:
-                ledger.close()
-                raise
-        except sqlite3.DatabaseError as error:
-            if restored or not restore_snapshot(folder, storage):
-                raise refuse(
-                    "The ledger and its snapshot are both damaged",
-                    where=str(folder / LEDGER_FILE),
-                    found=str(error),
-                    fix="start over: `resumerge run CONFIG OUT --restart`",
-                ) from error
-        else:
-            if restored:
-                ledger.event("ledger_restored")
-            return ledger, restored
-    raise AssertionError("unreachable")
+            restore_snapshot(folder, storage)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            raise refuse(
+                "The ledger and its snapshot are both damaged",
+                where=str(path),
+                found=str(error),
+                fix=f"start over in a new or emptied folder: "
+                f"`resumerge run {folder / RECIPE_FILE} OUT`",
+            ) from error
+        ledger = _open_intact(path)
+    return ledger, not is_reconciled(ledger)
+
+
+def _open_intact(path: Path) -> Ledger:
+    if not path.exists():
+        raise sqlite3.DatabaseError("the ledger is missing")
+    ledger = Ledger(path)
+    try:
+        ledger.check()
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
 
 
 class Recovery:
@@ -84,6 +105,8 @@ class Recovery:
                 self._check_renamed(shard)
             else:
                 self._check_open(shard)
+        if self._distrust:
+            self._ledger.event(RECONCILED)
         return self._ledger.progress()
 
     def _check_sealed(self, shard: Shard) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from resumerge.engine.attempt import Attempt
 from resumerge.engine.checksums import hash_block
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
-from resumerge.engine.lock import folder_lock, run_lock
+from resumerge.engine.disk_errors import resumable_disk_errors
+from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
 from resumerge.engine.preflight import check_disk, check_output, fit_threads, memory_budget
 from resumerge.engine.recovery import open_ledger
@@ -25,6 +27,7 @@ from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
 from resumerge.plan import NUMERICS, Plan, changes, fingerprint, fingerprint_parts, make_plan
+from resumerge.plan.estimate import disk_needed
 from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
 from resumerge.sources import open_source
 from resumerge.storage import Storage
@@ -58,7 +61,7 @@ class Session:
             InputError: recipe, sources or output are unfit; nothing was written.
             Interrupted, Resumable: stopped short.
         """
-        with self._stop.listening():
+        with self._stop.listening(), resumable_disk_errors():
             recipe = load_recipe(config)
             out = out.absolute()
             earlier = self._home.of_output(out)
@@ -73,7 +76,7 @@ class Session:
             InputError: no such run, or recipe or sources changed.
             Interrupted, Resumable: stopped short.
         """
-        with self._stop.listening():
+        with self._stop.listening(), resumable_disk_errors():
             return self._go_on(self._home.find(wanted))
 
     def plan(self, recipe: Recipe) -> Plan:
@@ -86,17 +89,21 @@ class Session:
 
     def _begin(self, recipe: Recipe, config: Path, out: Path) -> Result:
         plan = self.plan(recipe)
-        problems = [*check_output(out), *check_disk(out, plan.output_bytes)]
-        if problems:
+        if problems := [*check_output(out), *check_disk(out, disk_needed(plan))]:
             raise InputError(problems)
         threads, budget = self._resources(plan)
-        folder = self._write_down(plan, config, out)
-        with run_lock(folder, folder.name):
-            ledger = Ledger(folder / LEDGER_FILE)
-            try:
-                return self._work(plan, ledger, folder, out, threads, budget, resumed=False)
-            finally:
-                ledger.close()
+        self._storage.make_folder(out)
+        with folder_lock(out):
+            if problems := check_output(out):  # a run that began, and ended, since the first look
+                raise InputError(problems)
+            unborn = self._new_folder(out)
+            with run_lock(unborn, unborn.stem):
+                folder = self._write_down(plan, config, out, unborn)
+                ledger = Ledger(folder / LEDGER_FILE)
+                try:
+                    return self._work(plan, ledger, folder, out, threads, budget, resumed=False)
+                finally:
+                    ledger.close()
 
     def _go_on(
         self, folder: Path, recipe: Recipe | None = None, config: Path | None = None
@@ -113,8 +120,10 @@ class Session:
                     self._resources(plan)
                     if problems := check_output(out, ledger.written_names()):
                         raise InputError(problems)
-                    discard(ledger, folder, out, self._storage)
-                    ledger.close()
+                    self._storage.make_folder(out)
+                    with folder_lock(out):
+                        discard(ledger, folder, out, self._storage)
+                    self.run_id = None
                     return self._begin(given, config or Path(row["config_path"]), out)
                 pins = {
                     source["model"]: _pin(source, looks_anew=recipe is not None)
@@ -133,9 +142,11 @@ class Session:
                 if problems:
                     raise InputError(problems)
                 threads, budget = self._resources(plan)
-                return self._work(
-                    plan, ledger, folder, out, threads, budget, resumed=True, distrust=restored
-                )
+                self._storage.make_folder(out)
+                with folder_lock(out):
+                    return self._work(
+                        plan, ledger, folder, out, threads, budget, resumed=True, distrust=restored
+                    )
             finally:
                 ledger.close()
 
@@ -204,9 +215,16 @@ class Session:
             f"`resumerge run {config} {output} --restart`",
         )
 
-    def _write_down(self, plan: Plan, config: Path, out: Path) -> Path:
-        """Make the run's folder with its ledger; it appears whole or not at all."""
-        unborn = self._home.new(out, self._storage)
+    def _new_folder(self, out: Path) -> Path:
+        """A folder for a new run; those that died before they were whole are cleared away."""
+        folder = self._home.new(out, self._storage)
+        for other in self._home.unborn():
+            if other != folder and is_abandoned(other):
+                shutil.rmtree(other, ignore_errors=True)
+        return folder
+
+    def _write_down(self, plan: Plan, config: Path, out: Path, unborn: Path) -> Path:
+        """Fill the run's folder with its ledger; it appears whole or not at all."""
         name = unborn.stem
         parts = fingerprint_parts(plan)
         ledger = Ledger.create(unborn / LEDGER_FILE)
@@ -285,22 +303,20 @@ class Session:
         distrust: bool = False,
     ) -> Result:
         self._reporter.planned(folder.name, plan, self._estimate, resumed=resumed)
-        self._storage.make_folder(out)
-        with folder_lock(out):
-            attempt = Attempt(
-                plan=plan,
-                ledger=ledger,
-                out=out,
-                storage=self._storage,
-                reporter=self._reporter,
-                stop=self._stop,
-                threads=threads,
-                budget=budget,
-                device=self._device,
-                offline=self._options.offline,
-                distrust=distrust,
-            )
-            seconds = attempt.run()
+        attempt = Attempt(
+            plan=plan,
+            ledger=ledger,
+            out=out,
+            storage=self._storage,
+            reporter=self._reporter,
+            stop=self._stop,
+            threads=threads,
+            budget=budget,
+            device=self._device,
+            offline=self._options.offline,
+            distrust=distrust,
+        )
+        seconds = attempt.run()
         result = Result(folder.name, out, ledger.path, merging_seconds=seconds)
         self._reporter.done(result)
         return result

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.engine.checksums import first_mismatch, hash_block
+from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.files import PARTIAL
 from resumerge.engine.lock import lock_holder, run_lock
 from resumerge.engine.recovery import open_ledger
@@ -56,10 +57,11 @@ def verify_run(folder: Path, storage: Storage) -> Verification:
     What is damaged is made pending in the ledger, so that ``resume`` computes it anew; while
     another process works on the run, the ledger is left alone.
     """
-    if lock_holder(folder) is not None:
-        return _verify(folder, storage, mark=False)
-    with run_lock(folder, folder.name):
-        return _verify(folder, storage, mark=True)
+    with resumable_disk_errors():
+        if lock_holder(folder) is not None:
+            return _verify(folder, storage, mark=False)
+        with run_lock(folder, folder.name):
+            return _verify(folder, storage, mark=True)
 
 
 def _verify(folder: Path, storage: Storage, *, mark: bool) -> Verification:

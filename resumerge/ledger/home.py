@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import sqlite3
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,7 +16,7 @@ from resumerge.storage import Storage
 
 RECIPE_FILE = "recipe.yaml"
 UNBORN = ".new"
-"""Suffix of a run's folder until its plan is written down whole."""
+"""Suffix of a run's folder until its plan is written down whole, and again when it is given up."""
 
 
 class Home:
@@ -55,12 +54,22 @@ class Home:
             by_output = self.of_output(Path(wanted))
             if by_id or by_output:
                 return by_id[0] if by_id else by_output[-1]
+        damaged = [path for path in runs if not _output(path)]
         raise refuse(
             f"There is no run {wanted!r}" if wanted else "There is no run yet",
             where=str(self.folder),
             expected="a run id, or the output folder of a run",
-            found=", ".join(path.name for path in runs[-5:]) or "no runs in this state folder",
-            fix="name another, or the folder of its ledger with --state-dir",
+            found=", ".join(
+                path.name + " (ledger and snapshot damaged)" * (path in damaged)
+                for path in runs[-5:]
+            )
+            or "no runs in this state folder",
+            fix="name another, or the folder of its ledger with --state-dir"
+            + "".join(
+                f"; or start the damaged one over in a new or emptied folder: "
+                f"`resumerge run {path / RECIPE_FILE} OUT`"
+                for path in damaged[-1:]
+            ),
         )
 
     def of_output(self, output: Path) -> list[Path]:
@@ -72,13 +81,15 @@ class Home:
     def new(self, output: Path, storage: Storage) -> Path:
         """A folder for a new run, under a name that no reader looks at until it is whole."""
         storage.make_folder(self.folder)
-        for leftover in self.folder.glob(f"*{UNBORN}"):
-            shutil.rmtree(leftover, ignore_errors=True)
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", output.name).strip("-")[:40] or "merge"
         folder = self.folder / f"{name}-{stamp}-{secrets.token_hex(2)}{UNBORN}"
         folder.mkdir()
         return folder
+
+    def unborn(self) -> list[Path]:
+        """Folders of runs that are just being made or given up, or were when a process died."""
+        return list(self.folder.glob(f"*{UNBORN}"))
 
     def born(self, folder: Path, storage: Storage) -> Path:
         """Give a new run's folder its name; it is durable after."""

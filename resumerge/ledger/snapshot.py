@@ -9,6 +9,8 @@ from resumerge.ledger.ledger import LEDGER_FILE, Ledger
 from resumerge.storage import Storage
 
 SNAPSHOT_FILE = "ledger.snapshot.db"
+RESTORED, RECONCILED = "ledger_restored", "ledger_reconciled"
+"""Events: nothing on disk is to be trusted unread between the one and the other."""
 
 
 def take_snapshot(ledger: Ledger, storage: Storage) -> None:
@@ -27,20 +29,44 @@ def take_snapshot(ledger: Ledger, storage: Storage) -> None:
     storage.rename(fresh, final)
 
 
-def restore_snapshot(folder: Path, storage: Storage) -> bool:
+def restore_snapshot(folder: Path, storage: Storage) -> None:
     """Put the snapshot in the place of a damaged ledger, which is kept as ``ledger.damaged.db``.
 
-    Returns:
-        False where there is no snapshot.
+    The restored ledger says by an event that it is one.
+
+    Raises:
+        sqlite3.DatabaseError: there is no snapshot, or it is damaged too; nothing was changed.
     """
-    snapshot, ledger = folder / SNAPSHOT_FILE, folder / LEDGER_FILE
+    snapshot, final = folder / SNAPSHOT_FILE, folder / LEDGER_FILE
     if not snapshot.exists():
-        return False
-    if ledger.exists():
-        storage.rename(ledger, folder / "ledger.damaged.db")
-    for suffix in ("-wal", "-shm"):
-        storage.remove(folder / (LEDGER_FILE + suffix))
+        raise sqlite3.DatabaseError("there is no snapshot")
     fresh = folder / "ledger.restored.partial"
-    storage.write_file(fresh, snapshot.read_bytes())
-    storage.rename(fresh, ledger)
-    return True
+    data = snapshot.read_bytes()
+    _remove_journals(fresh, storage)
+    storage.create(fresh, len(data), data)
+    restored = Ledger(fresh)
+    try:
+        restored.check()
+        restored.event(RESTORED)
+        restored.db.execute("PRAGMA journal_mode=DELETE")
+    finally:
+        restored.close()
+    storage.sync_file(fresh)
+    if final.exists():
+        storage.rename(final, folder / "ledger.damaged.db")
+    _remove_journals(final, storage)
+    storage.rename(fresh, final)
+
+
+def is_reconciled(ledger: Ledger) -> bool:
+    """Whether the ledger was never restored, or was compared with the shards since."""
+    rows = ledger.rows(
+        "SELECT kind FROM events WHERE kind IN (?, ?) ORDER BY id DESC LIMIT 1",
+        [RESTORED, RECONCILED],
+    )
+    return not rows or rows[0]["kind"] == RECONCILED
+
+
+def _remove_journals(path: Path, storage: Storage) -> None:
+    for suffix in ("-wal", "-shm", "-journal"):
+        storage.remove(path.with_name(path.name + suffix))

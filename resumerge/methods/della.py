@@ -41,7 +41,7 @@ class SampledByRank(TaskVectors):
         for i, density in self._densities(work).items():
             reach = abs(float(work.per_model[i]["epsilon"]))
             if density > 0.0 and not (density - reach > 0.0 and density + reach < 1.0):
-                return "epsilon must keep density - epsilon above 0 and density + epsilon below 1"
+                return "density - epsilon above 0 and density + epsilon below 1"
         return None
 
     def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:

@@ -23,7 +23,8 @@ class Karcher(Method):
     A step goes from u along ``mean((θ_i / sin θ_i) * (x_i/|x_i| - cos θ_i * u))``. u stays in the
     span of the models, so the iterations run on their dot products with each other, which one pass
     over the tensor gives, and need no further pass. A model whose tensor is shorter than `tol` has
-    no direction, and one exactly opposite to u does not pull it anywhere.
+    no direction, and one exactly opposite to u does not pull it anywhere. Where a
+    model has NaN or infinity the result is ``mean(x_i)``.
     """
 
     name = "karcher"
@@ -54,9 +55,10 @@ class Karcher(Method):
         return inputs[0] if len(inputs) == 1 else kernels.weighted_sum(inputs, statistics)
 
 
-@np.errstate(invalid="ignore")
 def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
     """The factor on each model, from their dot products with each other."""
+    if not np.isfinite(products).all():
+        return np.full(len(products), 1.0 / len(products))
     norms = np.sqrt(np.diag(products))
     used = norms > tol
     inverse = np.where(used, 1.0 / np.where(used, norms, 1.0), 0.0)

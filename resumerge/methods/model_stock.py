@@ -67,7 +67,8 @@ class ModelStock(Method):
 def share(products: np.ndarray) -> np.ndarray:
     """t from the dot products of the task vectors, shape ``(n, n, ...)``.
 
-    Where the task vectors cancel, their mean is the base, and t is 0.
+    Where the task vectors cancel, their mean is the base, and t is 0. Where there is NaN or
+    infinity, t is 1.
     """
     count = len(products)
     pairs = list(combinations(range(count), 2))
@@ -76,7 +77,7 @@ def share(products: np.ndarray) -> np.ndarray:
         np.clip(products[i, j] / np.maximum(norms[i] * norms[j], SMALLEST_PRODUCT), -1.0, 1.0)
         for i, j in pairs
     ]
-    cosine = sum(cosines) / len(pairs)
+    cosine = np.nan_to_num(sum(cosines) / len(pairs), nan=1.0)
     divisor = np.asarray(1.0 + (count - 1) * cosine)
     cancels = divisor == 0.0
     result: np.ndarray = np.where(cancels, 0.0, count * cosine / np.where(cancels, 1.0, divisor))

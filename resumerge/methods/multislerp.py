@@ -20,8 +20,8 @@ class MultiSlerp(Method):
     m is the direction of ``sum(w_i * u_i)``; the tangents ``u_i - (u_i·m) m`` are averaged with the
     weights, followed from m along the sphere, and scaled by ``|x| = sum(w_i * |x_i|)``. Everything
     lies in the span of the models, so the dot products between them, one pass over the tensor, are
-    all that is needed to find the factor on each. Where the unit vectors cancel the result is
-    ``sum(w_i * x_i)``. With a base model, the x are task vectors, and it is added at the end.
+    all that is needed to find the factor on each. Where the unit vectors cancel, or one has
+    NaN or infinity in it, the result is ``sum(w_i * x_i)``. With a base model, the x are task vectors, and it is added at the end.
     """
 
     name = "multislerp"
@@ -48,7 +48,7 @@ class MultiSlerp(Method):
     def objection(self, work: Work) -> str | None:
         weights = in_order([work.per_model[i] for i in work.others], "weight")
         if len(weights) > 1 and work.params["normalize_weights"] and sum(weights) == 0.0:
-            return "the weights sum to zero, and normalize_weights divides by their sum"
+            return "weights that do not sum to zero, or normalize_weights: false"
         return None
 
     def statistics(self, work: Work, scan: Scan[Any]) -> list[float]:
@@ -66,9 +66,10 @@ class MultiSlerp(Method):
         return mixed if work.base is None else inputs[work.base].add_(mixed)
 
 
-@np.errstate(invalid="ignore")
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:
     """The factor on each model, from their dot products with each other."""
+    if not np.isfinite(products).all():
+        return weights
     norms = np.sqrt(np.diag(products))
     sizes = norms + eps
     inverse = np.where(sizes == 0.0, 0.0, 1.0 / np.where(sizes == 0.0, 1.0, sizes))

@@ -21,7 +21,7 @@ class NuSlerp(Method):
 
     θ is the angle between a and b, as vectors of the whole tensor (`nuslerp_flatten`), of each
     vector along the last dimension, or along the first (`nuslerp_row_wise`). Where its sine is zero
-    in float32 the result is ``(1-t) * a + t * b``. With a base model, a and b are task vectors, and
+    in float32, or there is NaN or infinity, the result is ``(1-t) * a + t * b``. With a base model, a and b are task vectors, and
     the base is added to the result.
     """
 
@@ -102,7 +102,7 @@ class NuSlerp(Method):
         t = second / total if abs(total) >= SMALLEST_WEIGHT_SUM else 0.5
         norms = np.maximum(np.sqrt([products[0, 0], products[1, 1]]), SMALLEST_NORM)
         cosine = np.clip(products[0, 1] / (norms[0] * norms[1]), -1.0, 1.0)
-        straight = np.abs(cosine).astype(np.float32) == 1.0
+        straight = ~(np.abs(cosine).astype(np.float32) < 1.0)
         angle = np.where(straight, 1.0, np.arccos(cosine))
         sine = np.sin(angle)
         return (

@@ -91,8 +91,8 @@ def _changes(work: Work, inputs: list[Tensor]) -> tuple[list[Tensor], Tensor]:
 
 
 def _changed(delta: Tensor) -> Tensor:
-    """1 where an element is not zero, else 0."""
-    return delta.sign().abs_()
+    """1 where an element is not zero, else 0 (NaN too)."""
+    return delta.sign().nan_to_num_(0.0).abs_()
 
 
 def _shared_and_unique(work: Work, inputs: list[Tensor]) -> np.ndarray:

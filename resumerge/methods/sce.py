@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,8 @@ class Sce(Method):
 
     Select: with `select_topk` below 1, only the elements whose d vary most between the models are
     kept, ``select_topk`` of those that vary at all. Calculate: ``W_i = mean(d_i**2)`` over the
-    tensor, divided by its sum over the models; equal shares where that sum is nearly zero. Erase:
+    tensor, divided by its sum over the models; equal shares where that sum is nearly zero or not
+    finite. Erase:
     a_i is 1 where d_i has the sign of ``sum(d_i)`` (plus, for a sum of zero), else 0.
     """
 
@@ -46,7 +48,7 @@ class Sce(Method):
         squares = scan(lambda x, block: self._squares(self._deltas(work, x, block, selection)))
         energies = (kernels.summed(squares) / work.numel).tolist()
         total = sum(energies)
-        if total < SMALLEST_ENERGY:
+        if not SMALLEST_ENERGY <= total < math.inf:
             return selection, [1.0 / len(energies)] * len(energies)
         return selection, [energy / total for energy in energies]
 

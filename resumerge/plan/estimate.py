@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from resumerge.methods import METHODS
 from resumerge.plan.model import Plan, Unit
 from resumerge.sources.dtypes import BITS
 
@@ -12,9 +13,6 @@ BASE_RSS = 250_000_000
 
 COMPANION_BYTES = 30_000_000
 """Bytes kept free for tokenizer, configs and the ledger."""
-
-WORKSPACE_BLOCKS = 3
-"""Blocks of float32 that a method may hold beside its inputs."""
 
 BYTES_PER_SECOND = 800e6
 """Read plus written, in one second, by one core that merges elementwise (a modest disk less)."""
@@ -55,13 +53,18 @@ def estimate(plan: Plan, threads: int) -> Estimate:
     seconds = (read + plan.output_bytes) / (BYTES_PER_SECOND * threads)
     return Estimate(
         peak_rss=BASE_RSS + threads * thread_bytes(plan),
-        disk=plan.output_bytes + COMPANION_BYTES,
+        disk=disk_needed(plan),
         download=download,
         download_files=files,
         cached=cached,
         seconds=round(seconds + 2.0, 1),
         basis=f"{BYTES_PER_SECOND / 1e6:.0f} MB/s a core, elementwise, files on a fast local disk",
     )
+
+
+def disk_needed(plan: Plan) -> int:
+    """Bytes to be free where the output goes."""
+    return plan.output_bytes + COMPANION_BYTES
 
 
 def thread_bytes(plan: Plan) -> int:
@@ -75,5 +78,6 @@ def _unit_bytes(unit: Unit) -> int:
     raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
     if unit.expression.method == "copy":
         return elements * raw
-    wide = 4 * (2 * len(operands) + WORKSPACE_BLOCKS) + 8
+    scratch = METHODS[unit.expression.method].scratch
+    wide = 4 * (2 * len(operands) + scratch) + 8
     return elements * (raw + wide + BITS[unit.dtype] // 8)

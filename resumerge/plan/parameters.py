@@ -77,12 +77,14 @@ class Parameters:
             number = float(raw)
         except ValueError:
             number = float("nan")
-        if not parameter.low <= number <= parameter.high:
+        whole = parameter.kind != "int" or number.is_integer()
+        if not (whole and parameter.low <= number <= parameter.high):
+            kind = "whole number" if parameter.kind == "int" else "number"
             self._problem(
                 f"{place}.{parameter.name}",
                 parameter,
                 f"The parameter {parameter.name!r} is not a number it can be",
-                expected=f"a number from {parameter.low:g} to {parameter.high:g}",
+                expected=f"a {kind} from {parameter.low:g} to {parameter.high:g}",
                 found=f"{raw!r} for tensor {tensor}",
             )
         return number

@@ -157,7 +157,10 @@ class _Planner:
                 )
                 return
             count = len(slice_.inputs)
+            if method.base == "optional":
+                count -= any(i.model == self._base(slice_) for i in slice_.inputs)
             if count < method.fewest or (method.most is not None and count > method.most):
+                counted = "not counted" if method.base == "optional" else "counted"
                 wanted = (
                     f"exactly {method.most}"
                     if method.most == method.fewest
@@ -167,7 +170,7 @@ class _Planner:
                     self.recipe.problem(
                         f"{method.name} takes {wanted} model{'s' * (method.fewest != 1)}",
                         slice_.path,
-                        expected=f"{wanted} (the base model counted)",
+                        expected=f"{wanted} (the base model {counted})",
                         found=str(count),
                         fix="add or remove models, or choose another merge_method",
                     )
@@ -306,9 +309,21 @@ class _Planner:
         )
         shape, dtype = guide_tensor.shape, self._dtype(operands)
         work = work_of(cell.name, shape, expression, seed)
+        self._check_together(work)
         if self._changes_nothing(work, expression, dtype):
             expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
         return Target(cell.name, dtype, shape, grain(self.method.row(work)), expression)
+
+    def _check_together(self, work: Work) -> None:
+        """Collect what the method says against the parameters of one tensor; once, not for each."""
+        kind = f"The parameters of {self.method.name} do not go together"
+        objection = self.method.objection(work)
+        if objection and not any(problem.what == kind for problem in self.problems):
+            self.problems.append(
+                self.recipe.problem(
+                    kind, "parameters", expected=objection, found=f"otherwise, for {work.unit}"
+                )
+            )
 
     def _changes_nothing(self, work: Work, expression: Expression, dtype: str) -> bool:
         """Whether the output is the bytes of its only operand."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 
@@ -14,3 +15,8 @@ def resume_command(run: str, state_dir: Path | None) -> str:
     if state_dir is not None and state_dir.absolute() != default:
         words += ["--state-dir", str(state_dir)]
     return shlex.join(words)
+
+
+def repeat_command() -> str:
+    """The command that this process was started with: what resumes where no run exists yet."""
+    return shlex.join(["resumerge", *sys.argv[1:]])

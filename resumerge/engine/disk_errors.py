@@ -1,0 +1,30 @@
+"""What goes wrong with a disk, as something to mend and resume after."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from resumerge.errors import Resumable
+
+DISK_ERRORS = (OSError, sqlite3.OperationalError)
+"""What a full or failing disk raises. SQLite's other errors say that a file is damaged."""
+
+
+@contextmanager
+def resumable_disk_errors() -> Iterator[None]:
+    """Raise `Resumable` for what goes wrong with a disk inside."""
+    try:
+        yield
+    except DISK_ERRORS as error:
+        raise out_of_order(error) from error
+
+
+def out_of_order(error: Exception) -> Resumable:
+    """What went wrong with a disk, for a person."""
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    if full or "is full" in str(error):
+        return Resumable("disk_full", f"The disk is full ({error}). Free some space, then resume.")
+    return Resumable("io", f"Reading or writing failed: {error}. Mend that, then resume.")
