@@ -31,4 +31,4 @@ def discard(ledger: Ledger, folder: Path, out: Path, storage: Storage) -> None:
             storage.sync_folder(path)
     gone = folder.with_name(folder.name + UNBORN)
     storage.rename(folder, gone)
-    shutil.rmtree(gone)
+    shutil.rmtree(gone, ignore_errors=True)

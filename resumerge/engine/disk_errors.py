@@ -27,4 +27,8 @@ def out_of_order(error: Exception) -> Resumable:
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
     if full or "is full" in str(error):
         return Resumable("disk_full", f"The disk is full ({error}). Free some space, then resume.")
+    if isinstance(error, sqlite3.OperationalError):  # of a full disk it may say no more than this
+        return Resumable(
+            "io", f"The ledger: {error}. Is the disk full, or failing? Mend that, then resume."
+        )
     return Resumable("io", f"Reading or writing failed: {error}. Mend that, then resume.")

@@ -16,7 +16,7 @@ from resumerge.engine.governor import Governor
 from resumerge.engine.report import Pulse
 from resumerge.engine.stop import Stop
 from resumerge.ledger import Progress
-from resumerge.methods.method import Part
+from resumerge.methods.method import Part, Scan
 from resumerge.plan.model import BLOCK, Plan, Unit
 from resumerge.storage import Storage
 
@@ -114,7 +114,8 @@ class Engine:
         started = time.perf_counter()
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(
-                unit, lambda part: self._evaluator.serial_scan(unit, part)
+                unit,
+                lambda part, sample=False: self._evaluator.serial_scan(unit, part, sample),
             )
         data = self._evaluator.block(unit, index, statistics)
         target = self._files.descriptor(unit.shard)
@@ -124,15 +125,15 @@ class Engine:
             self._storage.write(target, data, offset)
         return Written(unit, index, hash_block(data), time.perf_counter() - started)
 
-    def _scanner(self, unit: Unit) -> Callable[[Part[Any]], Iterator[Any]]:
+    def _scanner(self, unit: Unit) -> Scan[Any]:
         """A scan over a unit's blocks by all threads, a few blocks ahead of who consumes it."""
 
-        def scan(part: Part[Any]) -> Iterator[Any]:
+        def scan(part: Part[Any], sample: bool = False) -> Iterator[Any]:
             running: deque[Future[Any]] = deque()
             for index in range(unit.blocks):
                 if self._stop.requested:
                     raise _Stopped
-                running.append(self._pool.submit(self._evaluator.part, unit, index, part))
+                running.append(self._pool.submit(self._evaluator.part, unit, index, part, sample))
                 if len(running) > self._in_flight():
                     yield running.popleft().result()
             while running:

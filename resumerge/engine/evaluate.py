@@ -54,14 +54,14 @@ class Evaluator:
         """The reductions over the whole tensor that each of its blocks needs."""
         return METHODS[unit.expression.method].statistics(self._work(unit), scan)
 
-    def serial_scan(self, unit: Unit, part: Part[Any]) -> Iterator[Any]:
+    def serial_scan(self, unit: Unit, part: Part[Any], sample: bool = False) -> Iterator[Any]:
         """`part` of every block of a unit, one after the other, in this thread."""
-        return (self.part(unit, index, part) for index in range(unit.blocks))
+        return (self.part(unit, index, part, sample) for index in range(unit.blocks))
 
-    def part(self, unit: Unit, index: int, part: Part[Any]) -> Any:
-        """`part` of one block of a unit's inputs."""
+    def part(self, unit: Unit, index: int, part: Part[Any], sample: bool = False) -> Any:
+        """`part` of one block of a unit's inputs, or of a sample of the block."""
         assert self._arithmetic is not None
-        block = unit.block(index)
+        block = unit.block(index).sample() if sample else unit.block(index)
         return part(self._arithmetic.inputs(unit, block), block)
 
     def block(self, unit: Unit, index: int, statistics: Any) -> memoryview:

@@ -78,7 +78,7 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
 
 def is_abandoned(folder: Path) -> bool:
     """Whether nobody works in a folder any more, nor has only just made it and not locked yet."""
-    if (folder / LOCK_FILE).exists():
+    if any(folder.iterdir()):
         return lock_holder(folder) is None
     return time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS
 

@@ -33,7 +33,7 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
             "The output folder holds something else" if inside else "The output is a file",
             where=str(out),
             expected="a new or empty folder, or the folder of an unfinished run",
-            found=", ".join(inside[:5]),
+            found=", ".join(inside[:5]) or f"a file of {out.stat().st_size} bytes",
             fix="give its ledger's folder with --state-dir, or name another output folder"
             if unfinished
             else "name another output folder",

@@ -22,7 +22,7 @@ from resumerge.engine.preflight import check_disk, check_output, fit_threads, me
 from resumerge.engine.recovery import open_ledger
 from resumerge.engine.report import Reporter, Result
 from resumerge.engine.stop import Stop
-from resumerge.errors import InputError, Problem, ResumergeError, refuse
+from resumerge.errors import InputError, Problem, Resumable, ResumergeError, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
@@ -138,9 +138,8 @@ class Session:
                 missing = sum(
                     shard.nbytes for shard in plan.shards if not _has_file(out, shard.name)
                 )
-                problems = check_disk(out, missing)
-                if problems:
-                    raise InputError(problems)
+                if problems := check_disk(out, missing):
+                    raise Resumable("disk_full", str(problems[0]))
                 threads, budget = self._resources(plan)
                 self._storage.make_folder(out)
                 with folder_lock(out):

@@ -1,6 +1,16 @@
 """Merge methods: one small file a family, and the kernels they share."""
 
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Value, Work
-from resumerge.methods.registry import METHODS
+from resumerge.methods.registry import METHODS, load_methods
 
-__all__ = ["METHODS", "Block", "Method", "Paper", "Parameter", "Scan", "Value", "Work"]
+__all__ = [
+    "METHODS",
+    "Block",
+    "Method",
+    "Paper",
+    "Parameter",
+    "Scan",
+    "Value",
+    "Work",
+    "load_methods",
+]

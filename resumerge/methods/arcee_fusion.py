@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resumerge.methods import kernels
-from resumerge.methods.method import Block, Method, Paper, Scan, Work
+from resumerge.methods.method import Block, Method, Paper, Scan, Work, viewed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +49,7 @@ class ArceeFusion(Method):
         ranks = [work.numel - share * last // 4 for share in (1, 2, 3)]
         keys = kernels.order_statistics(
             {0: ranks},
-            lambda part: scan(lambda x, block: part({0: self._importance(work, x)}, block)),
+            viewed(scan, lambda x, block: {0: self._importance(work, x)}),
             kernels.ordered_bits,
         )
         low, median, high = (np.float32(kernels.from_ordered_bits(key)) for key in keys[0])

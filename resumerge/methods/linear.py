@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+SMALLEST_SHARE = 1e-8
+"""Of the sum of the weights in that of their magnitudes; below it they cancel."""
+
+
 class Linear(Method):
     """``sum(w_i * x_i)``, divided by ``sum(w_i)`` where `normalize` is on."""
 
@@ -26,6 +30,13 @@ class Linear(Method):
         Parameter("weight", "share of this model", per_model=True),
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
+
+    def objection(self, work: Work) -> str | None:
+        weights = in_order(work.per_model, "weight")
+        total, size = sum(weights), sum(map(abs, weights))
+        if work.params["normalize"] and abs(total) <= SMALLEST_SHARE * size:
+            return "weights that do not sum to zero, or normalize: false"
+        return None
 
     def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
         weights = in_order(work.per_model, "weight")

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,11 +88,34 @@ class Block:
     start: int
     stop: int
 
+    def sample(self) -> Block:
+        """Its first elements, a sixteenth of them."""
+        return Block(self.index, self.start, self.start + -(-(self.stop - self.start) // 16))
+
 
 Partial = TypeVar("Partial")
 Part = Callable[[Any, Block], Partial]
-Scan = Callable[[Part[Partial]], Iterator[Partial]]
-"""Run a function of a block's inputs over all blocks; its results come back in block order."""
+
+
+class Scan(Protocol[Partial]):
+    """Runs a function of a block's inputs over all blocks."""
+
+    def __call__(self, part: Part[Partial], sample: bool = False) -> Iterator[Partial]:
+        """Run `part` over all blocks; its results come back in block order.
+
+        Args:
+            sample: only over the first elements of each block, a sixteenth of them: to guess
+                at what another scan then makes sure of.
+        """
+
+
+def viewed(scan: Scan[Any], view: Callable[[Any, Block], Any]) -> Scan[Any]:
+    """A scan whose functions get ``view(inputs, block)`` in place of the inputs."""
+
+    def scan_view(part: Part[Any], sample: bool = False) -> Iterator[Any]:
+        return scan(lambda x, block: part(view(x, block), block), sample)
+
+    return scan_view
 
 
 class Method(ABC):

@@ -21,7 +21,8 @@ class MultiSlerp(Method):
     weights, followed from m along the sphere, and scaled by ``|x| = sum(w_i * |x_i|)``. Everything
     lies in the span of the models, so the dot products between them, one pass over the tensor, are
     all that is needed to find the factor on each. Where the unit vectors cancel, or one has
-    NaN or infinity in it, the result is ``sum(w_i * x_i)``. With a base model, the x are task vectors, and it is added at the end.
+    NaN or infinity in it, the result is ``sum(w_i * x_i)``. With a base model, the x are task
+    vectors, and the base is added at the end.
     """
 
     name = "multislerp"

@@ -21,8 +21,8 @@ class NuSlerp(Method):
 
     θ is the angle between a and b, as vectors of the whole tensor (`nuslerp_flatten`), of each
     vector along the last dimension, or along the first (`nuslerp_row_wise`). Where its sine is zero
-    in float32, or there is NaN or infinity, the result is ``(1-t) * a + t * b``. With a base model, a and b are task vectors, and
-    the base is added to the result.
+    in float32, or there is NaN or infinity, the result is ``(1-t) * a + t * b``. With a base
+    model, a and b are task vectors, and the base is added to the result.
     """
 
     name = "nuslerp"

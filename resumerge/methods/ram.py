@@ -71,7 +71,7 @@ class RamPlus(Method):
         if not work.others:
             return base
         deltas, counts = _changes(work, inputs)
-        unique = (counts == 1.0).float()
+        unique = kernels.equals(counts, 1.0)
         total = kernels.plain_sum(
             [
                 delta.addcmul_(delta, unique, value=factor - 1.0)
@@ -98,7 +98,7 @@ def _changed(delta: Tensor) -> Tensor:
 def _shared_and_unique(work: Work, inputs: list[Tensor]) -> np.ndarray:
     """For each model, how many elements it changed with others, and alone; float64 ``(n, 2)``."""
     deltas, counts = _changes(work, inputs)
-    alone = (counts == 1.0).float()
+    alone = kernels.equals(counts, 1.0)
     rows = []
     for delta in deltas:
         changed = _changed(delta)

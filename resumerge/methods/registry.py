@@ -1,14 +1,34 @@
-"""The merge methods by name."""
+"""The merge methods by name: those of this package, of installed packages, and of files.
+
+A recipe names a method, never code: the code of a method that is not built in runs only where
+whoever runs the merge installed it (entry points of the group ``resumerge.methods``) or named its
+file (`load_methods`, the environment variable ``RESUMERGE_METHODS``).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from resumerge.errors import InputError, refuse
 from resumerge.methods.arcee_fusion import ArceeFusion
 from resumerge.methods.breadcrumbs import Breadcrumbs, BreadcrumbsTies
+from resumerge.methods.consensus_ta import ConsensusTaskArithmetic
 from resumerge.methods.dare import DareLinear, DareTies
 from resumerge.methods.della import Della, DellaLinear
+from resumerge.methods.iso_c import IsoC
 from resumerge.methods.karcher import Karcher
 from resumerge.methods.linear import Linear
-from resumerge.methods.method import Method
+from resumerge.methods.method import Method, Parameter
 from resumerge.methods.model_stock import ModelStock
 from resumerge.methods.multislerp import MultiSlerp
 from resumerge.methods.nearswap import NearSwap
@@ -19,10 +39,164 @@ from resumerge.methods.sce import Sce
 from resumerge.methods.slerp import Slerp
 from resumerge.methods.task_vectors import TaskArithmetic
 from resumerge.methods.ties import Ties
+from resumerge.methods.trimmed_mean import TrimmedMean
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
+GROUP = "resumerge.methods"
+"""Entry points of this group name subclasses of `Method`."""
+
+VARIABLE = "RESUMERGE_METHODS"
+"""Files of methods, separated as in PATH."""
+
+
+@dataclass(eq=False)
+class Registry(Mapping[str, Method]):
+    """Methods by name. Others than the built-in ones are looked for when one is first needed."""
+
+    built_in: tuple[Method, ...]
+    _methods: dict[str, Method] = field(default_factory=dict)
+    _origins: dict[str, str] = field(default_factory=dict)
+    _loaded: set[Path] = field(default_factory=set)
+    _searched: bool = False
+
+    def __post_init__(self) -> None:
+        for method in self.built_in:
+            self.add(method, "built in")
+
+    def __getitem__(self, name: str) -> Method:
+        if name not in self._methods:
+            self._search()
+        return self._methods[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._search()
+        return iter(tuple(self._methods))
+
+    def __len__(self) -> int:
+        self._search()
+        return len(self._methods)
+
+    def add(self, method: Method, origin: str) -> None:
+        """Register a method.
+
+        Args:
+            origin: where its code is from; part of its identity.
+
+        Raises:
+            InputError: it is not declared as a method must be, or its name is taken.
+        """
+        problem = _undeclared(method)
+        if problem:
+            raise refuse(f"{type(method).__name__} is no merge method", where=origin, found=problem)
+        if method.name in self._methods:
+            raise refuse(
+                f"There already is a merge method {method.name!r}",
+                where=origin,
+                found=f"another one ({self._origins[method.name]})",
+                fix="give yours another name",
+            )
+        self._methods[method.name] = method
+        self._origins[method.name] = origin
+
+    def load(self, files: Iterable[str | os.PathLike[str]]) -> None:
+        """Register every method that is defined in some Python files; those known already stay.
+
+        Raises:
+            InputError: a file cannot be read or run, or has no method in it.
+        """
+        for file in files:
+            path = Path(file).expanduser().resolve()
+            if path in self._loaded:
+                continue
+            source = _read(path)
+            module = _run(path)
+            found = [m for m in vars(module).values() if _is_method(m, module.__name__)]
+            if not found:
+                raise refuse(
+                    "There is no merge method in a file",
+                    where=path,
+                    expected="a subclass of resumerge.methods.Method with a name",
+                    fix="see docs/extending.md",
+                )
+            for method in found:
+                self.add(method(), f"{path.name}, sha256 {hashlib.sha256(source).hexdigest()}")
+            self._loaded.add(path)
+
+    def identity(self, name: str) -> dict[str, Any]:
+        """What a run's fingerprint says of a method: its bytes depend on it."""
+        method = self[name]
+        return {"name": name, "version": method.version, "origin": self._origins[name]}
+
+    def _search(self) -> None:
+        """Load what is installed and what the environment names, once."""
+        if self._searched:
+            return
+        self._searched = True
+        try:
+            for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+                package = entry.dist
+                origin = f"{package.name} {package.version}" if package else entry.value
+                self.add(entry.load()(), origin)
+            self.load(file for file in os.environ.get(VARIABLE, "").split(os.pathsep) if file)
+        except InputError:
+            self._searched = False
+            raise
+
+
+def _is_method(found: Any, module: str) -> bool:
+    return (
+        inspect.isclass(found)
+        and issubclass(found, Method)
+        and found.__module__ == module
+        and not inspect.isabstract(found)
+        and hasattr(found, "name")
+    )
+
+
+def _undeclared(method: Method) -> str | None:
+    """What a method's declaration lacks."""
+    for attribute in ("name", "summary"):
+        if not isinstance(getattr(method, attribute, None), str):
+            return f"no {attribute}"
+    if not all(isinstance(parameter, Parameter) for parameter in method.parameters):
+        return "parameters that are no Parameter"
+    return None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise refuse(
+            "A file of merge methods cannot be read",
+            where=path,
+            found=str(error),
+            fix=f"check {VARIABLE} and --methods",
+        ) from error
+
+
+def _run(path: Path) -> ModuleType:
+    name = f"resumerge_methods_{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise refuse(
+            "A file of merge methods is no Python file", where=path, expected="a name ending in .py"
+        )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise refuse(
+            "A file of merge methods does not run",
+            where=path,
+            found=f"{type(error).__name__}: {error}",
+        ) from error
+    return module
+
+
+METHODS = Registry(
+    (
         Linear(),
         Slerp(),
         NuSlerp(),
@@ -42,6 +216,14 @@ METHODS: dict[str, Method] = {
         ArceeFusion(),
         Ram(),
         RamPlus(),
+        ConsensusTaskArithmetic(),
+        IsoC(),
+        TrimmedMean(),
         Passthrough(),
     )
-}
+)
+
+
+def load_methods(files: Iterable[str | os.PathLike[str]]) -> None:
+    """Make the merge methods in some Python files known to this process; see `Registry.load`."""
+    METHODS.load(files)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resumerge.methods import kernels
-from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work
+from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, viewed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,7 +77,7 @@ class Sce(Method):
         varying = sum(scan(lambda x, block: int(variances(x).count_nonzero())))
         return kernels.select_largest(
             {0: int(float(work.params["select_topk"]) * varying)},
-            lambda part: scan(lambda x, block: part({0: variances(x)}, block)),
+            viewed(scan, lambda x, block: {0: variances(x)}),
         )[0]
 
     def _deltas(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from resumerge.methods import kernels
-from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, in_order
+from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, in_order, viewed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,9 +96,7 @@ class TaskVectors(Method):
         densities = self._densities(work)
         if not densities:
             return Kept({}, {})
-        selections = self.select(
-            work, densities, lambda part: scan(lambda x, block: part(_deltas(work, x), block))
-        )
+        selections = self.select(work, densities, viewed(scan, lambda x, block: _deltas(work, x)))
         if not work.params["rescale"]:
             return Kept(selections, {})
         norms = kernels.summed(

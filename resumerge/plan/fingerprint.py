@@ -26,19 +26,23 @@ def fingerprint(parts: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def changes(before: dict[str, Any], after: dict[str, Any], path: str = "") -> list[str]:
-    """What differs, a line each: ``recipe.parameters.t: 0.5 -> 0.6``."""
+def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What differs, a line each: ``recipe.slices[0].parameters.t: 0.5 -> 0.6``."""
     lines: list[str] = []
     for key in sorted(before.keys() | after.keys()):
-        where = f"{path}.{key}" if path else key
-        old, new = before.get(key), after.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            lines += changes(old, new, where)
-        elif old != new:
-            lines.append(f"{where}: {_short(old)} -> {_short(new)}")
+        lines += _changes(key, before.get(key), after.get(key))
     return lines
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
+def _changes(path: str, before: Any, after: Any) -> list[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [f"{path}.{line}" for line in changes(before, after)]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after))
+        return [line for i, (b, a) in pairs for line in _changes(f"{path}[{i}]", b, a)]
+    old, new = json.dumps(before), json.dumps(after)  # in which NaN is equal to itself
+    return [] if old == new else [f"{path}: {_short(old)} -> {_short(new)}"]
+
+
+def _short(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + "..."

@@ -86,6 +86,7 @@ class Parameters:
                 f"The parameter {parameter.name!r} is not a number it can be",
                 expected=f"a {kind} from {parameter.low:g} to {parameter.high:g}",
                 found=f"{raw!r} for tensor {tensor}",
+                fix=f"write such a {kind}",
             )
         return number
 

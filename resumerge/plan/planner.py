@@ -80,6 +80,16 @@ class _Planner:
         cells = self._stacked(slices) if self.recipe.stacked else self._aligned(slices[0])
         targets = [target for cell in cells if (target := self._target(cell, seed))]
         self.problems += self.parameters.problems
+        if not targets and not self.problems:
+            self.problems.append(
+                self.recipe.problem(
+                    "There are no tensors to merge",
+                    "",
+                    expected="a model that has some",
+                    found=f"none in {self.reference}",
+                    fix="check that the model was saved whole",
+                )
+            )
         self._stop_on_problems()
         self._note_dropped(slices)
         units, shards = pack(targets, shard_size)
@@ -309,7 +319,8 @@ class _Planner:
         )
         shape, dtype = guide_tensor.shape, self._dtype(operands)
         work = work_of(cell.name, shape, expression, seed)
-        self._check_together(work)
+        if not self.parameters.problems:
+            self._check_together(work)
         if self._changes_nothing(work, expression, dtype):
             expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
         return Target(cell.name, dtype, shape, grain(self.method.row(work)), expression)
@@ -321,7 +332,11 @@ class _Planner:
         if objection and not any(problem.what == kind for problem in self.problems):
             self.problems.append(
                 self.recipe.problem(
-                    kind, "parameters", expected=objection, found=f"otherwise, for {work.unit}"
+                    kind,
+                    "parameters",
+                    expected=objection,
+                    found=f"otherwise, for {work.unit}",
+                    fix="change them, or the filter or gradient that gives them at this tensor",
                 )
             )
 

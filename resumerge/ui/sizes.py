@@ -32,10 +32,10 @@ def parse_size(text: str) -> int:
 def show_size(nbytes: float) -> str:
     """A size in decimal units, three digits: ``1.71 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
-        if abs(nbytes) < 1000:
+        if abs(nbytes) < 999.5:
             return f"{nbytes:.3g} {unit}" if unit != "B" else f"{nbytes:.0f} B"
         nbytes /= 1000
-    return f"{nbytes:.3g} TB"
+    return f"{nbytes:.3g} TB" if abs(nbytes) < 999.5 else f"{nbytes:.0f} TB"
 
 
 def show_seconds(seconds: float) -> str:

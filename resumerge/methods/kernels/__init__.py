@@ -18,7 +18,8 @@ if TYPE_CHECKING:
         plain_sum,
     )
     from resumerge.methods.kernels.differences import less_base, variance
-    from resumerge.methods.kernels.masks import keep_above, keep_only
+    from resumerge.methods.kernels.masks import equals, keep_above, keep_only, reaches
+    from resumerge.methods.kernels.order import sort_over
     from resumerge.methods.kernels.random import drop_at_random, drop_by_rank
     from resumerge.methods.kernels.ranks import ranks_by_magnitude
     from resumerge.methods.kernels.reduce import absolute_sum, dot, dots, gram, row_gram, summed
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         select,
         select_largest,
     )
+    from resumerge.methods.kernels.spectral import isotropic
 
 __all__ = [
     "SMALLEST_DIVISOR",
@@ -44,8 +46,10 @@ __all__ = [
     "dots",
     "drop_at_random",
     "drop_by_rank",
+    "equals",
     "from_ordered_bits",
     "gram",
+    "isotropic",
     "keep_above",
     "keep_only",
     "less_base",
@@ -55,9 +59,11 @@ __all__ = [
     "ordered_bits",
     "plain_sum",
     "ranks_by_magnitude",
+    "reaches",
     "row_gram",
     "select",
     "select_largest",
+    "sort_over",
     "summed",
     "variance",
     "weighted_sum",
@@ -75,8 +81,10 @@ _HOMES = {
     "dots": "reduce",
     "drop_at_random": "random",
     "drop_by_rank": "random",
+    "equals": "masks",
     "from_ordered_bits": "selection",
     "gram": "reduce",
+    "isotropic": "spectral",
     "keep_above": "masks",
     "keep_only": "masks",
     "less_base": "differences",
@@ -86,9 +94,11 @@ _HOMES = {
     "ordered_bits": "selection",
     "plain_sum": "consensus",
     "ranks_by_magnitude": "ranks",
+    "reaches": "masks",
     "row_gram": "reduce",
     "select": "selection",
     "select_largest": "selection",
+    "sort_over": "order",
     "summed": "reduce",
     "variance": "differences",
     "weighted_sum": "accumulate",

@@ -43,15 +43,19 @@ def agreeing_sum(terms: Sequence[Tensor], weights: Sequence[float], normalize: b
         normalize: divide by the sum of the weights of the terms that took part.
     """
     signs = majority(plain_sum([terms[0].clone(), *terms[1:]]))
-    mixed = torch.zeros_like(signs)
-    divisor = torch.zeros_like(signs) if normalize else None
-    for term, weight in zip(terms, weights):
-        kept = agreeing(term, signs)
-        mixed.add_(kept)
-        if divisor is not None:
-            divisor.add_(kept.sign_(), alpha=weight)
-    mixed.mul_(signs)
-    if divisor is not None:
-        size = divisor.abs()
-        mixed.div_(divisor.add_(torch.lt(size, SMALLEST_DIVISOR, out=size)))
-    return mixed
+    kept = [agreeing(term, signs) for term in terms]
+    divisor = _taking_part(kept, weights) if normalize else None
+    mixed = plain_sum(kept).mul_(signs)
+    return mixed if divisor is None else mixed.div_(divisor)
+
+
+def _taking_part(kept: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """The sum of the weights of the terms that are not 0; where it would not divide, another."""
+    divisor = kept[0].sign().mul_(weights[0])
+    sign = torch.empty_like(divisor)
+    for term, weight in zip(kept[1:], weights[1:]):
+        divisor.add_(torch.sign(term, out=sign), alpha=weight)
+    if min(weights) >= SMALLEST_DIVISOR:  # then it is small only where the sum of terms is 0 too
+        return divisor.clamp_min_(SMALLEST_DIVISOR)
+    torch.abs(divisor, out=sign)
+    return divisor.add_(torch.lt(sign, SMALLEST_DIVISOR, out=sign))

@@ -23,3 +23,13 @@ def keep_only(values: Tensor, kept: Tensor | np.ndarray) -> Tensor:
 def keep_above(values: Tensor, magnitude: float) -> Tensor:
     """Zero the elements of a float32 vector of this magnitude or less, in place; NaN stays."""
     return torch.hardshrink(values, magnitude, out=values)
+
+
+def equals(values: Tensor, number: float) -> Tensor:
+    """1.0 where a float32 vector has this number, else 0.0: several times faster than booleans."""
+    return torch.eq(values, number, out=torch.empty_like(values))
+
+
+def reaches(values: Tensor, least: Tensor) -> Tensor:
+    """1.0 where a float32 vector is at least another, else 0.0."""
+    return torch.ge(values, least, out=torch.empty_like(values))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from resumerge.methods.kernels.selection import magnitude_bits
@@ -28,6 +29,7 @@ def ranks_by_magnitude(values: Tensor, row: int, stride: int = 1) -> np.ndarray:
     keys = (bits.astype(np.int64) << 32) | np.arange(row)
     keys.sort(axis=-1)
     order = keys & 0xFFFFFFFF
-    ranks = np.empty(order.shape, np.int32)
-    np.put_along_axis(ranks, order, np.arange(row, dtype=np.int32)[None, None], axis=-1)
-    return ranks.swapaxes(1, 2).reshape(-1)
+    ranks = torch.empty(order.shape, dtype=torch.int32)
+    places = torch.arange(row, dtype=torch.int32).expand(order.shape)
+    ranks.scatter_(-1, torch.from_numpy(order), places)
+    return ranks.numpy().swapaxes(1, 2).reshape(-1)

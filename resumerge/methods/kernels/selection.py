@@ -1,14 +1,16 @@
-"""Order statistics of whole vectors, exactly, without sorting and in constant memory.
+"""Order statistics of whole vectors, exactly, without sorting them and in little memory.
 
-The bits of a float32, its sign bit put aside or folded in, are ordered as the float is. Two
-histograms over them (the upper 16 bits, then the lower 16 of the bin that the k-th falls into) give
-the k-th largest exactly. Elements equal to it are kept in the order of their index until k are
-kept. NaN counts as larger than any number.
+The bits of a float32, its sign bit put aside or folded in, are ordered as the float is. A sample
+says between which two keys the k-th largest is to be expected; counting what is above, and sorting
+the few that are between, finds it. If it is not there, two histograms (of the upper 16 bits, then
+of the lower 16 in the bin that the k-th falls into) do. Both ways give the k-th largest exactly.
+Elements equal to it are kept in the order of their index until k are kept. NaN counts as larger
+than any number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -17,11 +19,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resumerge.methods.kernels.masks import keep_only
-from resumerge.methods.method import Block
+from resumerge.methods.kernels.masks import keep_above, keep_only
+from resumerge.methods.method import Block, Scan
 
 _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
+_SAMPLED, _THINNED = 16, 4
+"""A sample is one element in so many; of the sample, one in so many is looked at."""
+_MOST_COLLECTED = 1 << 22
+"""Elements inside a bracket, 4 bytes each, that are kept until all blocks were seen."""
+_LARGEST = np.uint32(0xFFFFFFFF)
 _SIGN = np.uint32(0x80000000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _INFINITY = np.uint32(0x7F800000)
@@ -29,7 +36,9 @@ _NAN_KEY = np.uint32(0xFFC00000)
 
 Bits = np.ndarray
 Vectors = dict[int, Tensor]
-ScanVectors = Callable[[Callable[[Vectors, Block], Any]], Iterator[Any]]
+ScanVectors = Scan[Any]
+Which = tuple[int, int]
+"""A vector, and a number k of its largest elements."""
 Key = Callable[[Tensor], Bits]
 
 
@@ -41,8 +50,8 @@ class Selection:
         threshold: key of the k-th largest; elements above it are kept.
         equal: how many elements equal to it are kept, counted from the first
             index; 0 keeps nothing at all.
-        before: for each block, how many elements equal to it stand in the blocks before; empty
-            where all of them are kept.
+        before: for each block, how many elements equal to it stand in the blocks before, and in
+            the end how many there are; empty where all of them are kept.
     """
 
     threshold: int
@@ -70,7 +79,14 @@ class Selection:
         """Set the elements that are not kept to zero, in place; the keys are magnitudes."""
         if self.equal == 0:
             return values.zero_()
-        return keep_only(values, torch.from_numpy(self.mask(magnitude_bits(values), block)))
+        if self.threshold >= _INFINITY:
+            return keep_only(values, self.mask(magnitude_bits(values), block))
+        # Where a block keeps all or none of the elements at the threshold, no mask is needed.
+        if not self.before or self.before[block.index + 1] <= self.equal:
+            return keep_above(values, _number(self.threshold - 1)) if self.threshold else values
+        if self.before[block.index] >= self.equal:
+            return keep_above(values, _number(self.threshold))
+        return keep_only(values, self.mask(magnitude_bits(values), block))
 
 
 @dataclass
@@ -85,7 +101,7 @@ class Band:
         bits = magnitude_bits(values)
         kept = self.outer.mask(bits, block)
         kept &= ~self.inner.mask(bits, block)
-        return keep_only(values, torch.from_numpy(kept))
+        return keep_only(values, kept)
 
 
 def magnitude_bits(values: Tensor) -> Bits:
@@ -102,6 +118,11 @@ def ordered_bits(values: Tensor) -> Bits:
     keys = np.where(bits & _SIGN, ~bits, bits | _SIGN)
     keys[(bits & _MAGNITUDE) > _INFINITY] = _NAN_KEY
     return keys
+
+
+def _number(magnitude: int) -> float:
+    """The number whose magnitude has these bits."""
+    return float(np.uint32(magnitude).view(np.float32))
 
 
 def from_ordered_bits(key: int) -> float:
@@ -131,14 +152,16 @@ def select(
         scan: runs a function over every block of the vectors.
         key: what elements are ordered by.
     """
-    wanted = {(i, k) for i, ks in ranks.items() for k in ks if k > 0}
-    places = _find(wanted, scan, key) if wanted else {}
-    found = {which: Selection(place.key, place.rank) for which, place in places.items()}
+    wanted = sorted({(i, k) for i, ks in ranks.items() for k in ks if k > 0})
+    found = _guess(wanted, scan, key) if wanted else {}
+    missed = {which for which in wanted if which not in found}
+    places = _find(missed, scan, key) if missed else {}
+    found |= {which: Selection(place.key, place.rank) for which, place in places.items()}
     split = [which for which, place in places.items() if place.rank < place.equal]
     if split:
         rows = list(scan(lambda v, block: _equal_counts(v, split, found, key)))
         for which, counts in zip(split, zip(*rows)):
-            found[which].before = [0, *accumulate(counts)][:-1]
+            found[which].before = [0, *accumulate(counts)]
     nothing = Selection(threshold=0, equal=0)
     return {i: [found.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
 
@@ -151,6 +174,89 @@ def order_statistics(
     return {i: [places[i, k].key for k in ks] for i, ks in ranks.items()}
 
 
+def _guess(wanted: Sequence[Which], scan: ScanVectors, key: Key) -> dict[Which, Selection]:
+    """The selections whose threshold lies where a sample says.
+
+    One scan over the sample, and one over everything that counts what is above a bracket and
+    collects what is inside. Where the k-th largest is not among those, nothing is returned for it:
+    what is returned never depends on the sample.
+    """
+    brackets = _brackets(wanted, scan, key)
+    above = dict.fromkeys(brackets, 0)
+    inside: dict[Which, list[Bits]] = {which: [] for which in brackets}
+    if brackets:
+        for part in scan(lambda v, block: _around(v, brackets, key)):
+            for which, (count, bits) in part.items():
+                above[which] += count
+                inside[which].append(bits)
+    found = {}
+    for which, pieces in inside.items():
+        # NumPy sorts whole numbers faster than it partitions them, with many equal ones at least.
+        bits = np.sort(np.concatenate(pieces))
+        rest = which[1] - above[which]
+        if not 1 <= rest <= len(bits):
+            continue
+        threshold = bits[len(bits) - rest]
+        greater = len(bits) - int(np.searchsorted(bits, threshold, side="right"))
+        selection = Selection(int(threshold), rest - greater)
+        counts = [int(np.count_nonzero(piece == threshold)) for piece in pieces]
+        if selection.equal < sum(counts):
+            selection.before = [0, *accumulate(counts)]
+        found[which] = selection
+    return found
+
+
+def _brackets(
+    wanted: Sequence[Which], scan: ScanVectors, key: Key
+) -> dict[Which, tuple[np.uint32, np.uint32]]:
+    """The least and the greatest key that each k-th largest is expected between."""
+    vectors = sorted({i for i, _ in wanted})
+    parts = list(
+        scan(
+            lambda v, block: (
+                block.start + _SAMPLED * (block.stop - block.start),
+                {i: key(v[i][::_THINNED]) for i in vectors},
+            ),
+            True,
+        )
+    )
+    numel = parts[-1][0]
+    sorted_samples = {i: np.sort(np.concatenate([keys[i] for _, keys in parts])) for i in vectors}
+    found = {}
+    for i, k in wanted:
+        sample = sorted_samples[i]
+        size, share = len(sample), min(k / max(numel, 1), 1.0)
+        if size == 0:
+            continue
+        middle = sample[max(0, size - 1 - int(share * size))]
+        shares = [float(np.mean(keys[i] > middle)) for _, keys in parts if len(keys[i])]
+        # Five standard errors, of the elements as if independent and of the blocks.
+        reach = 5.0 * (0.5 / size**0.5 + float(np.std(shares)) / len(shares) ** 0.5)
+        reach = max(reach, 0.03) if len(shares) < 8 else reach
+        if 2.0 * reach * numel > _MOST_COLLECTED:
+            continue
+        low = size - 1 - int((share + reach) * size)
+        high = size - 1 - int((share - reach) * size)
+        found[i, k] = (
+            sample[low] if low >= 0 else np.uint32(0),
+            sample[high] if high < size else _LARGEST,
+        )
+    return found
+
+
+def _around(
+    vectors: Vectors, brackets: Mapping[Which, tuple[np.uint32, np.uint32]], key: Key
+) -> dict[Which, tuple[int, Bits]]:
+    """How many elements are above each bracket, and the keys of those inside."""
+    found = {}
+    keys = {i: key(vectors[i]) for i in {i for i, _ in brackets}}
+    for (i, k), (low, high) in brackets.items():
+        bits = keys[i]
+        inside = np.flatnonzero(bits - low <= high - low)
+        found[i, k] = (int(np.count_nonzero(bits > high)), bits[inside])
+    return found
+
+
 @dataclass(frozen=True)
 class _Place:
     """Where the k-th largest was found: its key, and its rank among the `equal` ones, from 1."""
@@ -160,9 +266,7 @@ class _Place:
     equal: int
 
 
-def _find(
-    wanted: set[tuple[int, int]], scan: ScanVectors, key: Key
-) -> dict[tuple[int, int], _Place]:
+def _find(wanted: set[Which], scan: ScanVectors, key: Key) -> dict[Which, _Place]:
     vectors = sorted({i for i, _ in wanted})
     upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
     for part in scan(lambda v, block: {i: _histogram(key(v[i])) for i in vectors}):
@@ -189,7 +293,7 @@ def _histogram(bits: Bits) -> np.ndarray:
 
 def _low_histograms(
     vectors: Vectors, bins: Mapping[int, Sequence[int]], key: Key
-) -> dict[tuple[int, int], np.ndarray]:
+) -> dict[Which, np.ndarray]:
     found = {}
     for i, upper_bins in bins.items():
         bits = key(vectors[i])
@@ -210,8 +314,8 @@ def _bin_of(counts: np.ndarray, k: int) -> tuple[int, int]:
 
 def _equal_counts(
     vectors: Vectors,
-    split: Sequence[tuple[int, int]],
-    found: Mapping[tuple[int, int], Selection],
+    split: Sequence[Which],
+    found: Mapping[Which, Selection],
     key: Key,
 ) -> list[int]:
     bits = {i: key(vectors[i]) for i in {i for i, _ in split}}

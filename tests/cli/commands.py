@@ -1,0 +1,68 @@
+"""Running the command line as its users do: a process, its exit code, what it printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+LINEAR = """
+merge_method: linear
+models:
+  - {model: math, parameters: {weight: 1}}
+  - {model: code, parameters: {weight: 1}}
+"""
+
+DISK_FULL = """
+import errno
+from resumerge.storage import Storage
+whole = Storage.write
+def write(self, fd, data, offset):
+    if offset > 10_000:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    whole(self, fd, data, offset)
+Storage.write = write
+"""
+
+STOPPED_BY = """
+import os, signal
+from resumerge.storage import Storage
+whole = Storage.write
+sent = False
+def write(self, fd, data, offset):
+    global sent
+    if offset > 10_000 and not sent:
+        sent = True
+        os.kill(os.getpid(), signal.{})
+    whole(self, fd, data, offset)
+Storage.write = write
+"""
+
+BUG = """
+from resumerge.engine.session import Session
+def run(self, config, out):
+    raise AssertionError("an invariant")
+Session.run = run
+"""
+
+
+def resumerge(
+    *words: object, cwd: Path, before: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder.
+
+    Args:
+        words: what follows ``resumerge``.
+        before: Python to run in the process first, to break something.
+        environment: variables to set.
+    """
+    program = f"{before}\nfrom resumerge.cli import main\nmain()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "100", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )

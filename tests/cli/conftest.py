@@ -1,0 +1,21 @@
+"""A finished run, and one that a full disk stopped, for the commands to speak of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import DISK_FULL, LINEAR, resumerge
+from tiny_models import write_family
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with models, `linear.yaml`, and in `state` the runs that wrote `done` and `half`."""
+    folder = write_family(tmp_path_factory.mktemp("place"))
+    (folder / "linear.yaml").write_text(LINEAR)
+    done = resumerge("run", "linear.yaml", "done", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    half = resumerge("run", "linear.yaml", "half", cwd=folder, before=DISK_FULL)
+    assert half.returncode == 75, half.stderr
+    return folder

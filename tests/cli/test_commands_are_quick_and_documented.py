@@ -1,0 +1,118 @@
+"""What computes nothing loads neither torch nor transformers; every command is in the README."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from commands import resumerge
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+COMMANDS = ["run", "resume", "status", "plan", "verify", "methods", "demo"]
+
+REPORT_HEAVY = """
+import atexit, sys
+def report():
+    heavy = {"torch", "transformers", "pandas"} & set(sys.modules)
+    print("HEAVY", *heavy, file=sys.stderr)
+atexit.register(report)
+"""
+
+
+def heavy(place: Path, *words: str, before: str = "") -> list[str]:
+    """The heavy libraries that a command loaded."""
+    done = resumerge(*words, cwd=place, before=REPORT_HEAVY + before)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.strip().splitlines()[-1].split()[1:]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "--version",
+        "status",
+        "status done --json",
+        "plan linear.yaml",
+        "plan linear.yaml --json",
+        "methods",
+        "methods ties --json",
+        "verify done",
+        *(f"{command} --help" for command in COMMANDS),
+    ],
+)
+def test_loads_nothing_heavy(words: str, place: Path) -> None:
+    assert heavy(place, *words.split()) == []
+
+
+def test_importing_the_package_and_its_twins_loads_nothing_heavy(place: Path) -> None:
+    assert heavy(place, "--version", before="import resumerge; resumerge.status('done')") == []
+
+
+def test_a_merge_that_computes_loads_torch_and_one_that_copies_does_not(
+    place: Path, tmp_path: Path
+) -> None:
+    copied = "merge_method: passthrough\nmodels: [{model: math}]\n"
+    (tmp_path / "copied.yaml").write_text(copied)
+    words = ["--state-dir", str(tmp_path / "state")]
+    assert heavy(place, "run", "linear.yaml", str(tmp_path / "1"), *words) == ["torch"]
+    assert heavy(place, "run", str(tmp_path / "copied.yaml"), str(tmp_path / "2"), *words) == []
+
+
+def test_status_answers_in_well_under_half_a_second(place: Path) -> None:
+    def seconds() -> float:
+        started = time.perf_counter()
+        assert resumerge("status", cwd=place).returncode == 0
+        return time.perf_counter() - started
+
+    assert min(seconds() for _ in range(5)) < 0.5
+
+
+def test_the_program_has_the_commands_that_the_contract_names(place: Path) -> None:
+    listed = resumerge("--help", cwd=place).stdout.split("Commands:")[1]
+    assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_readme_speaks_of_the_command(command: str) -> None:
+    assert f"resumerge {command}" in README
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (
+            "run",
+            "--state-dir --memory --threads --device --shard-size --seed --offline --restart "
+            "--no-supervise --json",
+        ),
+        ("resume", "--state-dir --memory --threads --device --offline --restart --json"),
+        ("status", "--state-dir --json --watch"),
+        ("plan", "--memory --threads --shard-size --offline --json"),
+        ("verify", "--state-dir --json"),
+        ("methods", "--json"),
+    ],
+)
+def test_the_options_of_the_contract_are_there(command: str, options: str, place: Path) -> None:
+    text = resumerge(command, "--help", cwd=place).stdout
+    assert set(options.split()) <= set(re.findall(r"--[\w-]+", text))
+
+
+def test_the_state_folder_may_come_from_the_environment(place: Path, tmp_path: Path) -> None:
+    done = resumerge(
+        "run", "linear.yaml", tmp_path / "out", cwd=place, RESUMERGE_STATE_DIR=str(tmp_path / "s")
+    )
+    assert done.returncode == 0
+    assert len(list((tmp_path / "s").glob("*/ledger.db"))) == 1
+
+
+def test_a_command_line_copied_from_a_tutorial_of_mergekit_works(
+    place: Path, tmp_path: Path
+) -> None:
+    options = "--copy-tokenizer --allow-crimes --out-shard-size 1B --lazy-unpickle --random-seed 3"
+    words = ["run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state"]
+    done = resumerge(*words, *options.split(), cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "--lazy-unpickle" in done.stderr

@@ -1,0 +1,221 @@
+"""The documents of --json have the fields that the contract names, of the kinds that it shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import DISK_FULL, resumerge
+
+import resumerge as package
+
+ANY_NUMBER = (int, float)
+OR_NULL = type(None)
+
+RUN: dict[str, Any] = {
+    "id": str,
+    "state": str,
+    "config": str,
+    "output": str,
+    "ledger": str,
+    "created": str,
+    "units": {"total": int, "committed": int},
+    "bytes": {"total": int, "committed": int},
+    "shards": {"total": int, "sealed": int},
+    "memory": {"budget": (int, OR_NULL), "peak_rss": int, "batch_bytes": (int, OR_NULL)},
+    "rate_bytes_per_s": (*ANY_NUMBER, OR_NULL),
+    "eta_s": (*ANY_NUMBER, OR_NULL),
+    "attempts": [
+        {
+            "n": int,
+            "pid": int,
+            "started": str,
+            "ended": (str, OR_NULL),
+            "outcome": (str, OR_NULL),
+            "peak_rss": int,
+            "units_committed": int,
+        }
+    ],
+    "events": [{"at": str, "kind": str, "data": dict}],
+}
+PLAN: dict[str, Any] = {
+    "units": int,
+    "output_bytes": int,
+    "shards": int,
+    "memory": {"predicted_peak_rss": int, "budget": int},
+    "disk": {"needed": int, "free": int},
+    "download": {"bytes": int, "files": int, "cached_bytes": int},
+    "time": {"estimate_s": ANY_NUMBER, "basis": str},
+    "sources": [{"model": str, "kind": str, "revision": (str, OR_NULL), "bytes_needed": int}],
+    "problems": [dict],
+}
+METHODS: dict[str, Any] = {
+    "methods": [
+        {
+            "name": str,
+            "summary": str,
+            "base_model": str,
+            "models": {"fewest": int, "most": (int, OR_NULL)},
+            "parameters": [
+                {
+                    "name": str,
+                    "kind": str,
+                    "per_model": bool,
+                    "required": bool,
+                    "default": (bool, *ANY_NUMBER, OR_NULL),
+                    "meaning": str,
+                }
+            ],
+            "papers": [{"title": str, "url": str}],
+        }
+    ]
+}
+VERIFY: dict[str, Any] = {
+    "run": str,
+    "output": str,
+    "intact": bool,
+    "units": {"compared": int, "pending": int},
+    "bytes": int,
+    "damaged": [{"name": str, "found": str}],
+}
+
+
+def fits(document: Any, contract: Any, at: str = "$") -> None:
+    """Every field of the contract is there; there may be more."""
+    if isinstance(contract, dict):
+        assert isinstance(document, dict), at
+        for key, inner in contract.items():
+            assert key in document, f"{at}.{key} is missing"
+            fits(document[key], inner, f"{at}.{key}")
+    elif isinstance(contract, list):
+        assert isinstance(document, list), at
+        for index, item in enumerate(document):
+            fits(item, contract[0], f"{at}[{index}]")
+    else:
+        assert isinstance(document, contract), f"{at} is {document!r}"
+
+
+def document(place: Path, *words: object, code: int = 0) -> dict[str, Any]:
+    done = resumerge(*words, "--json", cwd=place)
+    assert done.returncode == code, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_status_of_one_run_by_output_or_id(place: Path) -> None:
+    by_output = document(place, "status", "done")
+    fits(by_output, {"runs": [RUN]})
+    [run] = by_output["runs"]
+    assert document(place, "status", run["id"]) == by_output
+    assert run["state"] == "done"
+    assert run["units"]["total"] == run["units"]["committed"] == 39
+    assert run["bytes"]["total"] == run["bytes"]["committed"]
+    assert run["shards"] == {"total": 1, "sealed": 1}
+    assert Path(run["output"]) == place / "done"
+    assert Path(run["config"]) == place / "linear.yaml"
+    assert Path(run["ledger"]).is_file()
+    assert [attempt["outcome"] for attempt in run["attempts"]] == ["done"]
+
+
+def test_status_of_a_stopped_run_says_why(place: Path) -> None:
+    [run] = document(place, "status", "half")["runs"]
+    fits(run, RUN)
+    assert run["state"] == "interrupted"
+    assert 0 <= run["units"]["committed"] < run["units"]["total"]
+    last = run["events"][-1]
+    assert last["kind"] == "stopped"
+    assert "disk is full" in last["data"]["reason"]
+
+
+def test_status_of_all_runs_newest_first(place: Path) -> None:
+    runs = document(place, "status")["runs"]
+    assert [Path(run["output"]).name for run in runs] == ["half", "done"]
+    assert document(place, "status", "--state-dir", "elsewhere") == {"runs": []}
+    assert not (place / "elsewhere").exists()
+
+
+def test_plan(place: Path) -> None:
+    found = document(place, "plan", "linear.yaml")
+    fits(found, PLAN)
+    assert found["units"] == 39
+    assert found["problems"] == []
+    assert [source["model"] for source in found["sources"]] == ["math", "code"]
+    assert [source["kind"] for source in found["sources"]] == ["local", "local"]
+    assert found["download"]["bytes"] == 0
+    assert found["output_bytes"] == (place / "done" / "model.safetensors").stat().st_size
+
+
+def test_plan_lists_every_problem_and_exits_2(place: Path, tmp_path: Path) -> None:
+    recipe = "merge_method: linear\nmodels:\n  - model: math\n  - model: code\n"
+    (tmp_path / "no_weights.yaml").write_text(recipe)
+    found = document(place, "plan", tmp_path / "no_weights.yaml", code=2)
+    fits(found, PLAN)
+    assert len(found["problems"]) == 2
+    for problem in found["problems"]:
+        assert {"what", "where", "path", "line", "expected", "found", "fix"} <= problem.keys()
+
+
+def test_methods(place: Path) -> None:
+    found = document(place, "methods")
+    fits(found, METHODS)
+    assert {"linear", "slerp", "ties", "passthrough"} <= {m["name"] for m in found["methods"]}
+    [slerp] = document(place, "methods", "slerp")["methods"]
+    assert [(p["name"], p["required"]) for p in slerp["parameters"]] == [("t", True)]
+
+
+def test_verify(place: Path) -> None:
+    found = document(place, "verify", "done")
+    fits(found, VERIFY)
+    assert found["intact"] is True
+    assert found["units"] == {"compared": 39, "pending": 0}
+
+
+def test_verify_of_an_unfinished_run(place: Path) -> None:
+    found = document(place, "verify", "half")
+    fits(found, VERIFY)
+    assert found["intact"] is True
+    assert found["units"]["pending"] > 0
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_run_writes_json_lines_and_nothing_else(place: Path, tmp_path: Path) -> None:
+    words = ["run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state", "--json"]
+    done = resumerge(*words, cwd=place)
+    assert done.returncode == 0
+    kinds = [line["kind"] for line in lines(done.stdout)]
+    assert kinds[0] == "planned"
+    assert set(kinds[1:-1]) == {"progress"}
+    assert kinds[-1] == "done"
+    assert lines(done.stdout)[-1]["output"] == str(tmp_path / "out")
+    progress = lines(done.stdout)[-2]
+    assert progress["bytes"]["done"] == progress["bytes"]["total"]
+    assert progress["units"] == {"total": 39, "done": 39}
+
+
+def test_resume_writes_them_too(place: Path, tmp_path: Path) -> None:
+    words = ["linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state", "--json"]
+    stopped = resumerge("run", *words, cwd=place, before=DISK_FULL)
+    assert stopped.returncode == 75
+    assert all("kind" in line for line in lines(stopped.stdout))
+    done = resumerge("resume", "--state-dir", tmp_path / "state", "--json", cwd=place)
+    assert lines(done.stdout)[0]["resumed"] is True
+    assert lines(done.stdout)[-1]["kind"] == "done"
+
+
+@pytest.mark.parametrize("name", ["run", "resume", "status", "plan", "verify"])
+def test_every_command_has_its_twin_in_python(name: str) -> None:
+    assert callable(getattr(package, name))
+    assert callable(getattr(package, name)), "and still has when its package is imported"
+
+
+def test_the_twins_say_the_same(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    assert package.status("done") == document(place, "status", "done")
+    assert package.verify("done").as_json() == document(place, "verify", "done")
+    ours, printed = package.plan("linear.yaml"), document(place, "plan", "linear.yaml")
+    for key in ("units", "output_bytes", "shards", "sources", "problems", "download"):
+        assert ours[key] == printed[key]

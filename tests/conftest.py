@@ -1,0 +1,39 @@
+"""What tests of several rooms share: no network, and one family of large models a session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from tiny_models import LLAMA, write_family
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anything
+
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
+settings.load_profile("unhurried")
+
+
+@pytest.fixture(scope="session")
+def large_llamas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with `base`, `math` and `code`: Llamas of 134 M parameters in bfloat16, 267 MB each.
+
+    The embeddings are many blocks long, and the models are several shards at 100 MB a shard.
+    """
+    config = {
+        **LLAMA,
+        "hidden_size": 1024,
+        "intermediate_size": 2816,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 64,
+        "vocab_size": 32000,
+        "dtype": "bfloat16",
+    }
+    folder = write_family(tmp_path_factory.mktemp("large"), config, dtype="bfloat16")
+    yield folder
+    shutil.rmtree(folder)

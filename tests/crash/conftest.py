@@ -1,0 +1,68 @@
+"""Fixtures of the crash tests."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crashing import RECIPE, Bench, Ended
+from tiny_models import LLAMA, write_family
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="crash tests: many more draws, for hours")
+
+
+@pytest.fixture(scope="session")
+def soak(request: pytest.FixtureRequest) -> bool:
+    """Whether there is time for many more draws."""
+    return bool(request.config.getoption("--soak", default=False))
+
+
+@pytest.fixture(scope="session")
+def workplace() -> Iterator[Path]:
+    """A folder in memory where there is room, since durability is played and not bought."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30
+    with tempfile.TemporaryDirectory(dir=memory if roomy else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def models(workplace: Path) -> Path:
+    """`base`, `math` and `code`; the embeddings of each are five blocks long."""
+    config = {**LLAMA, "num_hidden_layers": 2, "vocab_size": 160}
+    folder = write_family(workplace / "models", config)
+    (folder / "base" / "tokenizer.json").write_text('{"model": {}}')
+    (folder / "base" / "1_Pooling").mkdir()
+    (folder / "base" / "1_Pooling" / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bench(workplace: Path, models: Path) -> Iterator[Bench]:
+    """Makes merges of 21 tensors in 35 blocks, four shards and half a dozen batches."""
+    bench = Bench(workplace / "merges", models, RECIPE, {"shard_size": 8000})
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="session")
+def calm(bench: Bench) -> tuple[Ended, dict[str, bytes]]:
+    """The merge that nothing interrupts: how it ended, and its output."""
+    return bench.calm()
+
+
+@pytest.fixture
+def reference(calm: tuple[Ended, dict[str, bytes]]) -> dict[str, bytes]:
+    """The output of the merge that nothing interrupts."""
+    return calm[1]
+
+
+@pytest.fixture
+def operations(calm: tuple[Ended, dict[str, bytes]]) -> int:
+    """How many operations the merge is that nothing interrupts."""
+    return len(calm[0].kinds)

@@ -1,0 +1,392 @@
+"""A disk that crashes at the n-th operation and may lose what was not synced.
+
+It stands below the program: the calls of `os` that change files are replaced in this process, so
+that nothing the engine does, by whatever way, is left out. SQLite's files are its own affair (a
+transaction that returned is durable, one that did not is not there); where a transaction begins
+and ends to be committed is an operation here like any other.
+
+What a power cut leaves follows POSIX to the letter: bytes are durable after fsync or fdatasync of
+their file, names (created, renamed, removed) after fsync of their folder, and nothing else is.
+"""
+
+# ruff: noqa: PTH  it is about the functions of os that pathlib calls
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import stat
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from resumerge.ledger import Ledger
+
+PAGE = 4096
+REAL = {
+    name: getattr(os, name)
+    for name in (
+        *("open", "pwrite", "ftruncate", "copy_file_range", "fsync", "fdatasync"),
+        *("rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
+    )
+}
+MODES = ("kill", "power", "torn", "full", "io", "pause")
+"""kill: SIGKILL, the page cache lives on. power: everything that was not synced is gone. torn: of
+that, a random part is gone, page by page. full: there is no more space from here on. io: this one
+operation fails. pause: SIGSTOP, until somebody lets it go on."""
+
+TAKES_SPACE = ("create", "write", "copy", "resize", "make folder")
+
+Inode = tuple[int, int]
+
+
+@dataclass
+class Change:
+    """Bytes of a file before they were changed."""
+
+    offset: int
+    before: bytes
+    size: int
+
+
+@dataclass
+class Name:
+    """A change of a folder, with what undoes it.
+
+    Args:
+        folders: that must be synced for it to be durable, by inode.
+        gone: the folder that it removed, if it did; once durable, what was in there is no matter.
+    """
+
+    folders: set[Inode]
+    undo: Callable[[], None]
+    gone: Inode | None = None
+
+
+@dataclass
+class Disk:
+    """Watches one folder.
+
+    Args:
+        root: operations elsewhere neither count nor fail.
+        graveyard: a folder on the same filesystem, for files that a power cut brings back.
+        log: a file that gets what was counted and written, also before a crash.
+        at: the operation to crash at, before it is done; None never does.
+        mode: of `MODES`.
+        seed: of what a torn power cut leaves.
+    """
+
+    root: Path
+    graveyard: Path
+    log: Path
+    at: int | None = None
+    mode: str = "kill"
+    seed: int = 0
+    count: int = 0
+    kinds: list[str] = field(default_factory=list)
+    written: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._guard = threading.RLock()
+        self._changes: dict[Inode, list[Change]] = defaultdict(list)
+        self._handles: dict[Inode, int] = {}
+        self._names: list[Name] = []
+        self._graves = 0
+        self._full = False
+
+    def install(self) -> None:
+        """Put this disk below the process, for the rest of its life."""
+        for name in REAL:
+            setattr(os, name, getattr(self, name))
+        # Older Pythons bind the functions of os when pathlib is imported.
+        Path.replace = lambda a, b: (os.replace(a, b), Path(b))[1]  # type: ignore
+        Path.rename = lambda a, b: (os.rename(a, b), Path(b))[1]  # type: ignore
+        Path.unlink = _unlink  # type: ignore
+        Path.rmdir = lambda a: os.rmdir(a)  # type: ignore
+        Path.mkdir = _mkdir  # type: ignore
+        inner = Ledger.transaction
+
+        @contextmanager
+        def transaction(ledger: Ledger) -> Iterator[Any]:
+            with inner(ledger) as db:
+                yield db
+                self._point("before commit", ledger.path)
+            self._point("after commit", ledger.path)
+
+        Ledger.transaction = transaction  # type: ignore[method-assign]
+
+    def report(self) -> None:
+        """Write down what was counted."""
+        data = json.dumps({"pid": os.getpid(), "kinds": self.kinds, "written": self.written})
+        fresh = self.log.with_suffix(".fresh")
+        fd = REAL["open"](fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.write(fd, data.encode())
+        os.close(fd)
+        REAL["rename"](fresh, self.log)
+
+    # The operations
+
+    def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        where = self._where(path, dir_fd)
+        if where is None or not flags & (os.O_CREAT | os.O_TRUNC):
+            return REAL["open"](path, flags, mode, dir_fd=dir_fd)
+        with self._guard:
+            self._point("create", where)
+            known = where.exists()
+            before = where.read_bytes() if known else b""
+            fd = REAL["open"](path, flags, mode, dir_fd=dir_fd)
+            self._change(fd, Change(0, before, len(before)))
+            if not known:
+                self._name({where.parent}, lambda: REAL["unlink"](where))
+            return fd
+
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
+        where = self._where_fd(fd)
+        if where is None:
+            return REAL["pwrite"](fd, data, offset)
+        with self._guard:
+            self._point("write", where)
+            size = os.fstat(fd).st_size
+            self._change(fd, Change(offset, os.pread(fd, len(data), offset), size))
+            count = REAL["pwrite"](fd, data, offset)
+            self.written.append((where.name, offset, count))
+            return count
+
+    def copy_file_range(
+        self, src: int, dst: int, count: int, offset_src: int, offset_dst: int
+    ) -> int:
+        where = self._where_fd(dst)
+        if where is None:
+            return REAL["copy_file_range"](src, dst, count, offset_src, offset_dst)
+        with self._guard:
+            self._point("copy", where)
+            size = os.fstat(dst).st_size
+            self._change(dst, Change(offset_dst, os.pread(dst, count, offset_dst), size))
+            count = REAL["copy_file_range"](src, dst, count, offset_src, offset_dst)
+            self.written.append((where.name, offset_dst, count))
+            return count
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        where = self._where_fd(fd)
+        if where is None:
+            return REAL["ftruncate"](fd, length)
+        with self._guard:
+            self._point("resize", where)
+            size = os.fstat(fd).st_size
+            cut = os.pread(fd, size - length, length) if size > length else b""
+            self._change(fd, Change(length, cut, size))
+            REAL["ftruncate"](fd, length)
+
+    def fsync(self, fd: int) -> None:
+        self._sync(fd, REAL["fsync"])
+
+    def fdatasync(self, fd: int) -> None:
+        self._sync(fd, REAL["fdatasync"])
+
+    def rename(self, src: Any, dst: Any) -> None:
+        source, target = self._where(src), self._where(dst)
+        if source is None or target is None:
+            return REAL["rename"](src, dst)
+        with self._guard:
+            self._point("rename", target)
+            grave = self._bury(target)
+            REAL["rename"](src, dst)
+
+            def undo() -> None:
+                REAL["rename"](target, source)
+                if grave:
+                    REAL["rename"](grave, target)
+
+            self._name({source.parent, target.parent}, undo)
+
+    replace = rename
+
+    def unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
+        where = self._where(path, dir_fd)
+        if where is None or not where.exists():
+            return REAL["unlink"](path, dir_fd=dir_fd)
+        with self._guard:
+            self._point("remove", where)
+            grave = self._bury(where)
+            REAL["unlink"](path, dir_fd=dir_fd)
+            if grave:
+                self._name({where.parent}, lambda: REAL["rename"](grave, where))
+
+    remove = unlink
+
+    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        where = self._where(path, dir_fd)
+        if where is None:
+            return REAL["mkdir"](path, mode, dir_fd=dir_fd)
+        with self._guard:
+            self._point("make folder", where)
+            REAL["mkdir"](path, mode, dir_fd=dir_fd)
+            self._name({where.parent}, lambda: _remove_tree(where))
+
+    def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
+        where = self._where(path, dir_fd)
+        if where is None:
+            return REAL["rmdir"](path, dir_fd=dir_fd)
+        with self._guard:
+            self._point("remove folder", where)
+            gone = _inode(where)
+            REAL["rmdir"](path, dir_fd=dir_fd)
+            self._name({where.parent}, lambda: REAL["mkdir"](where), gone)
+
+    def _sync(self, fd: int, sync: Callable[[int], None]) -> None:
+        where = self._where_fd(fd)
+        if where is None:
+            return sync(fd)
+        with self._guard:
+            self._point("sync", where)
+            sync(fd)
+            if stat.S_ISDIR(os.fstat(fd).st_mode):
+                self._folder_is_durable(_inode(fd))
+            else:
+                self._changes.pop(_inode(fd), None)
+
+    # What was not synced
+
+    def _change(self, fd: int, change: Change) -> None:
+        key = _inode(fd)
+        if key not in self._handles:
+            self._handles[key] = os.dup(fd)
+        self._changes[key].append(change)
+
+    def _name(
+        self, folders: set[Path], undo: Callable[[], None], gone: Inode | None = None
+    ) -> None:
+        self._names.append(Name({_inode(folder) for folder in folders}, undo, gone))
+
+    def _folder_is_durable(self, folder: Inode) -> None:
+        todo = [folder]
+        while todo:
+            folder = todo.pop()
+            for name in self._names:
+                if folder in name.folders:
+                    name.folders.discard(folder)
+                    todo += [name.gone] if name.gone and not name.folders else []
+        self._names = [name for name in self._names if name.folders]
+
+    def _bury(self, path: Path) -> Path | None:
+        """Another name for a file that loses its own, in case that has to be undone."""
+        if self.mode not in ("power", "torn") or not path.is_file():
+            return None
+        self._graves += 1
+        grave = self.graveyard / f"{os.getpid()}-{self._graves}"
+        os.link(path, grave)
+        return grave
+
+    def _lose(self) -> None:
+        """Undo what was not synced: all of it, or what a draw says."""
+        draw = random.Random(self.seed)
+        torn = self.mode == "torn"
+        for key, changes in self._changes.items():
+            self._undo_bytes(self._handles[key], changes, draw if torn else None)
+        kept = draw.randint(0, len(self._names)) if torn else 0
+        for name in reversed(self._names[kept:]):
+            name.undo()
+
+    def _undo_bytes(self, fd: int, changes: list[Change], draw: random.Random | None) -> None:
+        """Newest first. Torn, a page keeps its oldest changes, as many as a draw says."""
+        pages: Counter[int] = Counter()
+        pieces = []
+        for change in changes:
+            for piece in _pieces(change):
+                pages[piece.offset // PAGE] += 1
+                pieces.append((piece, pages[piece.offset // PAGE]))
+        kept = {page: draw.randint(0, count) if draw else 0 for page, count in pages.items()}
+        for piece, number in reversed(pieces):
+            if number > kept[piece.offset // PAGE]:
+                REAL["pwrite"](fd, piece.before, piece.offset)
+        if draw is None or draw.random() < 0.5:
+            REAL["ftruncate"](fd, changes[0].size)
+
+    # The crash
+
+    def _point(self, kind: str, where: Path) -> None:
+        """Count an operation that is about to be done; crash if it is the one."""
+        with self._guard:
+            self.count += 1
+            self.kinds.append(f"{kind} {where.name}")
+            hit = self.count == self.at
+            if self.mode == "full":
+                self._full |= hit
+                if self._full and kind in TAKES_SPACE:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(where))
+            elif self.mode == "io":
+                if hit and "commit" not in kind:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO), str(where))
+            elif hit and self.mode == "pause":
+                self.report()
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif hit:
+                self._crash()
+
+    def _crash(self) -> None:
+        """The guard is held, and never let go of: no other thread changes anything any more."""
+        self.report()
+        if self.mode != "kill":
+            self._lose()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _where(self, path: Any, dir_fd: int | None = None) -> Path | None:
+        """The absolute path of a file that is watched."""
+        folder = Path(os.readlink(f"/proc/self/fd/{dir_fd}")) if dir_fd is not None else Path()
+        found = (folder / os.fspath(path)).absolute()
+        watched = self.root in (found, *found.parents) and found.name != "lock"
+        return found if watched else None
+
+    def _where_fd(self, fd: int) -> Path | None:
+        return self._where(os.readlink(f"/proc/self/fd/{fd}"))
+
+
+def _inode(file: int | Path) -> Inode:
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
+
+
+def _pieces(change: Change) -> Iterator[Change]:
+    """A change, cut where pages end."""
+    offset, before = change.offset, change.before
+    while before:
+        room = PAGE - offset % PAGE
+        yield Change(offset, before[:room], change.size)
+        offset, before = offset + room, before[room:]
+
+
+def _remove_tree(path: Path) -> None:
+    for inside in path.iterdir():
+        if inside.is_dir():
+            _remove_tree(inside)
+        else:
+            REAL["unlink"](inside)
+    REAL["rmdir"](path)
+
+
+def _unlink(path: Path, missing_ok: bool = False) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        if not missing_ok:
+            raise
+
+
+def _mkdir(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+    try:
+        os.mkdir(path, mode)
+    except FileNotFoundError:
+        if not parents:
+            raise
+        _mkdir(path.parent, parents=True, exist_ok=True)
+        _mkdir(path, mode, parents=False, exist_ok=exist_ok)
+    except FileExistsError:
+        if not exist_ok or not path.is_dir():
+            raise

@@ -1,0 +1,131 @@
+"""Promise: a run never goes on with another recipe or other models; it says what changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from crashing import RECIPE, Bench, Merge
+
+
+@pytest.fixture
+def halfway(bench: Bench, operations: int) -> Merge:
+    """With models of its own."""
+    merge = bench.merge()
+    shutil.copytree(merge.models, merge.folder / "models")
+    merge.models = merge.folder / "models"
+    merge.run(operations // 2)
+    return merge
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_a_changed_recipe_is_refused_by_what_changed(
+    bench: Bench, halfway: Merge, command: str
+) -> None:
+    before = halfway.files()
+    halfway.config.write_text(RECIPE.replace("density: 0.5", "density: 0.7"))
+    refused = halfway.run() if command == "run" else halfway.resume()
+    assert refused.code == 2
+    assert "density" in refused.stderr
+    assert "0.5" in refused.stderr
+    assert "0.7" in refused.stderr
+    assert "--restart" in refused.stderr
+    assert halfway.files() == before
+    assert not refused.written
+
+
+def test_a_comment_is_no_change(halfway: Merge, reference: dict[str, bytes]) -> None:
+    halfway.config.write_text("# the same\n" + RECIPE)
+    assert halfway.resume().code == 0
+    weights = {n: data for n, data in reference.items() if n.endswith(".safetensors")}
+    assert weights.items() <= halfway.files().items()
+
+
+def test_restart_starts_over(bench: Bench, halfway: Merge) -> None:
+    other = RECIPE.replace("density: 0.5", "density: 0.7")
+    halfway.config.write_text(other)
+    assert halfway.run(restart=True).code == 0
+    _, expected = bench.calm(other)
+    weights = [name for name in expected if name.endswith(".safetensors")]
+    assert weights
+    for name in weights:
+        assert halfway.files()[name] == expected[name]
+    assert len(halfway.runs()) == 1
+
+
+@pytest.mark.parametrize("option, value", [("seed", 7), ("shard_size", 9000)])
+def test_changed_options_that_decide_bytes_are_refused(
+    halfway: Merge, option: str, value: int
+) -> None:
+    halfway.options = {**halfway.options, option: value}
+    refused = halfway.run()
+    assert refused.code == 2
+    assert option.replace("_", " ") in refused.stderr
+
+
+def touched(model: Path) -> None:
+    os.utime(model, ns=(0, model.stat().st_mtime_ns + 1))
+
+
+def grown(model: Path) -> None:
+    stamp = model.stat().st_mtime_ns
+    data = model.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    head = data[8 : 8 + size] + b" " * 8
+    model.write_bytes((size + 8).to_bytes(8, "little") + head + data[8 + size :])
+    os.utime(model, ns=(0, stamp))
+
+
+def renamed_inside(model: Path) -> None:
+    """Of the same size and time, with another header."""
+    stamp = model.stat().st_mtime_ns
+    data = model.read_bytes()
+    model.write_bytes(data.replace(b'"format":"pt"', b'"format":"tp"'))
+    os.utime(model, ns=(0, stamp))
+
+
+@pytest.mark.parametrize("change", [touched, grown, renamed_inside])
+def test_a_changed_source_is_refused(halfway: Merge, change: Callable[[Path], None]) -> None:
+    before = halfway.files()
+    change(halfway.models / "math" / "model.safetensors")
+    refused = halfway.resume()
+    assert refused.code == 2
+    assert "math" in refused.stderr
+    assert halfway.files() == before
+    assert halfway.resume(restart=True).code == 0
+
+
+def test_a_source_that_is_gone_is_refused_and_welcome_back(
+    halfway: Merge, reference: dict[str, bytes]
+) -> None:
+    model = halfway.models / "code" / "model.safetensors"
+    aside = model.with_suffix(".aside")
+    model.rename(aside)
+    refused = halfway.resume()
+    assert refused.code in (2, 75)
+    assert "code" in refused.stderr
+    aside.rename(model)
+    halfway.finish()
+    weights = {n: data for n, data in reference.items() if n.endswith(".safetensors")}
+    assert weights.items() <= halfway.files().items()
+
+
+def test_a_source_that_becomes_shorter_while_it_is_read(
+    bench: Bench, halfway: Merge, reference: dict[str, bytes]
+) -> None:
+    model = halfway.models / "code" / "model.safetensors"
+    data = model.read_bytes()
+    stamp = model.stat()
+    paused = halfway.start("resume", 5)
+    model.write_bytes(data[: len(data) // 3])
+    ended = paused.go_on()
+    assert ended.code == 75, ended.stderr
+    assert str(model) in ended.stderr
+    model.write_bytes(data)
+    os.utime(model, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    halfway.finish()
+    weights = {n: data for n, data in reference.items() if n.endswith(".safetensors")}
+    assert weights.items() <= halfway.files().items()

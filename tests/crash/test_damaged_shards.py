@@ -1,0 +1,165 @@
+"""Promise: what is damaged or gone is computed again, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from crashing import Bench, Merge
+
+
+@pytest.fixture
+def halfway(bench: Bench, operations: int) -> Merge:
+    """Killed with the first shard sealed, the second committed in part, the rest untouched."""
+    merge = bench.merge()
+    ended = merge.run(operations * 9 // 20)
+    assert [s["state"] for s in shards(merge)][:2] == ["sealed", "open"], ended.kinds[-9:]
+    assert merge.query("SELECT 1 FROM units WHERE shard = 1 AND committed_blocks")
+    return merge
+
+
+def shards(merge: Merge) -> list[dict[str, object]]:
+    return merge.query("SELECT * FROM shards ORDER BY number")
+
+
+def computed_again(merge: Merge, before: list[dict[str, object]]) -> set[int]:
+    """Shards with units that had been committed and were computed again by the last attempt."""
+    last = merge.query("SELECT max(n) AS n FROM attempts")[0]["n"]
+    now = {row["number"]: row for row in merge.query("SELECT * FROM units")}
+    return {
+        row["shard"] for row in before if row["checksum"] and now[row["number"]]["attempt"] == last
+    }
+
+
+def flip(path: Path, offset: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("damage", ["missing", "short", "another header", "empty", "longer"])
+def test_a_shard_that_is_lost_is_computed_again(
+    halfway: Merge, reference: dict[str, bytes], number: int, damage: str
+) -> None:
+    before = halfway.query("SELECT * FROM units")
+    name = shards(halfway)[number]["name"] + ("" if number == 0 else ".partial")
+    path = halfway.out / name
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(
+            {
+                "short": data[:-1],
+                "another header": data[:20] + b"?" + data[21:],
+                "empty": b"",
+                "longer": data + b"\0",
+            }[damage]
+        )
+    halfway.finish()
+    halfway.assert_done(reference)
+    assert halfway.events().count("shard_lost") == 1
+    assert computed_again(halfway, before) == {number}
+
+
+def test_renamed_but_the_ledger_says_open(halfway: Merge, reference: dict[str, bytes]) -> None:
+    ledger = halfway.ledger()
+    with ledger.transaction() as db:
+        db.execute("UPDATE shards SET state = 'open', sealed_at = NULL")
+    ledger.close()
+    before = halfway.query("SELECT * FROM units")
+    halfway.finish()
+    halfway.assert_done(reference)
+    assert "shard_found_whole" in halfway.events()
+    assert computed_again(halfway, before) == set()
+
+
+def test_renamed_but_damaged_and_the_ledger_says_open(
+    halfway: Merge, reference: dict[str, bytes]
+) -> None:
+    ledger = halfway.ledger()
+    with ledger.transaction() as db:
+        db.execute("UPDATE shards SET state = 'open', sealed_at = NULL")
+    ledger.close()
+    flip(halfway.out / str(shards(halfway)[0]["name"]), -1 + 5000)
+    halfway.finish()
+    halfway.assert_done(reference)
+    assert "checksum_mismatch" in halfway.events()
+    assert "shard_found_whole" not in halfway.events()
+
+
+def test_renamed_but_not_whole_and_the_ledger_says_open(
+    halfway: Merge, reference: dict[str, bytes]
+) -> None:
+    """Somebody renamed the partial file by hand."""
+    path = halfway.out / (str(shards(halfway)[1]["name"]) + ".partial")
+    path.rename(path.with_suffix(""))
+    halfway.finish()
+    halfway.assert_done(reference)
+
+
+def test_a_flipped_byte_of_the_last_batch_is_found(
+    halfway: Merge, reference: dict[str, bytes]
+) -> None:
+    unit = halfway.query(
+        "SELECT * FROM units WHERE shard = 1 AND committed_blocks ORDER BY batch DESC LIMIT 1"
+    )[0]
+    flip(halfway.out / (str(shards(halfway)[1]["name"]) + ".partial"), unit["offset"])
+    halfway.finish()
+    halfway.assert_done(reference)
+    assert "checksum_mismatch" in halfway.events()
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_verify_finds_a_flipped_byte_and_resume_repairs_it(
+    halfway: Merge, reference: dict[str, bytes], done: bool
+) -> None:
+    if done:
+        halfway.finish()
+    unit = halfway.query("SELECT * FROM units WHERE shard = 0 AND checksum IS NOT NULL")[0]
+    flip(halfway.out / str(shards(halfway)[0]["name"]), unit["offset"] + 3)
+    before = halfway.query("SELECT * FROM units")
+    verified = halfway.verify()
+    assert verified.code == 75
+    assert unit["name"] in verified.stderr
+    halfway.finish()
+    halfway.assert_done(reference)
+    assert computed_again(halfway, before) == {0}
+    again = [row for row in before if row["number"] == unit["number"]]
+    assert len(again) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["model-00002-of-00004.safetensors", "config.json", "1_Pooling/config.json"]
+)
+def test_a_file_of_a_finished_model_that_is_gone_is_made_again(
+    halfway: Merge, reference: dict[str, bytes], name: str
+) -> None:
+    halfway.finish()
+    before = halfway.query("SELECT * FROM units")
+    (halfway.out / name).unlink()
+    halfway.finish()
+    halfway.assert_done(reference)
+    assert computed_again(halfway, before) == ({1} if name.startswith("model") else set())
+
+
+def test_the_whole_output_is_gone(halfway: Merge, reference: dict[str, bytes]) -> None:
+    for path in halfway.out.iterdir():
+        path.unlink()
+    halfway.out.rmdir()
+    halfway.finish()
+    halfway.assert_done(reference)
+
+
+def test_a_finished_run_says_so(halfway: Merge, reference: dict[str, bytes]) -> None:
+    halfway.finish()
+    stamps = {path: path.stat().st_mtime_ns for path in halfway.out.iterdir()}
+    for again in (halfway.resume(), halfway.run()):
+        assert again.code == 0
+        assert "already done" in again.stderr
+        assert not again.written
+    assert stamps == {path: path.stat().st_mtime_ns for path in halfway.out.iterdir()}
+    halfway.assert_done(reference)

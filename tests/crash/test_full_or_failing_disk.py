@@ -1,0 +1,98 @@
+"""Promise: a full or failing disk stops a run with exit 75, and loses nothing that is committed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crashing import Bench, Merge
+
+
+@pytest.mark.parametrize("mode", ["full", "io"])
+def test_a_call_that_fails(
+    bench: Bench, reference: dict[str, bytes], operations: int, mode: str, soak: bool
+) -> None:
+    stopped = []
+
+    def check(merge: Merge, at: int) -> None:
+        ended = merge.run(at, mode)
+        assert ended.code in (75, 0), ended.stderr
+        assert "Traceback" not in ended.stderr
+        stopped.append(ended.code == 75)
+        merge.assert_finals_are(reference)
+        merge.finish()
+        merge.assert_done(reference)
+        assert merge.rewritten() <= merge.batch_bytes()
+
+    bench.each(range(1, operations + 1, 1 if soak else 5), check)
+    print(f"stopped by {sum(stopped)} failed operations")
+    assert sum(stopped) > len(stopped) // 3
+
+
+@pytest.fixture(scope="module")
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A filesystem of 48 MB."""
+    folder = tmp_path_factory.mktemp("small-disk")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(folder)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a filesystem cannot be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Take the last byte of a disk."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    for size in (1 << 20, 4096, 1):
+        try:
+            while True:
+                os.write(fd, bytes(size))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+    os.close(fd)
+
+
+def test_a_disk_that_fills_up_and_is_freed(
+    bench: Bench, small_disk: Path, reference: dict[str, bytes], operations: int
+) -> None:
+    stopped = 0
+    for at in [*range(1, 27, 3), *range(27, operations, 12)]:
+        merge = bench.merge(disk=small_disk)
+        ballast = small_disk / "ballast"
+        paused = merge.start("run", at)
+        fill(ballast)
+        ended = paused.go_on()
+        assert ended.code in (75, 0), f"at {at}: {ended.stderr}"
+        stopped += ended.code == 75
+        if ended.code == 75:
+            assert "full" in ended.stderr
+            still = merge.resume() if merge.runs() else merge.run()
+            assert still.code == (75 if merge.runs() else 2), f"at {at}: {still.stderr}"
+        ballast.unlink()
+        merge.assert_finals_are(reference)
+        merge.finish()
+        merge.assert_done(reference)
+        assert "ledger_restored" not in merge.events()
+        assert merge.rewritten() <= 2 * merge.batch_bytes(), "one for each of two attempts"
+        merge.remove()
+    print(f"stopped {stopped} times by a full disk")
+    assert stopped > 10
+
+
+def test_a_disk_that_is_too_small_is_found_at_the_start(bench: Bench, small_disk: Path) -> None:
+    merge = bench.merge(disk=small_disk)
+    fill(small_disk / "ballast")
+    with (small_disk / "ballast").open("r+b") as file:
+        file.truncate((small_disk / "ballast").stat().st_size - 8192)
+    ended = merge.run()
+    (small_disk / "ballast").unlink()
+    assert ended.code == 2
+    assert "too small" in ended.stderr
+    assert not merge.runs()
+    merge.remove()

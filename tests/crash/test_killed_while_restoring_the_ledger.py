@@ -1,0 +1,30 @@
+"""Promise: a damaged ledger comes back from its snapshot, even if that is killed halfway."""
+
+from __future__ import annotations
+
+import pytest
+from crashing import KILLED, Bench, Merge
+
+from resumerge.ledger import LEDGER_FILE
+
+
+@pytest.mark.parametrize("mode", ["kill", "power"])
+def test_killed_while_restoring_the_ledger(
+    bench: Bench, reference: dict[str, bytes], operations: int, mode: str
+) -> None:
+    crashed = []
+
+    def check(merge: Merge, at: int) -> None:
+        merge.run(operations * 3 // 4)
+        (folder,) = merge.runs()
+        (folder / LEDGER_FILE).write_bytes(b"not a database" * 1000)
+        ended = merge.resume(at, mode)
+        assert ended.code in (KILLED, 0), ended.stderr
+        crashed.append(ended.code == KILLED)
+        merge.assert_finals_are(reference)
+        merge.finish()
+        merge.assert_done(reference)
+        assert "ledger_restored" in merge.events()
+
+    bench.each(range(1, 36), check)
+    assert sum(crashed) > 30

@@ -1,0 +1,122 @@
+"""Promise: Ctrl-C and SIGTERM stop a run within two seconds, and it says how to go on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import (
+    call,
+    call_line,
+    committed,
+    has_mapped,
+    hashes,
+    listens,
+    start,
+    state_of,
+    wait_until,
+)
+from crashing import RECIPE
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+WORDS = ["run", "a recipe.yaml", "merged", "--shard-size", "100MB", "--state-dir", "ledgers"]
+
+
+def working_folder(folder: Path, models: Path) -> Path:
+    """With the models, a recipe, and the output of a calm merge."""
+    for model in models.iterdir():
+        (folder / model.name).symlink_to(model)
+    (folder / "a recipe.yaml").write_text(RECIPE)
+    done = call(["run", "a recipe.yaml", "calm/merged", "--shard-size", "100MB"], folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small_models(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return working_folder(tmp_path_factory.mktemp("small merge"), models)
+
+
+@pytest.fixture
+def small(small_models: Path) -> Path:
+    """A working folder, without what earlier tests left."""
+    for name in ("merged", "ledgers"):
+        shutil.rmtree(small_models / name, ignore_errors=True)
+    return small_models
+
+
+def stop(process: subprocess.Popen[str], signum: int) -> str:
+    """Send a signal; the last line on stderr, after the promises about the end are checked."""
+    sent = time.monotonic()
+    process.send_signal(signum)
+    _, stderr = process.communicate(timeout=60)
+    took = time.monotonic() - sent
+    assert process.returncode == 128 + signum, stderr
+    assert took < 2.0
+    assert "Traceback" not in stderr
+    return stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_stopped_again_and_again_while_it_merges(large_llamas: Path, tmp_path: Path) -> None:
+    """Every stop commits what was done, and the line it leaves goes on from there."""
+    folder = working_folder(tmp_path, large_llamas)
+    ledgers = folder / "ledgers"
+    words = WORDS
+    for number in range(4):
+        before = committed(ledgers)
+        process = start(words, folder)
+        wait_until(lambda before=before: committed(ledgers) > before, process)
+        line = stop(process, SIGNALS[number % 2])
+        assert line.startswith("resumerge resume merged-")
+        assert state_of("merged", ledgers, folder) == "interrupted"
+        assert committed(ledgers) > before
+        words = line.split()[1:]
+    done = call_line(line, folder)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert hashes(folder / "merged") == hashes(folder / "calm" / "merged")
+    assert state_of("merged", ledgers, folder) == "done"
+    size = sum(path.stat().st_size for path in (folder / "merged").glob("*.safetensors"))
+    assert committed(ledgers) < size, "no block was committed twice"
+
+
+@pytest.mark.parametrize(
+    "signum, moment",
+    [
+        (signal.SIGINT, lambda folder, process: listens(process)),
+        (signal.SIGTERM, lambda folder, process: listens(process)),
+        (signal.SIGINT, lambda folder, process: (folder / "ledgers").exists()),
+        (signal.SIGTERM, lambda folder, process: has_mapped(process, "libtorch")),
+    ],
+    ids=["it just listens", "it just listens, SIGTERM", "it plans", "torch is imported, SIGTERM"],
+)
+def test_before_it_merges(
+    small: Path, signum: int, moment: Callable[[Path, subprocess.Popen[str]], bool]
+) -> None:
+    process = start(WORDS, small)
+    wait_until(lambda: moment(small, process), process)
+    line = stop(process, signum)
+    done = call_line(line, small)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert hashes(small / "merged") == hashes(small / "calm" / "merged")
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_while_it_reads_the_recipe(small: Path, signum: int) -> None:
+    """The recipe comes through a pipe that nobody writes to: planning waits."""
+    os.mkfifo(small / "pipe")
+    try:
+        process = start(["run", "pipe", "merged", "--state-dir", "ledgers"], small)
+        wait_until(lambda: listens(process), process)
+        time.sleep(1.0)
+        assert stop(process, signum) == "resumerge run pipe merged --state-dir ledgers"
+    finally:
+        (small / "pipe").unlink()
+    assert not (small / "merged").exists()
+    assert not (small / "ledgers").exists()

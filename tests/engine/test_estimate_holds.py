@@ -1,0 +1,95 @@
+"""What `plan` says of memory and disk is what `run` then takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from merging import working_in
+from tiny_models import LLAMA, write_family
+
+import resumerge
+from resumerge.engine.options import Options
+from resumerge.engine.preflight import fit_threads
+from resumerge.engine.session import Session
+from resumerge.errors import InputError
+from resumerge.plan import Plan, estimate
+from resumerge.recipe import parse_recipe
+
+SLERP = "merge_method: slerp\nbase_model: base\nmodels: [{model: math}]\nparameters: {t: 0.5}\n"
+TIES = """
+merge_method: ties
+base_model: base
+models:
+  - {model: math, parameters: {weight: 0.5, density: 0.5}}
+  - {model: code, parameters: {weight: 0.5, density: 0.5}}
+parameters: {rescale: true}
+"""
+LINEAR = "merge_method: linear\nmodels: [{model: math, parameters: {weight: 1}}]\n"
+
+
+def planned(folder: Path, recipe: str, vocabulary: int = 48) -> Plan:
+    """The plan of a recipe for a family of models with embeddings of that many rows."""
+    write_family(folder, {**LLAMA, "vocab_size": vocabulary})
+    with working_in(folder):
+        return Session(Options()).plan(parse_recipe(recipe))
+
+
+def test_memory_grows_with_threads_and_models(tmp_path: Path) -> None:
+    one, three = planned(tmp_path / "1", LINEAR, 100_000), planned(tmp_path / "3", TIES, 100_000)
+    assert estimate(one, 1).peak_rss < estimate(one, 2).peak_rss < estimate(one, 3).peak_rss
+    assert estimate(one, 2).peak_rss < estimate(three, 2).peak_rss
+
+
+def test_memory_does_not_grow_with_tensors_larger_than_a_block(tmp_path: Path) -> None:
+    large, larger = planned(tmp_path / "1", TIES, 70_000), planned(tmp_path / "2", TIES, 140_000)
+    assert estimate(large, 2).peak_rss == estimate(larger, 2).peak_rss
+
+
+def test_a_small_budget_takes_threads_away_and_a_smaller_one_is_refused(tmp_path: Path) -> None:
+    plan = planned(tmp_path, TIES, 70_000)
+    needs = [estimate(plan, threads).peak_rss for threads in (1, 2, 3)]
+    assert fit_threads(plan, 3, needs[2])[0] == 3
+    assert fit_threads(plan, 3, needs[2] - 1)[0] == 2
+    assert fit_threads(plan, 3, needs[0])[0] == 1
+    with pytest.raises(InputError, match="memory budget is too small"):
+        fit_threads(plan, 3, needs[0] - 1)
+
+
+def test_local_models_need_no_download(tmp_path: Path) -> None:
+    found = estimate(planned(tmp_path, TIES), 1)
+    assert (found.download, found.download_files) == (0, 0)
+    weights = tmp_path.glob("*/model.safetensors")
+    assert found.cached == sum(path.stat().st_size for path in weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("recipe", "threads"), [(TIES, 2), (SLERP, 1)], ids=["ties", "slerp"])
+def test_a_merge_of_many_blocks_stays_below_the_prediction(
+    recipe: str, threads: int, large_llamas: Path, tmp_path: Path
+) -> None:
+    """In a process of its own, whose peak is measured by the kernel."""
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    out, state = tmp_path / "out", tmp_path / "state"
+    with working_in(large_llamas):
+        predicted = resumerge.plan(tmp_path / "recipe.yaml", threads=threads)
+        command = ["run", tmp_path / "recipe.yaml", out, "--threads", str(threads), "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "resumerge", *command, "--state-dir", state],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    assert json.loads(done.stdout.splitlines()[-1])["kind"] == "done"
+    [run] = resumerge.status(state_dir=state)["runs"]
+    assert run["memory"]["peak_rss"] <= predicted["memory"]["predicted_peak_rss"]
+    assert run["memory"]["peak_rss"] < 400_000_000
+    written = sum(path.stat().st_size for path in out.iterdir())
+    shards = sum(path.stat().st_size for path in out.glob("*.safetensors"))
+    assert shards == predicted["output_bytes"]
+    assert shards <= written <= predicted["disk"]["needed"]
+    shutil.rmtree(out)

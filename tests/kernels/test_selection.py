@@ -1,0 +1,102 @@
+"""Order statistics and bands equal those of a sorted whole, whatever a sample says."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from resumerge.methods import Block
+from resumerge.methods.kernels import (
+    Band,
+    from_ordered_bits,
+    order_statistics,
+    ordered_bits,
+    select,
+    select_largest,
+)
+from resumerge.methods.method import Part, Scan
+
+FLOATS = hnp.arrays(np.float32, st.integers(1, 80), elements=st.floats(width=32, allow_nan=False))
+FEW = hnp.arrays(np.float32, st.integers(1, 80), elements=st.sampled_from([0.0, -0.0, 1.0, -2.0]))
+
+
+def scanner(values: np.ndarray, size: int) -> Scan[Any]:
+    def scan(part: Part[Any], sample: bool = False) -> Iterator[Any]:
+        for index, start in enumerate(range(0, len(values), size)):
+            block = Block(index, start, min(start + size, len(values)))
+            block = block.sample() if sample else block
+            yield part({0: torch.from_numpy(values[block.start : block.stop].copy())}, block)
+
+    return scan
+
+
+def applied(chosen: Any, values: np.ndarray, size: int) -> np.ndarray:
+    parts = [
+        chosen.apply(torch.from_numpy(values[s : s + size].copy()), Block(i, s, s + size))
+        for i, s in enumerate(range(0, len(values), size))
+    ]
+    return torch.cat(parts).numpy()
+
+
+def by_rank(values: np.ndarray, first: int, last: int) -> np.ndarray:
+    chosen = np.argsort(-np.abs(values), kind="stable")[first:last]
+    result = np.zeros_like(values)
+    result[chosen] = values[chosen]
+    return result
+
+
+@given(FLOATS | FEW, st.data())
+def test_a_band_lies_between_two_ranks(values: np.ndarray, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, len(values)))
+    first = data.draw(st.integers(0, len(values)))
+    last = data.draw(st.integers(first, len(values)))
+    [found] = select({0: (last, first)}, scanner(values, size)).values()
+    np.testing.assert_array_equal(applied(Band(*found), values, size), by_rank(values, first, last))
+
+
+@given(FLOATS | FEW, st.data())
+def test_order_statistics_of_signed_numbers(values: np.ndarray, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, len(values)))
+    k = data.draw(st.integers(1, len(values)))
+    [[key]] = order_statistics({0: (k,)}, scanner(values, size), ordered_bits).values()
+    assert from_ordered_bits(key) == np.sort(values)[len(values) - k]
+
+
+def test_nan_is_above_every_number_whatever_its_sign() -> None:
+    bits = np.array([0x7FC00000, 0xFFC00000, 0x7F800000, 0xFF800000], np.uint32)
+    keys = ordered_bits(torch.from_numpy(bits.view(np.float32)))
+    assert keys[0] == keys[1] > keys[2] > keys[3]
+
+
+@pytest.mark.parametrize("share", [1e-5, 0.01, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("kind", ["normal", "bfloat16", "by block", "misleading"])
+def test_large_vectors(kind: str, share: float) -> None:
+    """Large enough that a sample says where to look; where it misleads, that is noticed."""
+    size, blocks = 1 << 14, 20
+    values = np.random.default_rng(0).standard_normal(size * blocks).astype(np.float32)
+    if kind == "bfloat16":
+        values = torch.from_numpy(values).bfloat16().float().numpy()
+    if kind == "by block":
+        values *= np.repeat(np.arange(blocks, dtype=np.float32), size)
+    if kind == "misleading":
+        values.reshape(blocks, size)[:, : size // 16] *= 1000
+    k = int(share * len(values))
+    [selection] = select_largest({0: k}, scanner(values, size)).values()
+    np.testing.assert_array_equal(applied(selection, values, size), by_rank(values, 0, k))
+
+
+def test_two_scans_are_enough_where_the_sample_is_fair() -> None:
+    values = np.random.default_rng(0).standard_normal(1 << 18).astype(np.float32)
+    scans = []
+
+    def counting(part: Part[Any], sample: bool = False) -> Iterator[Any]:
+        scans.append(sample)
+        return scanner(values, 1 << 14)(part, sample)
+
+    select_largest({0: 1 << 17}, counting)
+    assert scans == [True, False]

@@ -1,0 +1,9 @@
+"""Small blocks, so that small tensors have several."""
+
+import pytest
+from tensor_sets import BLOCK
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resumerge.plan.model.BLOCK", BLOCK)

@@ -1,0 +1,57 @@
+"""Merging arrays of any shape by a method, in blocks of any size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from merging import merge, tensors_of
+from safetensors.torch import save_file
+
+NAMES = ("a", "b", "c", "d")
+SHAPES = ((), (0,), (1,), (7,), (1, 1), (3, 0), (2, 3), (40, 13), (1, 50), (50, 1), (4, 5, 6))
+
+
+def recipe(
+    method: str,
+    per_model: Sequence[Mapping[str, Any]],
+    *,
+    base: bool = False,
+    **params: Any,
+) -> str:
+    """Models a, b, c… with their parameters, in JSON, which is YAML too."""
+    models = [{"model": name, "parameters": dict(p)} for name, p in zip(NAMES, per_model)]
+    document = {"merge_method": method, "models": models, "parameters": params}
+    return json.dumps({**document, "base_model": "base"} if base else document)
+
+
+def shaped(seed: int, scale: float = 1.0) -> dict[str, np.ndarray]:
+    """Normally distributed tensors of many shapes."""
+    random = np.random.default_rng(seed)
+    return {
+        f"t{'x'.join(map(str, shape))}": np.float32(scale)
+        * random.standard_normal(shape).astype(np.float32)
+        for shape in SHAPES
+    }
+
+
+def fine_tuned(base: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """The tensors after a change of about a tenth."""
+    changes = shaped(seed, 0.1)
+    return {name: (array + changes[name]).astype(np.float32) for name, array in base.items()}
+
+
+def merged(
+    folder: Path, text: str, models: Mapping[str, Mapping[str, np.ndarray]], seed: int = 0
+) -> dict[str, np.ndarray]:
+    """What the program makes of models with these tensors."""
+    for name, arrays in models.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        tensors = {key: torch.from_numpy(np.array(array)) for key, array in arrays.items()}
+        save_file(tensors, folder / name / "model.safetensors")
+    out = merge(folder, text, folder / "out", seed=seed, restart=True)
+    return {name: tensor.numpy() for name, tensor in tensors_of(out).items()}

@@ -1,0 +1,167 @@
+"""What every method does at the edges: equal models, no change, NaN, one model, any block size."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from family_recipes import NAMES, fine_tuned, merged, recipe, shaped
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resumerge.methods import METHODS
+from resumerge.methods.method import REQUIRED
+
+VALUES = {"weight": 0.5, "t": 0.3, "density": 0.5}
+
+
+def example(method: str, models: int = 2, **params: object) -> str:
+    """A recipe of a method with something for each parameter that needs a value."""
+    declared = METHODS[method]
+    most = declared.most or models
+    count = min(models, most - (declared.base == "required")) if declared.most else models
+    needed = [p for p in declared.parameters if p.default is REQUIRED or p.name == "density"]
+    per_model = {p.name: VALUES[p.name] for p in needed if p.per_model}
+    whole = {p.name: VALUES[p.name] for p in needed if not p.per_model}
+    with_base = declared.base != "none"
+    return recipe(method, [per_model] * max(count, 1), base=with_base, **{**whole, **params})
+
+
+def inputs(text: str, **models: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+    document = json.loads(text)
+    names = [model["model"] for model in document["models"]]
+    return {n: models[n] for n in [*names, document.get("base_model", names[0])]}
+
+
+# A product with factors, or a point on a sphere, is as near as float32 gets.
+SAME = [method for method in METHODS if method != "passthrough"]
+
+
+@pytest.mark.parametrize("method", SAME)
+def test_equal_models_give_themselves(method: str, tmp_path: Path) -> None:
+    base = shaped(1)
+    text = example(method)
+    got = merged(tmp_path, text, inputs(text, a=base, b=base, base=base))
+    for name, array in base.items():
+        np.testing.assert_allclose(got[name], array, rtol=2e-6, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_zeros_give_zeros(method: str, tmp_path: Path) -> None:
+    zeros = {name: np.zeros_like(array) for name, array in shaped(1).items()}
+    text = example(method)
+    got = merged(tmp_path, text, inputs(text, a=zeros, b=zeros, base=zeros))
+    for name in zeros:
+        assert not got[name].any()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nan_and_infinity_stay_where_they_are(method: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    base, a, b = random.standard_normal((3, 30, 40)).astype(np.float32)
+    places = {(3, 5): math.nan, (17, 0): math.inf, (17, 39): -math.inf}
+    for place, value in places.items():
+        a[place] = value
+    text = example(method)
+    models = inputs(text, a={"x": a}, b={"x": b}, base={"x": base})
+    got = merged(tmp_path, text, models)["x"]
+    assert set(zip(*np.nonzero(~np.isfinite(got)))) <= set(places)
+
+
+BY_ROW = {"nuslerp": {"nuslerp_flatten": False}, "model_stock": {"filter_wise": True}}
+
+
+@pytest.mark.parametrize("method", BY_ROW)
+def test_nan_and_infinity_stay_where_they_are_by_row(method: str, tmp_path: Path) -> None:
+    base, a, b = np.random.default_rng(0).standard_normal((3, 30, 40)).astype(np.float32)
+    a[3, 5], b[17, 39] = math.nan, math.inf
+    text = example(method, **BY_ROW[method])
+    got = merged(tmp_path, text, inputs(text, a={"x": a}, b={"x": b}, base={"x": base}))["x"]
+    assert set(zip(*np.nonzero(~np.isfinite(got)))) <= {(3, 5), (17, 39)}
+
+
+@given(
+    st.sampled_from([method for method in METHODS if METHODS[method].most is None]),
+    st.lists(st.integers(0, 9), max_size=3),
+    st.integers(1, 3),
+    st.integers(1, 400),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60)
+def test_where_blocks_end_changes_no_more_than_the_last_bits(
+    tmp_path_factory: pytest.TempPathFactory,
+    method: str,
+    shape: list[int],
+    count: int,
+    block: int,
+    seed: int,
+) -> None:
+    """Except for random masks, which are drawn block by block."""
+    if method in ("dare_linear", "dare_ties", "della", "della_linear"):
+        return
+    random = np.random.default_rng(seed)
+    base = {"x": random.standard_normal(shape).astype(np.float32)}
+    models = {
+        name: {"x": (base["x"] + 0.1 * random.standard_normal(shape)).astype(np.float32)}
+        for name in NAMES[:count]
+    }
+    text = example(method, max(count, METHODS[method].fewest - 1))
+    names = list(inputs(text, base=base, **dict.fromkeys(NAMES, models["a"])))
+    given_models = {n: models.get(n, base if n == "base" else models["a"]) for n in names}
+    found = []
+    for size in (block, 1 << 18):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("resumerge.plan.model.BLOCK", size)
+            found.append(merged(tmp_path_factory.mktemp("m"), text, given_models)["x"])
+    assert found[0].shape == tuple(shape)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["della", "della_linear"])
+def test_della_keeps_the_larger_ones_more_often(method: str, tmp_path: Path) -> None:
+    rows, length = 4000, 8
+    base = {"x": np.zeros((rows, length), np.float32)}
+    ascending = np.tile(np.arange(1, length + 1, dtype=np.float32), (rows, 1))
+    text = recipe(
+        method,
+        [{"weight": 1.0, "density": 0.5, "epsilon": 0.3}],
+        base=True,
+        rescale=False,
+        normalize=False,
+    )
+    got = merged(tmp_path, text, {"a": {"x": ascending}, "base": base})["x"]
+    kept = (got != 0).mean(axis=0)
+    np.testing.assert_allclose(kept, np.linspace(0.2, 0.8, length), atol=0.04)
+    assert set(np.unique(got - ascending * (got != 0))) == {0}
+
+
+def test_della_rescales_to_the_norm_it_had(tmp_path: Path) -> None:
+    base = shaped(0)
+    tuned = fine_tuned(base, 1)
+    text = recipe("della_linear", [{"weight": 1.0, "density": 0.4}], base=True)
+    got = merged(tmp_path, text, {"a": tuned, "base": base})
+    for name in ("t40x13", "t4x5x6"):
+        before = np.abs(tuned[name] - base[name]).sum()
+        assert np.abs(got[name] - base[name]).sum() == pytest.approx(before, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            recipe("della", [{"weight": 1, "density": 0.9, "epsilon": 0.1}], base=True),
+            "density + epsilon below 1",
+        ),
+        (recipe("multislerp", [{"weight": 1}, {"weight": -1}]), "do not sum to zero"),
+        (recipe("karcher", [{}, {}], max_iter=2.5), "a whole number"),
+        (recipe("nuslerp", [{"weight": 1}], base=True), "the base model not counted"),
+    ],
+)
+def test_refuses_what_makes_no_sense(text: str, expected: str, tmp_path: Path) -> None:
+    from resumerge.errors import InputError
+
+    arrays = shaped(0)
+    with pytest.raises(InputError) as refused:
+        merged(tmp_path, text, dict.fromkeys(("a", "b", "base"), arrays))
+    assert expected in str(refused.value)

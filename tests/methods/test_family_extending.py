@@ -1,0 +1,110 @@
+"""The worked example of docs/extending.md runs as it stands there; other methods are refused."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from merging import merge, tensors_of
+from tiny_models import write_family
+
+from resumerge.errors import InputError
+from resumerge.methods import METHODS, load_methods
+from resumerge.methods.registry import VARIABLE, Registry
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+def example(language: str) -> str:
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[0]
+
+
+@pytest.fixture
+def forgetting() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    state = (dict(METHODS._methods), dict(METHODS._origins), set(METHODS._loaded))
+    yield
+    METHODS._methods, METHODS._origins, METHODS._loaded = state
+
+
+def method_file(folder: Path, text: str = "") -> Path:
+    file = folder / "trust_region.py"
+    file.write_text(text or example("python"))
+    return file
+
+
+@pytest.mark.usefixtures("forgetting")
+def test_the_documented_method_merges(tmp_path: Path) -> None:
+    load_methods([method_file(tmp_path)])
+    models = write_family(tmp_path / "models")
+    got = tensors_of(merge(models, example("yaml"), tmp_path / "out"))
+    base, math, code = (tensors_of(models / name) for name in ("base", "math", "code"))
+    for name, tensor in base.items():
+        mean = ((math[name] - tensor) + (code[name] - tensor)) / 2
+        change = got[name] - tensor
+        assert float(change.norm()) <= 0.5001
+        if "layers" not in name:  # where the gradient is at its first value
+            want = mean * min(1.0, 0.1 / float(mean.norm()))
+            np.testing.assert_allclose(change, want, atol=1e-6)
+
+
+@pytest.mark.usefixtures("forgetting")
+def test_its_identity_changes_with_its_text(tmp_path: Path) -> None:
+    load_methods([method_file(tmp_path)])
+    before = METHODS.identity("trust_region")
+    assert before["version"] == 1
+    again = Registry(())
+    again.load([method_file(tmp_path, example("python") + "# another comment\n")])
+    assert again.identity("trust_region") != before
+
+
+def test_the_environment_names_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(method_file(tmp_path)))
+    registry = Registry(())
+    assert "trust_region" in registry
+    assert "trust_region" in set(registry)
+
+
+def test_a_file_is_loaded_once(tmp_path: Path) -> None:
+    registry = Registry(())
+    registry.load([method_file(tmp_path), method_file(tmp_path)])
+    registry.load([tmp_path / "trust_region.py"])
+    assert len([name for name in registry._methods if name == "trust_region"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 1\n", "no merge method in a file"),
+        ("1 / 0\n", "ZeroDivisionError"),
+        ("def\n", "SyntaxError"),
+        (
+            "from resumerge.methods.linear import Linear\n"
+            "class Mine(Linear):\n    name = 'linear'\n    summary = ''\n",
+            "already is a merge method 'linear'",
+        ),
+        (
+            "from resumerge.methods import Method\n"
+            "class Mine(Method):\n    name = 'mine'\n    def block(self, *args): ...\n",
+            "no summary",
+        ),
+    ],
+)
+def test_other_files_are_refused(text: str, expected: str, tmp_path: Path) -> None:
+    registry = Registry((METHODS["linear"],))
+    with pytest.raises(InputError) as refused:
+        registry.load([method_file(tmp_path, text)])
+    assert expected in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        Registry(()).load([tmp_path / "nothing.py"])
+
+
+def test_a_recipe_cannot_name_a_file(tmp_path: Path) -> None:
+    models = write_family(tmp_path / "models")
+    method_file(models)
+    with pytest.raises(InputError, match="Unknown merge method"):
+        merge(models, "merge_method: ./trust_region.py\nmodels: [{model: math}]\n", tmp_path / "o")

@@ -1,0 +1,86 @@
+"""Masks keep as many as asked for, and depend on their key and block and on nothing else."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from blocks import blocks, by_block
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from resumerge.methods import Block
+from resumerge.methods.kernels import drop_at_random
+
+MILLION = 1 << 20
+
+
+def mask(key: str, density: float = 0.5, index: int = 0, numel: int = 10_000) -> Tensor:
+    return drop_at_random(torch.ones(numel), density, key, Block(index, 0, numel)) != 0
+
+
+@pytest.mark.parametrize("density", [1e-5, 0.001, 0.1, 1 / 3, 0.5, 0.53, 0.9, 0.999, 1 - 1e-5])
+def test_keeps_the_share_that_the_density_says(density: float) -> None:
+    count = int(sum(mask("key", density, index, MILLION).sum() for index in range(4)))
+    n = 4 * MILLION
+    assert abs(count - density * n) < 5 * math.sqrt(density * (1 - density) * n)
+
+
+@pytest.mark.parametrize("density", [0.1, 0.53])
+def test_keeps_the_same_share_everywhere_in_a_block(density: float) -> None:
+    parts = mask("key", density, 0, MILLION).float().reshape(64, -1).mean(dim=1)
+    spread = math.sqrt(density * (1 - density) / (MILLION / 64))
+    assert float((parts - density).abs().max()) < 5 * spread
+
+
+def test_density_0_keeps_nothing_and_density_1_everything() -> None:
+    assert not mask("key", 0.0).any()
+    assert mask("key", 1.0).all()
+
+
+def test_what_is_dropped_is_zero_even_where_it_was_not_a_number() -> None:
+    values = torch.tensor([math.nan, math.inf, -math.inf, -1.0])
+    assert drop_at_random(values, 0.0, "key", Block(0, 0, 4)).tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_what_is_kept_is_as_it_was() -> None:
+    values = torch.randn(10_000)
+    dropped = drop_at_random(values.clone(), 0.5, "key", Block(0, 0, 10_000))
+    assert torch.equal(dropped[dropped != 0], values[dropped != 0])
+
+
+@given(st.integers(0, 70), st.floats(0, 1), st.text(max_size=5))
+def test_the_same_key_gives_the_same_mask(numel: int, density: float, key: str) -> None:
+    assert torch.equal(mask(key, density, 3, numel), mask(key, density, 3, numel))
+
+
+def test_other_keys_and_blocks_give_independent_masks() -> None:
+    keys = ["0/0/a", "0/1/a", "1/0/a", "0/0/b"]
+    masks = [mask(key, 0.5, index, MILLION) for key in keys for index in (0, 1)]
+    for one, other in itertools.combinations(masks, 2):
+        equal = int((one == other).sum())
+        assert abs(equal - MILLION / 2) < 5 * math.sqrt(MILLION) / 2
+
+
+def test_neighbours_are_independent() -> None:
+    one = mask("key", 0.5, 0, MILLION)
+    for distance in (1, 2, 4, 8, 16):
+        equal = int((one[distance:] == one[:-distance]).sum())
+        assert abs(equal - MILLION / 2) < 5 * math.sqrt(MILLION) / 2
+
+
+def test_the_order_of_the_blocks_does_not_matter() -> None:
+    backwards = by_block(
+        torch.ones(5003), 1000, lambda v, block: drop_at_random(v, 0.4, "key", block)
+    )
+    forwards = [
+        drop_at_random(torch.ones(b.stop - b.start), 0.4, "key", b) for b in blocks(5003, 1000)
+    ]
+    assert torch.equal(backwards, torch.cat(forwards))
+
+
+def test_the_masks_of_this_version_are_these() -> None:
+    """A change here changes the bits of every DARE merge: then raise `NUMERICS`."""
+    kept = mask("0/1/model.norm.weight", 0.3, index=2, numel=24)
+    assert "".join("01"[bit] for bit in kept.tolist()) == "000001000010100100000000"

@@ -1,0 +1,126 @@
+"""config.json of the output: its layer count, its dtype, and lists with an entry for each layer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from merging import merge, tensors_of
+from tiny_models import LLAMA, llama_shapes, random_tensors, write_family, write_model
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+STACKED = """
+merge_method: passthrough
+slices:
+  - sources: [{model: base, layer_range: [0, 3]}]
+  - sources: [{model: code, layer_range: [1, 4]}]
+"""
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "config.json").read_text()))
+
+
+def loads(folder: Path) -> Any:
+    """The model, after making sure that transformers found every tensor and no other."""
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder, dtype="auto", output_loading_info=True
+    )
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return model
+
+
+def test_only_layer_count_and_dtype_differ_from_the_first_models(tmp_path: Path) -> None:
+    write_family(tmp_path)
+    out = merge(tmp_path, STACKED + "dtype: bfloat16\n", tmp_path / "out")
+    expected = {**LLAMA, "num_hidden_layers": 6, "dtype": "bfloat16"}
+    assert config_of(out) == expected
+    assert loads(out).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+def test_the_dtype_is_written_under_the_key_that_is_there(key: str, tmp_path: Path) -> None:
+    config = {name: value for name, value in LLAMA.items() if name != "dtype"}
+    write_family(tmp_path, {**config, key: "float32"})
+    recipe = "merge_method: passthrough\nmodels: [{model: math}]\nout_dtype: float16\n"
+    found = config_of(merge(tmp_path, recipe, tmp_path / "out"))
+    assert {"dtype", "torch_dtype"} & found.keys() == {key}
+    assert found[key] == "float16"
+
+
+SLIDING = ["full_attention", "full_attention", "sliding_attention", "sliding_attention"]
+
+
+@pytest.fixture
+def qwens(tmp_path: Path) -> Path:
+    """Two Qwen2 models with tied embeddings and layers of two kinds, in a different order."""
+    for seed, (name, types) in enumerate({"base": SLIDING, "code": SLIDING[::-1]}.items()):
+        config = Qwen2Config(
+            hidden_size=16,
+            intermediate_size=40,
+            num_hidden_layers=4,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            vocab_size=48,
+            tie_word_embeddings=True,
+            use_sliding_window=True,
+            sliding_window=8,
+            layer_types=types,
+        )
+        torch.manual_seed(seed)
+        AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / name)
+    return tmp_path
+
+
+def test_the_kind_of_every_layer_moves_with_it(qwens: Path, tmp_path: Path) -> None:
+    out = merge(qwens, STACKED, tmp_path / "out")
+    assert config_of(out)["layer_types"] == [*SLIDING[:3], *SLIDING[::-1][1:4]]
+    model = loads(out)
+    kinds = [layer.self_attn.config.layer_types[i] for i, layer in enumerate(model.model.layers)]
+    assert kinds == config_of(out)["layer_types"]
+    assert model(torch.arange(20).unsqueeze(0)).logits.isfinite().all()
+
+
+def test_whole_models_keep_their_list(qwens: Path, tmp_path: Path) -> None:
+    recipe = "merge_method: slerp\nbase_model: base\nmodels: [{model: code}]\nparameters: {t: 0.5}"
+    out = merge(qwens, recipe, tmp_path / "out")
+    assert config_of(out)["layer_types"] == SLIDING
+    loads(out)
+
+
+def test_a_head_tied_to_the_embedding_is_not_written(qwens: Path, tmp_path: Path) -> None:
+    assert "lm_head.weight" not in tensors_of(qwens / "base")
+    out = merge(qwens, STACKED, tmp_path / "out")
+    assert "lm_head.weight" not in tensors_of(out)
+    model = loads(out)
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_a_tied_model_gives_its_embedding_to_the_head_of_one_that_is_not(tmp_path: Path) -> None:
+    tied = {**LLAMA, "tie_word_embeddings": True}
+    first = random_tensors(llama_shapes(LLAMA), seed=1)
+    second = random_tensors(llama_shapes(tied), seed=2)
+    write_model(tmp_path / "a", first, LLAMA)
+    write_model(tmp_path / "b", second, tied)
+    recipe = (
+        "merge_method: linear\n"
+        "models: [{model: a, parameters: {weight: 1}}, {model: b, parameters: {weight: 1}}]\n"
+    )
+    out = merge(tmp_path, recipe, tmp_path / "out")
+    expected = (first["lm_head.weight"] + second["model.embed_tokens.weight"]) / 2
+    torch.testing.assert_close(tensors_of(out)["lm_head.weight"], expected)
+    loads(out)
+
+
+def test_a_head_that_a_tied_model_has_on_disk_nevertheless_is_merged(tmp_path: Path) -> None:
+    tied = {**LLAMA, "tie_word_embeddings": True}
+    for seed, name in enumerate("ab"):
+        tensors = random_tensors(llama_shapes(LLAMA), seed)
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+        write_model(tmp_path / name, tensors, tied)
+    recipe = "merge_method: slerp\nbase_model: a\nmodels: [{model: b}]\nparameters: {t: 0.5}\n"
+    merged = tensors_of(merge(tmp_path, recipe, tmp_path / "out"))
+    assert torch.equal(merged["lm_head.weight"], merged["model.embed_tokens.weight"])

@@ -1,0 +1,122 @@
+"""The output holds shards, an index where there are several, config, card, tokenizer; no more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from merging import merge, tensors_of
+from safetensors import safe_open
+from tiny_models import write_family
+
+RECIPE = """# a comment that the card keeps
+merge_method: ties
+base_model: base
+models:
+  - {model: math, parameters: {weight: 0.5, density: 0.5}}
+  - {model: code, parameters: {weight: 0.5, density: 0.5}}
+dtype: float32
+"""
+COMPANIONS = {
+    "tokenizer.json": "{}",
+    "tokenizer_config.json": '{"chat_template": "é"}',
+    "special_tokens_map.json": "{}",
+    "tokenizer.model": "\0\1binary",
+    "vocab.txt": "a\nb\n",
+    "generation_config.json": "{}",
+    "chat_template.jinja": "{{ messages }}",
+    "1_Pooling/config.json": "{}",
+}
+OTHERS = {
+    "README.md": "# the base's own card",
+    "pytorch_model.bin": "weights",
+    "optimizer.pt": "state",
+    "training_args.bin": "args",
+    "trainer_state.json": "{}",
+    "checkpoint-100/config.json": "{}",
+    "onnx/config.json": "{}",
+    ".gitattributes": "*.bin filter=lfs",
+    "model.gguf": "weights",
+}
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """The base has every kind of file beside its weights; the others have tokenizers of theirs."""
+    folder = write_family(tmp_path / "models")
+    for name, text in {**COMPANIONS, **OTHERS}.items():
+        path = folder / "base" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    (folder / "math" / "tokenizer.json").write_text('{"model": "of math"}')
+    (folder / "math" / "added_tokens.json").write_text("{}")
+    return folder
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_one_shard_has_no_index(models: Path, tmp_path: Path) -> None:
+    out = merge(models, RECIPE, tmp_path / "out")
+    assert files(out) == {"model.safetensors", "config.json", "README.md", *COMPANIONS}
+
+
+def test_tokenizer_and_configs_are_the_bases_byte_for_byte(models: Path, tmp_path: Path) -> None:
+    out = merge(models, RECIPE, tmp_path / "out")
+    for name in COMPANIONS:
+        assert (out / name).read_bytes() == (models / "base" / name).read_bytes()
+
+
+def test_the_index_says_where_every_tensor_is(models: Path, tmp_path: Path) -> None:
+    out = merge(models, RECIPE, tmp_path / "out", shard_size=20_000)
+    index = json.loads((out / "model.safetensors.index.json").read_text())
+    shards = sorted(out.glob("*.safetensors"))
+    assert len(shards) > 2
+    held = {}
+    for shard in shards:
+        with safe_open(shard, "pt") as file:
+            assert file.metadata() == {"format": "pt"}
+            held.update(dict.fromkeys(file.keys(), shard.name))
+    assert index["weight_map"] == held
+    whole = sum(t.numel() * t.element_size() for t in tensors_of(out).values())
+    assert index["metadata"]["total_size"] == whole
+    expected = {shard.name for shard in shards} | {"model.safetensors.index.json"}
+    assert files(out) == {*expected, "config.json", "README.md", *COMPANIONS}
+
+
+def test_the_card_has_recipe_models_with_their_pins_and_papers(
+    models: Path, tmp_path: Path
+) -> None:
+    out = merge(models, RECIPE, tmp_path / "out")
+    card = (out / "README.md").read_text()
+    _, metadata, body = card.split("---\n", 2)
+    assert yaml.safe_load(metadata) == {
+        "library_name": "transformers",
+        "tags": ["merge", "resumerge"],
+    }
+    assert f"```yaml\n{RECIPE.strip()}\n```" in body
+    assert "https://arxiv.org/abs/2306.01708" in body
+    rows = [line for line in body.splitlines() if line.startswith("- `")]
+    assert [row.split("`")[1] for row in rows] == ["math", "code", "base"]
+    assert all("headers `" in row for row in rows)
+    assert "base model" in rows[2]
+
+
+def test_the_card_does_not_depend_on_when_or_where_it_was_made(
+    models: Path, tmp_path: Path
+) -> None:
+    cards = []
+    for place in ("one", "another"):
+        (tmp_path / place).mkdir()
+        out = merge(models, RECIPE, tmp_path / place / "out")
+        cards.append((out / "README.md").read_text())
+    assert cards[0] == cards[1]
+    assert str(tmp_path) not in cards[0]
+
+
+def test_the_names_of_the_tensors_are_those_of_the_base(models: Path, tmp_path: Path) -> None:
+    out = merge(models, RECIPE, tmp_path / "out")
+    assert tensors_of(out).keys() == tensors_of(models / "base").keys()

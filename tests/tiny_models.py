@@ -1,0 +1,95 @@
+"""Models on disk for tests, written without a model library: names, shapes, numbers, config."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 16,
+    "intermediate_size": 40,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "vocab_size": 48,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "dtype": "float32",
+}
+
+
+def llama_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor; no lm_head where the embeddings are tied."""
+    hidden, wide, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    queries = config["num_attention_heads"] * head
+    keys = config["num_key_value_heads"] * head
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config["vocab_size"], hidden)
+    }
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}"
+        shapes |= {
+            f"{at}.self_attn.q_proj.weight": (queries, hidden),
+            f"{at}.self_attn.k_proj.weight": (keys, hidden),
+            f"{at}.self_attn.v_proj.weight": (keys, hidden),
+            f"{at}.self_attn.o_proj.weight": (hidden, queries),
+            f"{at}.mlp.gate_proj.weight": (wide, hidden),
+            f"{at}.mlp.up_proj.weight": (wide, hidden),
+            f"{at}.mlp.down_proj.weight": (hidden, wide),
+            f"{at}.input_layernorm.weight": (hidden,),
+            f"{at}.post_attention_layernorm.weight": (hidden,),
+        }
+    shapes["model.norm.weight"] = (hidden,)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (config["vocab_size"], hidden)
+    return shapes
+
+
+def random_tensors(
+    shapes: Mapping[str, tuple[int, ...]], seed: int, dtype: str = "float32"
+) -> dict[str, Tensor]:
+    """Normally distributed tensors; the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    torch_dtype = getattr(torch, dtype)
+    return {
+        name: torch.empty(shape, dtype=torch_dtype).normal_(0.0, 0.05, generator=generator)
+        for name, shape in shapes.items()
+    }
+
+
+def finetuned(tensors: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """The tensors after a change of about a tenth of their size."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: tensor + torch.empty_like(tensor).normal_(0.0, 0.005, generator=generator)
+        for name, tensor in tensors.items()
+    }
+
+
+def write_model(
+    folder: Path, tensors: Mapping[str, Tensor], config: Mapping[str, Any] = LLAMA
+) -> Path:
+    """A model folder: one safetensors file and config.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(dict(tensors), folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def write_family(folder: Path, config: Mapping[str, Any] = LLAMA, dtype: str = "float32") -> Path:
+    """`base` and two fine-tunes of it, `math` and `code`, below a folder, which is returned."""
+    base = random_tensors(llama_shapes(config), seed=0, dtype=dtype)
+    write_model(folder / "base", base, config)
+    write_model(folder / "math", finetuned(base, seed=1), config)
+    write_model(folder / "code", finetuned(base, seed=2), config)
+    return folder
