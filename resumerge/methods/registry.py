@@ -170,7 +170,7 @@ def _read(path: Path) -> bytes:
             "A file of merge methods cannot be read",
             where=path,
             found=str(error),
-            fix=f"check {VARIABLE} and --methods",
+            fix=f"check {VARIABLE}",
         ) from error
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from resumerge.methods import METHODS
 from resumerge.plan.model import BLOCK, NUMERICS, Plan
 
 
@@ -13,6 +14,7 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
     """Everything that decides the bytes, part by part; threads, memory and batch size do not."""
     return {
         "recipe": plan.recipe.normalized(),
+        "method": METHODS.identity(plan.recipe.merge_method),
         "seed": plan.seed,
         "shard size": plan.shard_size,
         "numerics version": NUMERICS,

@@ -46,12 +46,12 @@ def fine_tuned(base: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarra
 
 
 def merged(
-    folder: Path, text: str, models: Mapping[str, Mapping[str, np.ndarray]], seed: int = 0
+    folder: Path, text: str, models: Mapping[str, Mapping[str, np.ndarray]], **options: Any
 ) -> dict[str, np.ndarray]:
     """What the program makes of models with these tensors."""
     for name, arrays in models.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         tensors = {key: torch.from_numpy(np.array(array)) for key, array in arrays.items()}
         save_file(tensors, folder / name / "model.safetensors")
-    out = merge(folder, text, folder / "out", seed=seed, restart=True)
+    out = merge(folder, text, folder / "out", restart=True, **options)
     return {name: tensor.numpy() for name, tensor in tensors_of(out).items()}

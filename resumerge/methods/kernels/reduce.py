@@ -11,8 +11,6 @@ from torch import Tensor
 _CHUNK = 1 << 17
 """Elements that are widened to float64 at a time, so that they stay in the cache."""
 
-_RUN = 64
-
 
 def gram(vectors: Sequence[Tensor]) -> np.ndarray:
     """The dot product of every two float32 vectors of one length.
@@ -58,15 +56,8 @@ def dot(a: Tensor, b: Tensor) -> float:
 
 
 def absolute_sum(values: Tensor) -> float:
-    """``sum(abs(values))`` of a float32 vector: runs of 64 in float32, their sums in float64.
-
-    Measured, that takes a third of the time of widening every element, and is off by no more than
-    a millionth.
-    """
-    magnitudes = values.abs()
-    whole = len(values) // _RUN * _RUN
-    total = float(magnitudes[:whole].view(-1, _RUN).sum(dim=1).sum(dtype=torch.float64))
-    return total + float(magnitudes[whole:].sum(dtype=torch.float64))
+    """``sum(abs(values))`` of a float32 vector, in float64."""
+    return float(values.abs().sum(dtype=torch.float64))
 
 
 def summed(parts: Iterable[np.ndarray]) -> np.ndarray:
