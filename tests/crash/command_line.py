@@ -12,11 +12,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from crashing import RECIPE
+
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
 
 BIN = Path(sys.executable).parent
 ENV = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
+
+CONFIG = "a recipe.yaml"
+WORDS = ["run", CONFIG, "merged", "--shard-size", "100MB", "--state-dir", "ledgers"]
+"""A merge in a working folder that `calm_merge` made."""
+
+
+def calm_merge(folder: Path, models: Path) -> Path:
+    """Fill a working folder: the models, a recipe, and the output of an uninterrupted merge."""
+    for model in models.iterdir():
+        (folder / model.name).symlink_to(model)
+    (folder / CONFIG).write_text(RECIPE)
+    done = call(["run", CONFIG, "calm/merged", "--shard-size", "100MB"], folder)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 def start(words: list[str], cwd: Path) -> subprocess.Popen[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import calm_merge
 from crashing import RECIPE, Bench, Ended
 from tiny_models import LLAMA, write_family
 
@@ -66,3 +67,9 @@ def reference(calm: tuple[Ended, dict[str, bytes]]) -> dict[str, bytes]:
 def operations(calm: tuple[Ended, dict[str, bytes]]) -> int:
     """How many operations the merge is that nothing interrupts."""
     return len(calm[0].kinds)
+
+
+@pytest.fixture(scope="session")
+def large_merge(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with large models and the output of their merge, `calm/merged`."""
+    return calm_merge(tmp_path_factory.mktemp("large merge"), large_llamas)

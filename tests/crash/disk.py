@@ -9,7 +9,8 @@ What a power cut leaves follows POSIX to the letter: bytes are durable after fsy
 their file, names (created, renamed, removed) after fsync of their folder, and nothing else is.
 """
 
-# ruff: noqa: PTH  it is about the functions of os that pathlib calls
+# It is about the functions of os that pathlib calls.
+# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH108, PTH115, PTH116
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ as JSON lines on stdin, and how each ended goes as JSON lines to stdout.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import sqlite_utils
 from disk import Disk
 from rich.console import Console
 
@@ -103,14 +105,18 @@ def wait(pid: int) -> int:
     return 1
 
 
+WARM = (
+    *("torch", "numpy.random", "rich._emoji_codes", "resumerge.sources.local"),
+    *("resumerge.engine.allocator", "resumerge.engine.arithmetic", "resumerge.engine.commit"),
+    *("resumerge.engine.evaluate", "resumerge.engine.recovery"),
+)
+"""What an attempt imports on its way; imported before the fork, it is there at once."""
+
+
 def serve() -> None:
-    import torch  # noqa: F401
-
-    import resumerge.engine.commit
-    import resumerge.engine.engine
-    import resumerge.engine.evaluate
-    import resumerge.engine.recovery  # noqa: F401
-
+    for name in WARM:
+        importlib.import_module(name)
+    sqlite_utils.Database(memory=True).close()  # looks for its plugins once
     for line in sys.stdin:
         job = json.loads(line)
         pid = os.fork()

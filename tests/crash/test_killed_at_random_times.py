@@ -8,42 +8,31 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import call, committed, hashes, start
-from crashing import RECIPE
+from command_line import WORDS, call, committed, hashes, start
 
 from resumerge.ledger.home import Home
 
 
 @pytest.mark.slow
-def test_killed_at_random_times(large_llamas: Path, tmp_path: Path, soak: bool) -> None:
-    config = tmp_path / "recipe.yaml"
-    config.write_text(RECIPE)
-    calm = tmp_path / "calm" / "merged"
-    options = ["--state-dir", str(tmp_path / "calm-state")]
-    done = call(["run", str(config), str(calm), "--shard-size", "100MB", *options], large_llamas)
-    assert done.returncode == 0, done.stderr
-    expected = hashes(calm)
-    shutil.rmtree(calm)
+def test_killed_at_random_times(large_merge: Path, soak: bool) -> None:
+    expected = hashes(large_merge / "calm" / "merged")
     for seed in range(100 if soak else 1):
-        kill_until_done(large_llamas, config, tmp_path / f"{seed}", expected, random.Random(seed))
-        shutil.rmtree(tmp_path / f"{seed}")
+        kill_until_done(large_merge, expected, random.Random(seed))
+        for name in ("merged", "ledgers"):
+            shutil.rmtree(large_merge / name)
 
 
-def kill_until_done(
-    models: Path, config: Path, folder: Path, expected: dict[str, str], draw: random.Random
-) -> None:
-    out, state = folder / "merged", folder / "state"
-    options = ["--state-dir", str(state)]
+def kill_until_done(folder: Path, expected: dict[str, str], draw: random.Random) -> None:
+    out, state = folder / "merged", folder / "ledgers"
+    resume = ["resume", "merged", "--state-dir", "ledgers"]
     kills, useful, code = 0, 0, -9
     while code:
-        known = bool(Home(state).runs())
-        begin = ["run", str(config), str(out), "--shard-size", "100MB"]
         before = committed(state)
-        process = start([*(["resume", str(out)] if known else begin), *options], models)
+        process = start(resume if Home(state).runs() else WORDS, folder)
         if kills % 3:  # else at any time, torch may not even be imported
             while process.poll() is None and committed(state) == before:
                 time.sleep(0.01)
-        time.sleep(draw.uniform(0.0, 0.6 if kills % 3 else 2.5))
+        time.sleep(draw.uniform(0.0, 0.4 if kills % 3 else 2.5))
         process.kill()
         _, stderr = process.communicate()
         code = process.returncode
@@ -55,6 +44,6 @@ def kill_until_done(
     print(f"killed {kills} times, {useful} attempts committed something")
     assert hashes(out) == expected
     assert not list(out.rglob("*.partial"))
-    verified = call(["verify", str(out), *options], models)
+    verified = call(["verify", "merged", "--state-dir", "ledgers"], folder)
     assert verified.returncode == 0, verified.stderr
     assert kills >= 3

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from command_line import (
-    call,
+    WORDS,
     call_line,
+    calm_merge,
     committed,
     has_mapped,
     hashes,
@@ -22,25 +23,13 @@ from command_line import (
     state_of,
     wait_until,
 )
-from crashing import RECIPE
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
-WORDS = ["run", "a recipe.yaml", "merged", "--shard-size", "100MB", "--state-dir", "ledgers"]
-
-
-def working_folder(folder: Path, models: Path) -> Path:
-    """With the models, a recipe, and the output of a calm merge."""
-    for model in models.iterdir():
-        (folder / model.name).symlink_to(model)
-    (folder / "a recipe.yaml").write_text(RECIPE)
-    done = call(["run", "a recipe.yaml", "calm/merged", "--shard-size", "100MB"], folder)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 @pytest.fixture(scope="module")
 def small_models(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return working_folder(tmp_path_factory.mktemp("small merge"), models)
+    return calm_merge(tmp_path_factory.mktemp("small merge"), models)
 
 
 @pytest.fixture
@@ -58,18 +47,19 @@ def stop(process: subprocess.Popen[str], signum: int) -> str:
     _, stderr = process.communicate(timeout=60)
     took = time.monotonic() - sent
     assert process.returncode == 128 + signum, stderr
-    assert took < 2.0
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert took < 2.0 * busy, "within two seconds, where the machine has nothing else to do"
     assert "Traceback" not in stderr
     return stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
-def test_stopped_again_and_again_while_it_merges(large_llamas: Path, tmp_path: Path) -> None:
+def test_stopped_again_and_again_while_it_merges(large_merge: Path) -> None:
     """Every stop commits what was done, and the line it leaves goes on from there."""
-    folder = working_folder(tmp_path, large_llamas)
+    folder = large_merge
     ledgers = folder / "ledgers"
     words = WORDS
-    for number in range(4):
+    for number in range(3):
         before = committed(ledgers)
         process = start(words, folder)
         wait_until(lambda before=before: committed(ledgers) > before, process)
@@ -84,6 +74,7 @@ def test_stopped_again_and_again_while_it_merges(large_llamas: Path, tmp_path: P
     assert state_of("merged", ledgers, folder) == "done"
     size = sum(path.stat().st_size for path in (folder / "merged").glob("*.safetensors"))
     assert committed(ledgers) < size, "no block was committed twice"
+    shutil.rmtree(folder / "merged")
 
 
 @pytest.mark.parametrize(

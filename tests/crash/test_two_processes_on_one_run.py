@@ -14,7 +14,7 @@ def test_a_second_process_while_the_first_is_anywhere(
 ) -> None:
     """The first stops for a while before an operation; the second is refused, or does it all."""
     codes = set()
-    for at in range(1 if command == "run" else 30, operations, 1 if soak else 7):
+    for at in range(1 if command == "run" else 30, operations, 1 if soak else 11):
         first = bench.merge()
         second = bench.beside(first)
         paused = first.start("run", at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,33 +21,31 @@ models:
   - {model: math, parameters: {weight: 0.6, density: 0.5}}
   - {model: code, parameters: {weight: [0.2, 0.8], density: 0.3}}
 """
+WITHOUT_BASE = TASKS.replace("base_model: base\n", "")
 TWO = "base_model: math\nmodels: [{model: code}]\n"
-RECIPES = {
-    "linear": TASKS + "parameters: {weight: 0.1}",
-    "slerp": TWO + "parameters: {t: [0.2, 0.8]}",
-    "nuslerp": TASKS + "parameters: {nuslerp_flatten: false}",
-    "multislerp": TASKS,
-    "karcher": "models: [{model: math}, {model: code}]",
-    "task_arithmetic": TASKS,
+SPECIAL = {
     "ties": TASKS + "parameters: {rescale: true}",
-    "dare_linear": TASKS,
-    "dare_ties": TASKS,
-    "della": TASKS,
-    "della_linear": TASKS,
-    "breadcrumbs": TASKS,
-    "breadcrumbs_ties": TASKS,
+    "nuslerp": TASKS + "parameters: {nuslerp_flatten: false}",
     "sce": TASKS + "parameters: {select_topk: 0.5}",
-    "model_stock": TASKS,
     "nearswap": TWO + "parameters: {t: 0.002}",
-    "arcee_fusion": TWO,
-    "ram": TASKS,
-    "ramplus_tl": TASKS,
     "passthrough": "slices:\n"
     "  - sources: [{model: base, layer_range: [0, 3], parameters: {scale: 0.7}}]\n"
     "  - sources: [{model: math, layer_range: [1, 4]}]\n",
 }
 
-every_method = pytest.mark.parametrize("method", RECIPES)
+First = Callable[[str], Path]
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+def recipe(name: str) -> str:
+    """A merge of two models by a method, with their base if it takes one."""
+    method = METHODS[name]
+    body = TASKS if method.base != "none" else WITHOUT_BASE
+    if method.base == "required" and method.most == 2:
+        body = TWO
+    required = [p.name for p in method.parameters if p.required and not p.per_model]
+    body += "parameters: {" + ", ".join(f"{parameter}: 0.4" for parameter in required) + "}"
+    return f"merge_method: {name}\ndtype: bfloat16\n{SPECIAL.get(name, body)}\n"
 
 
 @pytest.fixture(scope="module")
@@ -59,39 +59,51 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resumerge.plan.model.BLOCK", 1000)
 
 
-def recipe(method: str) -> str:
-    return f"merge_method: {method}\ndtype: bfloat16\n{RECIPES[method]}\n"
+@pytest.fixture(scope="module")
+def first(models: Path, tmp_path_factory: pytest.TempPathFactory) -> First:
+    """The output of a method, made once, with two threads and all else as it is by default."""
+    folder = tmp_path_factory.mktemp("first")
 
+    @cache
+    def make(method: str) -> Path:
+        return merge(models, recipe(method), folder / method, threads=2)
 
-def test_there_is_a_recipe_for_every_method() -> None:
-    assert set(METHODS) == set(RECIPES)
-
-
-@every_method
-def test_threads(method: str, models: Path, tmp_path: Path) -> None:
-    outputs = [
-        shards_of(merge(models, recipe(method), tmp_path / f"{threads}", threads=threads))
-        for threads in (1, 2, 3)
-    ]
-    assert outputs[0] == outputs[1] == outputs[2]
+    return make
 
 
 @every_method
+def test_repetition(method: str, models: Path, first: First, tmp_path: Path) -> None:
+    again = merge(models, recipe(method), tmp_path / "again", threads=2)
+    assert shards_of(again) == shards_of(first(method))
+
+
+@every_method
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads(threads: int, method: str, models: Path, first: First, tmp_path: Path) -> None:
+    out = merge(models, recipe(method), tmp_path / "out", threads=threads)
+    assert shards_of(out) == shards_of(first(method))
+
+
+@every_method
+@pytest.mark.parametrize("size", [2, 5_000], ids=["a block a batch", "a few blocks"])
 def test_batch_size(
-    method: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: int,
+    method: str,
+    models: Path,
+    first: First,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    outputs = []
-    for size in (2, 5_000, 128 << 20):  # a block a batch, a few, everything
-        monkeypatch.setattr("resumerge.engine.governor.LARGEST_BATCH", size)
-        outputs.append(shards_of(merge(models, recipe(method), tmp_path / f"{size}", threads=2)))
-    assert outputs[0] == outputs[1] == outputs[2]
+    expected = shards_of(first(method))
+    monkeypatch.setattr("resumerge.engine.governor.LARGEST_BATCH", size)
+    assert shards_of(merge(models, recipe(method), tmp_path / "out", threads=2)) == expected
 
 
 @every_method
 def test_memory_pressure(
-    method: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, models: Path, first: First, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calm = shards_of(merge(models, recipe(method), tmp_path / "calm"))
+    calm = shards_of(first(method))
     monkeypatch.setattr("resumerge.engine.governor.SAMPLE_SECONDS", 0.001)
     monkeypatch.setattr("resumerge.engine.governor.SMALLEST_BATCH", 2)
     monkeypatch.setattr("resumerge.engine.governor.LARGEST_BATCH", 100_000)
@@ -102,16 +114,10 @@ def test_memory_pressure(
 
 
 @every_method
-def test_repetition(method: str, models: Path, tmp_path: Path) -> None:
-    outputs = [shards_of(merge(models, recipe(method), tmp_path / f"{i}", seed=7)) for i in (0, 1)]
-    assert outputs[0] == outputs[1]
-
-
-@every_method
 def test_shard_size_but_for_the_place_of_the_tensors(
-    method: str, models: Path, tmp_path: Path
+    method: str, models: Path, first: First, tmp_path: Path
 ) -> None:
-    whole = tensors_of(merge(models, recipe(method), tmp_path / "whole"))
+    whole = tensors_of(first(method))
     parts = tensors_of(merge(models, recipe(method), tmp_path / "parts", shard_size=10_000))
     assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 3
     assert whole.keys() == parts.keys()

@@ -56,14 +56,20 @@ def test_slerp(t: float, tmp_path: Path) -> None:
     )
 
 
-NEAR = {name: array + 1e-3 * normal(2)[name] for name, array in normal(1).items()}
+def turned(by: float) -> Arrays:
+    """The numbers of `normal(1)` at about that angle, in radians."""
+    return {name: array + by * normal(2)[name] for name, array in normal(1).items()}
+
+
 OPPOSITE = {name: -2 * array for name, array in normal(1).items()}
 
 
 @pytest.mark.parametrize(
-    "other", [normal(1), NEAR, OPPOSITE, zeros()], ids=["equal", "near", "opposite", "zero"]
+    "other",
+    [normal(1), turned(1e-3), turned(0.02), turned(0.05), OPPOSITE, zeros()],
+    ids=["equal", "nearly equal", "below the threshold", "above it", "opposite", "zero"],
 )
-def test_slerp_where_there_is_no_angle(other: Arrays, tmp_path: Path) -> None:
+def test_slerp_where_there_is_hardly_an_angle(other: Arrays, tmp_path: Path) -> None:
     check(
         tmp_path,
         recipe("slerp", {}, {}, base="a", t=0.3),
@@ -173,6 +179,19 @@ def masks_of(folder: Path, model: int, densities: tuple[float, float], seed: int
     models = [{"weight": float(i == model), "density": d} for i, d in enumerate(densities)]
     text = recipe("dare_linear", *models, base="c", rescale=False)
     return merged(write(folder, a=ones(), b=ones(), c=zeros()), text, folder / "out", seed)
+
+
+def test_each_model_tensor_and_seed_has_a_mask_of_its_own(tmp_path: Path) -> None:
+    half = (0.5, 0.5)
+    first, same, other_model, other_seed = (
+        masks_of(tmp_path / str(run), model, half, seed)
+        for run, (model, seed) in enumerate([(0, 3), (0, 3), (1, 3), (0, 4)])
+    )
+    mask = first["n5003"]
+    assert np.array_equal(mask, same["n5003"])
+    for other in (other_model["n5003"], other_seed["n5003"]):
+        assert 0.45 < np.mean(mask == other) < 0.55
+    assert 0.4 < np.mean(mask[:1000] == first["n2001"][:1000]) < 0.6
 
 
 TASK_VECTOR_METHODS = ["task_arithmetic", "ties", "dare_linear", "dare_ties"]

@@ -71,6 +71,7 @@ MALICIOUS: dict[str, bytes] = {
     "hole_at_the_start": file_of({"a": tensor(offsets=[8, 16])}, DATA * 2),
     "hole_between": file_of({"a": tensor(), "b": tensor(offsets=[16, 24])}, DATA * 3),
     "overlapping": file_of({"a": tensor(), "b": tensor(offsets=[4, 12])}, DATA + DATA[:4]),
+    "overlapping_and_a_hole_of_that_size": file_of({"a": tensor(), "b": tensor()}, DATA * 2),
     "the_same_bytes_twice": file_of({"a": tensor(), "b": tensor()}, DATA),
     "a_pickle": b"\x80\x02}q\x00." + bytes(64),
     "a_zip": b"PK\x03\x04" + bytes(64),

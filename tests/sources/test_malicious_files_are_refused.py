@@ -1,6 +1,7 @@
 """A safetensors file that lies about itself is refused, with its name and what is wrong."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ def test_file(name: str, tmp_path: Path) -> None:
     assert problem.where == str(path)
     assert problem.expected and problem.found and problem.fix
     assert len(str(problem)) < 2000
+
+
+def test_a_header_that_would_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes((100_000_001).to_bytes(8, "little"))
+    os.truncate(path, 300_000_000)
+    with pytest.raises(InputError, match="at most 100000000 bytes"):
+        open_folder(tmp_path)
 
 
 INDEXES = {
