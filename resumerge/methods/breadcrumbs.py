@@ -38,6 +38,7 @@ class Masked(TaskVectors):
         ),
     )
     passes = 2
+    held_bytes = 32 << 20
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         ranks = {}

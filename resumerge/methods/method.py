@@ -140,6 +140,8 @@ class Method(ABC):
     whole_tensor: ClassVar[bool] = False
     """Whether a block is the whole tensor, however large it is."""
     scratch: ClassVar[int] = 3
+    held_bytes: ClassVar[int] = 0
+    """Bytes that a scan may hold until it ends, for each input (a selection's candidates)."""
     """Blocks of float32 that it may hold beside its inputs and a copy of them."""
 
     def objection(self, work: Work) -> str | None:

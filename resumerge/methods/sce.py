@@ -36,6 +36,7 @@ class Sce(Method):
         Parameter("int8_mask", "accepted; masks never take more than a byte here", False, "bool"),
     )
     base = "required"
+    held_bytes = 16 << 20
 
     def reads(self, work: Work) -> int:
         return 5 if self._selects(work) else 2

@@ -56,7 +56,7 @@ def estimate(plan: Plan, threads: int) -> Estimate:
                 download, files = download + file.size, files + 1
     seconds = (read + plan.output_bytes) / (BYTES_PER_SECOND * threads)
     return Estimate(
-        peak_rss=BASE_RSS + threads * thread_bytes(plan),
+        peak_rss=BASE_RSS + held_bytes(plan) + threads * thread_bytes(plan),
         disk=disk_needed(plan),
         download=download,
         download_files=files,
@@ -69,6 +69,18 @@ def estimate(plan: Plan, threads: int) -> Estimate:
 def disk_needed(plan: Plan) -> int:
     """Bytes to be free where the output goes."""
     return plan.output_bytes + COMPANION_BYTES
+
+
+def held_bytes(plan: Plan) -> int:
+    """The most that a method's scan holds until it ends, for the inputs of one tensor."""
+    return max(
+        (
+            METHODS[unit.expression.method].held_bytes * len(unit.expression.operands)
+            for unit in plan.units
+            if unit.expression.method != "copy" and unit.blocks > 1
+        ),
+        default=0,
+    )
 
 
 def thread_bytes(plan: Plan) -> int:

@@ -6,12 +6,15 @@ Linear with ``normalize: false`` of a model of ones writes the resolved weight i
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from resumerge.recipe import Slice, parse_recipe, resolve
 
+_BESIDE = Path(sys.executable).with_name("mergekit-yaml")
+MERGEKIT = str(_BESIDE) if _BESIDE.exists() else shutil.which("mergekit-yaml")
 HIDDEN, WIDE, VOCAB, LAYERS = 8, 16, 16, 5
 
 RECIPES = {
@@ -80,14 +83,14 @@ def ones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("mergekit-yaml") is None, reason="mergekit is not installed")
+@pytest.mark.skipif(MERGEKIT is None, reason="mergekit is not installed")
 @pytest.mark.parametrize("name", RECIPES)
 def test_same_weights_to_the_last_bit(name: str, ones: Path, tmp_path: Path) -> None:
     load_file = pytest.importorskip("safetensors.torch").load_file
     text = "merge_method: linear\ndtype: float64\n" + RECIPES[name].format(ones=ones)
     (tmp_path / "recipe.yaml").write_text(text)
     subprocess.run(
-        ["mergekit-yaml", "recipe.yaml", "out", "--no-copy-tokenizer"], cwd=tmp_path, check=True
+        [MERGEKIT, "recipe.yaml", "out", "--no-copy-tokenizer"], cwd=tmp_path, check=True
     )
     written = {}
     for file in (tmp_path / "out").glob("*.safetensors"):
