@@ -24,7 +24,9 @@ class Storage:
         Raises:
             OSError: ENOSPC where the filesystem can tell now that the space is not there.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+        )
         try:
             _allocate(fd, nbytes)
             self.write(fd, head, 0)
@@ -35,7 +37,7 @@ class Storage:
 
     def open(self, path: Path) -> int:
         """A descriptor to read and write a file that exists."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         """Write all of `data` at a place in the file; not durable yet."""

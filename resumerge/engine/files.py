@@ -17,18 +17,18 @@ class ShardFiles:
 
     def __init__(self, plan: Plan, folder: Path, storage: Storage) -> None:
         self._plan = plan
-        self._folder = folder
+        self.folder = folder
         self._storage = storage
         self._open: dict[int, int] = {}
         self._lock = threading.Lock()
 
     def final(self, shard: Shard) -> Path:
         """Where a sealed shard is."""
-        return self._folder / shard.name
+        return self.folder / shard.name
 
     def partial(self, shard: Shard) -> Path:
         """Where a shard is until it is sealed."""
-        return self._folder / (shard.name + PARTIAL)
+        return self.folder / (shard.name + PARTIAL)
 
     def create(self, shard: Shard) -> None:
         """Make the partial file at its full size, with its header."""

@@ -15,7 +15,7 @@ from resumerge.engine.preflight import (
     memory_budget,
 )
 from resumerge.engine.session import Session
-from resumerge.errors import InputError, Problem
+from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
 from resumerge.plan import Plan, estimate
 from resumerge.plan.estimate import disk_needed
@@ -33,6 +33,9 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         plan = Session(options).plan(load_recipe(config))
     except InputError as error:
         return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
+    except Resumable as error:
+        problem = Problem(str(error), where=str(config))
+        return {**_nothing(budget, out), "problems": [asdict(problem)]}
     problems: list[Problem] = check_output(out) if out is not None else []
     problems += check_disk(out or Path.cwd(), disk_needed(plan))
     try:

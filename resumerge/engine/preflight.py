@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from resumerge.engine.files import PARTIAL
@@ -38,6 +38,20 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
             if unfinished
             else "name another output folder",
         )
+    ]
+
+
+def check_outside(out: Path, sources: Iterable[Path]) -> list[Problem]:
+    """The output must not lie inside a source: it would be taken for a part of it next time."""
+    return [
+        Problem(
+            "The output folder lies inside a source",
+            where=str(out),
+            found=f"inside {folder}",
+            fix="name a folder beside it",
+        )
+        for folder in sources
+        if folder.resolve() in out.resolve().parents
     ]
 
 

@@ -16,9 +16,15 @@ from resumerge.engine.checksums import hash_block
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
 from resumerge.engine.disk_errors import resumable_disk_errors
+from resumerge.engine.files import ShardFiles
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
-from resumerge.engine.preflight import check_disk, check_output, fit_threads, memory_budget
+from resumerge.engine.preflight import (
+    check_disk,
+    check_output,
+    fit_threads,
+    memory_budget,
+)
 from resumerge.engine.recovery import open_ledger
 from resumerge.engine.report import Reporter, Result
 from resumerge.engine.stop import Stop
@@ -114,6 +120,12 @@ class Session:
             try:
                 row = ledger.run() or {}
                 out = Path(row["output"])
+                began = json.loads(row["options"])
+                self._options = replace(
+                    self._options,
+                    memory=self._options.memory or began.get("memory"),
+                    threads=self._options.threads or began.get("threads"),
+                )
                 given = self._recipe_of(row, recipe)
                 if self._options.restart:
                     plan = self.plan(given)
@@ -129,9 +141,11 @@ class Session:
                     source["model"]: _pin(source, looks_anew=recipe is not None)
                     for source in ledger.rows("SELECT * FROM sources")
                 }
-                plan = self._plan(given, pins, json.loads(row["options"]))
+                plan = self._plan(given, pins, began)
                 self._check_unchanged(row, plan, folder)
-                if row["state"] == "done" and _is_whole(plan, ledger, out):
+                if row["state"] == "done" and _is_whole(
+                    plan, ledger, ShardFiles(plan, out, self._storage)
+                ):
                     result = Result(folder.name, out, ledger.path, already_done=True)
                     self._reporter.done(result)
                     return result
@@ -164,6 +178,9 @@ class Session:
             try:
                 pin = pins.get(ref.text, {})
                 sources[ref] = open_source(ref, **pin, offline=self._options.offline)
+            except Resumable as error:
+                hint = f"If {ref} is meant as a folder: there is none of that name in {Path.cwd()}."
+                raise Resumable(error.reason, f"{error}\n{hint}") from error
             except InputError as error:
                 problems += [_named_in(recipe, ref, problem) for problem in error.problems]
         if problems:
@@ -236,7 +253,14 @@ class Session:
                 "output": str(out),
                 "fingerprint": fingerprint(parts),
                 "fingerprint_parts": json.dumps(parts),
-                "options": json.dumps({"seed": plan.seed, "shard_size": plan.shard_size}),
+                "options": json.dumps(
+                    {
+                        "seed": plan.seed,
+                        "shard_size": plan.shard_size,
+                        "memory": self._options.memory,
+                        "threads": self._options.threads,
+                    }
+                ),
                 "versions": json.dumps(versions()),
                 "host": hostname(),
                 "state": "planned",
@@ -352,13 +376,14 @@ def _has_file(out: Path, shard: str) -> bool:
     return (out / shard).exists() or (out / f"{shard}.partial").exists()
 
 
-def _is_whole(plan: Plan, ledger: Ledger, out: Path) -> bool:
-    """Whether a finished run's files are all still there, each with its size."""
+def _is_whole(plan: Plan, ledger: Ledger, files: ShardFiles) -> bool:
+    """Whether a finished run's files are all still there: shards with their size and header.
+
+    The files beside them only have to exist: the user may have edited them since.
+    """
     states = {row["state"] for row in ledger.rows("SELECT DISTINCT state FROM shards")}
-    sizes = {shard.name: shard.nbytes for shard in plan.shards}
-    for row in ledger.rows("SELECT name, nbytes FROM companions"):
-        sizes[row["name"]] = row["nbytes"]
-    return states == {"sealed"} and all(
-        (out / name).is_file() and (out / name).stat().st_size == size
-        for name, size in sizes.items()
+    return (
+        states == {"sealed"}
+        and all(files.is_intact(shard, files.final(shard)) for shard in plan.shards)
+        and all((files.folder / name).is_file() for name in ledger.written_names())
     )

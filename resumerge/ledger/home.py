@@ -76,7 +76,11 @@ class Home:
         """The runs that write to an output folder, oldest first."""
         wanted = str(output.absolute())
         real = str(output.resolve())
-        return [path for path in self.runs() if _output(path) in (wanted, real)]
+        return [
+            path
+            for path in self.runs()
+            if (stored := _output(path)) in (wanted, real) or os.path.realpath(stored) == real
+        ]
 
     def new(self, output: Path, storage: Storage) -> Path:
         """A folder for a new run, under a name that no reader looks at until it is whole."""

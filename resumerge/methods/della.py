@@ -32,7 +32,7 @@ class SampledByRank(TaskVectors):
     """
 
     papers = (DELLA,)
-    scratch = 10
+    scratch = 17
 
     def row(self, work: Work) -> int | None:
         return math.prod(work.shape[1:]) if len(work.shape) > 1 else work.numel

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 REQUIRED: Any = object()
 """Default of a parameter that the recipe must give."""
 
+FLOAT32_MAX = 3.4028234663852886e38
+
 Value = float | bool
 """A parameter, resolved for one tensor."""
 
@@ -34,8 +36,8 @@ class Parameter:
     default: Any = REQUIRED
     kind: Literal["float", "int", "bool"] = "float"
     per_model: bool = False
-    low: float = -math.inf
-    high: float = math.inf
+    low: float = -FLOAT32_MAX
+    high: float = FLOAT32_MAX
 
     @property
     def required(self) -> bool:
@@ -140,9 +142,9 @@ class Method(ABC):
     whole_tensor: ClassVar[bool] = False
     """Whether a block is the whole tensor, however large it is."""
     scratch: ClassVar[int] = 3
+    """Blocks of float32 that it may hold beside its inputs and a copy of them."""
     held_bytes: ClassVar[int] = 0
     """Bytes that a scan may hold until it ends, for each input (a selection's candidates)."""
-    """Blocks of float32 that it may hold beside its inputs and a copy of them."""
 
     def objection(self, work: Work) -> str | None:
         """What is wrong with the parameters taken together, for one tensor; None if nothing."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
 
+from resumerge.ledger.home import Home
+
 
 def resume_command(run: str, state_dir: Path | None) -> str:
-    """``resumerge resume RUN``, with the state folder where it is not the default."""
-    words = ["resumerge", "resume", run]
-    default = Path(os.environ.get("RESUMERGE_STATE_DIR") or "state").absolute()
-    if state_dir is not None and state_dir.absolute() != default:
-        words += ["--state-dir", str(state_dir)]
-    return shlex.join(words)
+    """``resumerge resume RUN --state-dir DIR``: it works from any folder and in any shell."""
+    return shlex.join(["resumerge", "resume", run, "--state-dir", str(Home(state_dir).folder)])
 
 
 def repeat_command() -> str:

@@ -31,7 +31,32 @@ def _run(folder: Path) -> dict[str, Any]:
     try:
         return _described(folder, LEDGER_FILE)
     except sqlite3.DatabaseError:
+        pass
+    try:
         return _described(folder, SNAPSHOT_FILE)
+    except sqlite3.DatabaseError as error:
+        return _unreadable(folder, str(error))
+
+
+def _unreadable(folder: Path, why: str) -> dict[str, Any]:
+    """A run whose ledger and snapshot are both beyond use."""
+    return {
+        "id": folder.name,
+        "state": "failed",
+        "config": None,
+        "output": None,
+        "ledger": str(folder / LEDGER_FILE),
+        "created": None,
+        "units": {"total": 0, "committed": 0},
+        "bytes": {"total": 0, "committed": 0},
+        "shards": {"total": 0, "sealed": 0},
+        "memory": {"budget": None, "peak_rss": 0, "batch_bytes": None},
+        "rate_bytes_per_s": None,
+        "eta_s": None,
+        "merging_s": None,
+        "attempts": [],
+        "events": [{"at": "", "kind": "ledger_damaged", "data": {"why": why}}],
+    }
 
 
 def _described(folder: Path, name: str) -> dict[str, Any]:
@@ -185,13 +210,13 @@ def show_runs(runs: list[dict[str, Any]]) -> RenderableType:
     """Every run, a line each."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("run", "state", "units", "bytes", "output"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == "run")
     for run in runs:
         table.add_row(
             run["id"],
             Text(run["state"], _COLORS.get(run["state"], "")),
             f"{run['units']['committed']}/{run['units']['total']}",
             f"{show_size(run['bytes']['committed'])} of {show_size(run['bytes']['total'])}",
-            run["output"],
+            run["output"] or "",
         )
     return table

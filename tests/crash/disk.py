@@ -38,10 +38,10 @@ REAL = {
         *("rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
     )
 }
-MODES = ("kill", "power", "torn", "full", "io", "pause")
+MODES = ("kill", "power", "torn", "full", "io", "pause", "stop")
 """kill: SIGKILL, the page cache lives on. power: everything that was not synced is gone. torn: of
 that, a random part is gone, page by page. full: there is no more space from here on. io: this one
-operation fails. pause: SIGSTOP, until somebody lets it go on."""
+operation fails. pause: SIGSTOP, until somebody lets it go on. stop: SIGTERM."""
 
 TAKES_SPACE = ("create", "write", "copy", "resize", "make folder")
 
@@ -325,6 +325,8 @@ class Disk:
             elif self.mode == "io":
                 if hit and "commit" not in kind:
                     raise OSError(errno.EIO, os.strerror(errno.EIO), str(where))
+            elif hit and self.mode == "stop":
+                os.kill(os.getpid(), signal.SIGTERM)
             elif hit and self.mode == "pause":
                 self.report()
                 os.kill(os.getpid(), signal.SIGSTOP)

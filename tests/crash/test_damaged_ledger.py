@@ -116,6 +116,23 @@ def test_nothing_is_trusted_unread_when_reading_was_interrupted(
     halfway.assert_done(reference)
 
 
+def test_a_ledger_that_cannot_be_opened_now_is_not_damaged(
+    halfway: Merge, reference: dict[str, bytes]
+) -> None:
+    """Going back to the snapshot would lose what was committed since."""
+    (folder,) = halfway.runs()
+    log = folder / (LEDGER_FILE + "-wal")
+    log.rename(folder / "aside")
+    log.mkdir()
+    stopped = halfway.resume()
+    assert stopped.code == 75, stopped.stderr
+    log.rmdir()
+    (folder / "aside").rename(log)
+    halfway.finish()
+    halfway.assert_done(reference)
+    assert "ledger_restored" not in halfway.events()
+
+
 @pytest.mark.parametrize("damage", [garbage, truncate, empty])
 def test_ledger_and_snapshot_are_damaged(
     bench: Bench,

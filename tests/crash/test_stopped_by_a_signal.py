@@ -23,6 +23,7 @@ from command_line import (
     state_of,
     wait_until,
 )
+from crashing import Bench, Merge
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -77,15 +78,42 @@ def test_stopped_again_and_again_while_it_merges(large_merge: Path) -> None:
     shutil.rmtree(folder / "merged")
 
 
+def test_stopped_at_every_operation(
+    bench: Bench, reference: dict[str, bytes], operations: int, soak: bool
+) -> None:
+    """What was computed is committed: nothing is written again afterwards."""
+    stopped = []
+
+    def check(merge: Merge, at: int) -> None:
+        ended = merge.run(at, "stop")
+        assert ended.code in (128 + signal.SIGTERM, 0), ended.stderr
+        stopped.append(ended.code != 0)
+        merge.assert_finals_are(reference)
+        if ended.code and merge.runs() and merge.query("SELECT 1 FROM attempts"):
+            assert merge.query("SELECT state FROM run")[0]["state"] == "interrupted"
+        merge.finish()
+        merge.assert_done(reference)
+        assert merge.rewritten() == 0
+
+    bench.each(range(1, operations + 1, 1 if soak else 3), check)
+    print(f"stopped at {sum(stopped)} operations")
+    assert sum(stopped) > 0.8 * len(stopped)
+
+
 @pytest.mark.parametrize(
     "signum, moment",
     [
         (signal.SIGINT, lambda folder, process: listens(process)),
-        (signal.SIGTERM, lambda folder, process: listens(process)),
+        (signal.SIGTERM, lambda folder, process: has_mapped(process, "_xxhash")),
         (signal.SIGINT, lambda folder, process: (folder / "ledgers").exists()),
         (signal.SIGTERM, lambda folder, process: has_mapped(process, "libtorch")),
     ],
-    ids=["it just listens", "it just listens, SIGTERM", "it plans", "torch is imported, SIGTERM"],
+    ids=[
+        "it just listens",
+        "the engine is imported, SIGTERM",
+        "it plans",
+        "torch is imported, SIGTERM",
+    ],
 )
 def test_before_it_merges(
     small: Path, signum: int, moment: Callable[[Path, subprocess.Popen[str]], bool]
