@@ -94,28 +94,6 @@ def test_a_restored_ledger_trusts_nothing_unread(
     assert "checksum_mismatch" in halfway.events()
 
 
-def test_nothing_is_trusted_unread_when_reading_was_interrupted(
-    halfway: Merge, reference: dict[str, bytes]
-) -> None:
-    (folder,) = halfway.runs()
-    garbage(folder / LEDGER_FILE)
-    shard = sorted(halfway.out.glob("*.safetensors"))[0]
-    data = bytearray(shard.read_bytes())
-    data[-1] ^= 1
-    shard.write_bytes(data)
-    first_attempt_begins = 1 + [
-        kind.startswith("rename ledger.db") for kind in halfway.resume(40).kinds
-    ].index(True)
-    garbage(folder / LEDGER_FILE)
-    shard = next(path for path in sorted(halfway.out.iterdir()) if shard.name in path.name)
-    data = bytearray(shard.read_bytes())
-    data[-1] ^= 1
-    shard.write_bytes(data)
-    halfway.resume(first_attempt_begins + 3)
-    halfway.finish()
-    halfway.assert_done(reference)
-
-
 def test_a_ledger_that_cannot_be_opened_now_is_not_damaged(
     halfway: Merge, reference: dict[str, bytes]
 ) -> None:

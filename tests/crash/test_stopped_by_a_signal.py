@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -68,7 +69,7 @@ def test_stopped_again_and_again_while_it_merges(large_merge: Path) -> None:
         assert line.startswith("resumerge resume merged-")
         assert state_of("merged", ledgers, folder) == "interrupted"
         assert committed(ledgers) > before
-        words = line.split()[1:]
+        words = shlex.split(line)[1:]
     done = call_line(line, folder)
     assert done.returncode == 0, f"{line}\n{done.stderr}"
     assert hashes(folder / "merged") == hashes(folder / "calm" / "merged")
