@@ -10,7 +10,7 @@ from crashing import KILLED, Bench, Merge
 def test_killed_again_and_again(
     bench: Bench, reference: dict[str, bytes], operations: int, mode: str, soak: bool
 ) -> None:
-    step = 1 if soak else 29
+    step = 3 if soak else 41
     crashes = []
 
     def check(merge: Merge, point: tuple[int, int]) -> None:

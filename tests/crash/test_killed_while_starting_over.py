@@ -31,6 +31,6 @@ def test_killed_while_starting_over(
         assert again.code == 0, again.stderr
         merge.assert_done(other)
 
-    bench.each([*range(1, 18), *range(18, 60, 4)], check)
+    bench.each([*range(1, 18), *range(18, 60, 7)], check)
     print(f"killed at {sum(crashed)} operations")
     assert sum(crashed) > 20

@@ -96,7 +96,7 @@ def test_stopped_at_every_operation(
         merge.assert_done(reference)
         assert merge.rewritten() == 0
 
-    bench.each(range(1, operations + 1, 1 if soak else 3), check)
+    bench.each(range(1, operations + 1, 1 if soak else 5), check)
     print(f"stopped at {sum(stopped)} operations")
     assert sum(stopped) > 0.8 * len(stopped)
 

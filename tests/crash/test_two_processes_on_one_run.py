@@ -14,7 +14,7 @@ def test_a_second_process_while_the_first_is_anywhere(
 ) -> None:
     """The first stops for a while before an operation; the second is refused, or does it all."""
     codes = set()
-    for at in range(1 if command == "run" else 30, operations, 1 if soak else 11):
+    for at in range(1 if command == "run" else 30, operations, 1 if soak else 16):
         first = bench.merge()
         second = bench.beside(first)
         paused = first.start("run", at)
@@ -52,7 +52,7 @@ def test_another_ledger_for_the_same_output_is_refused(
 def test_two_runs_share_a_state_folder(
     bench: Bench, reference: dict[str, bytes], operations: int
 ) -> None:
-    for at in [*range(1, 24, 2), operations // 2]:
+    for at in [*range(1, 24, 3), operations // 2]:
         first = bench.merge()
         second = bench.beside(first)
         second.out = second.root / "elsewhere" / "merged"
