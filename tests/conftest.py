@@ -17,6 +17,16 @@ settings.register_profile("unhurried", deadline=None)  # a busy machine is no fa
 settings.load_profile("unhurried")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="many more draws, for hours")
+
+
+@pytest.fixture(scope="session")
+def soak(request: pytest.FixtureRequest) -> bool:
+    """Whether there is time for many more draws."""
+    return bool(request.config.getoption("--soak"))
+
+
 @pytest.fixture(scope="session")
 def large_llamas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with `base`, `math` and `code`: Llamas of 134 M parameters in bfloat16, 267 MB each.

@@ -13,16 +13,6 @@ from crashing import RECIPE, Bench, Ended
 from tiny_models import LLAMA, write_family
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="crash tests: many more draws, for hours")
-
-
-@pytest.fixture(scope="session")
-def soak(request: pytest.FixtureRequest) -> bool:
-    """Whether there is time for many more draws."""
-    return bool(request.config.getoption("--soak", default=False))
-
-
 @pytest.fixture(scope="session")
 def workplace() -> Iterator[Path]:
     """A folder in memory where there is room, since durability is played and not bought."""
