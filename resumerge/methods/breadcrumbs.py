@@ -38,7 +38,9 @@ class Masked(TaskVectors):
         ),
     )
     passes = 2
-    held_bytes = 32 << 20
+
+    def held_bytes(self, work: Work) -> int:
+        return 2 * len(self._densities(work)) * kernels.selection_bytes(work.numel)
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         ranks = {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from resumerge.methods import kernels
-from resumerge.methods.method import Block, Paper, Parameter, Work
+from resumerge.methods.method import Block, Paper, Parameter, Scan, Work
 from resumerge.methods.task_vectors import TaskVectors, parameters
 
 if TYPE_CHECKING:
@@ -22,17 +23,21 @@ EPSILON = Parameter(
     "epsilon", "how far the probabilities reach to both sides of the density", 0.15, per_model=True
 )
 
+MOST_KEPT = 1 << 28
+"""Elements of the largest tensor whose masks are kept: 32 MiB for each of its inputs."""
+
 
 class SampledByRank(TaskVectors):
     """An element is kept with probability ``density - epsilon + 2 * epsilon * r / (L - 1)``.
 
     r is its rank by magnitude, from 0, within its row; rows run along dimension 1 (a tensor of one
     dimension is one row), and L is their length. The one element of a row of length 1 is kept with
-    probability `density`. Of equal magnitudes, the first has the lower rank.
+    probability `density`. Equal magnitudes share the mean of their ranks.
     """
 
     papers = (DELLA,)
     scratch = 17
+    version = 2
 
     def row(self, work: Work) -> int | None:
         return math.prod(work.shape[1:]) if len(work.shape) > 1 else work.numel
@@ -44,17 +49,50 @@ class SampledByRank(TaskVectors):
                 return "density - epsilon above 0 and density + epsilon below 1"
         return None
 
+    def held_bytes(self, work: Work) -> int:
+        return len(self._densities(work)) * work.numel // 8 if self._keeps_masks(work) else 0
+
+    def reads(self, work: Work) -> int:
+        return super().reads(work) + self._keeps_masks(work)
+
+    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+        """The masks of every block, a bit an element: finding them costs more than all else."""
+        if not self._keeps_masks(work):
+            return {}
+        found: dict[int, list[np.ndarray]] = {i: [] for i in densities}
+        for masks in scan(
+            lambda deltas, block: {
+                i: np.packbits(self._mask(work, i, deltas[i], block)) for i in densities
+            }
+        ):
+            for i, mask in masks.items():
+                found[i].append(mask)
+        return found
+
     def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
+        if selection is None:
+            kept = self._mask(work, i, delta, block)
+        else:
+            kept = np.unpackbits(selection[block.index], count=len(delta))
+        kernels.keep_only(delta, kept)
+
+    def _keeps_masks(self, work: Work) -> bool:
+        """Whether masks are needed twice, and small enough to be kept in between."""
+        return bool(work.params["rescale"]) and work.numel <= MOST_KEPT
+
+    def _mask(self, work: Work, i: int, delta: Tensor, block: Block) -> np.ndarray:
         density = float(work.per_model[i]["density"])
         if density <= 0.0:
-            delta.zero_()
-            return
-        length = work.shape[1] if len(work.shape) > 1 else work.numel
-        ranks = kernels.ranks_by_magnitude(delta, length, math.prod(work.shape[2:]))
-        reach = float(work.per_model[i]["epsilon"]) if length > 1 else 0.0
-        probabilities = np.linspace(density - reach, density + reach, length)
-        key = f"{work.seed}/{i}/{work.unit}"
-        kernels.drop_by_rank(delta, ranks, probabilities, key, block)
+            return np.zeros(len(delta), np.uint8)
+        return kernels.kept_by_rank(
+            delta,
+            work.shape[1] if len(work.shape) > 1 else work.numel,
+            density,
+            float(work.per_model[i]["epsilon"]),
+            f"{work.seed}/{i}/{work.unit}",
+            block,
+            stride=math.prod(work.shape[2:]),
+        )
 
 
 class Della(SampledByRank):

@@ -143,8 +143,6 @@ class Method(ABC):
     """Whether a block is the whole tensor, however large it is."""
     scratch: ClassVar[int] = 3
     """Blocks of float32 that it may hold beside its inputs and a copy of them."""
-    held_bytes: ClassVar[int] = 0
-    """Bytes that a scan may hold until it ends, for each input (a selection's candidates)."""
 
     def objection(self, work: Work) -> str | None:
         """What is wrong with the parameters taken together, for one tensor; None if nothing."""
@@ -153,6 +151,10 @@ class Method(ABC):
     def reads(self, work: Work) -> int:
         """How many times the inputs are read: the reductions, and once for the blocks."""
         return 1
+
+    def held_bytes(self, work: Work) -> int:
+        """Bytes that reductions hold until the tensor is done, like a selection's candidates."""
+        return 0
 
     def row(self, work: Work) -> int | None:
         """Elements of the rows that must not be split between blocks; None for no such rows."""

@@ -36,7 +36,9 @@ class Sce(Method):
         Parameter("int8_mask", "accepted; masks never take more than a byte here", False, "bool"),
     )
     base = "required"
-    held_bytes = 16 << 20
+
+    def held_bytes(self, work: Work) -> int:
+        return kernels.selection_bytes(work.numel) if self._selects(work) else 0
 
     def reads(self, work: Work) -> int:
         return 5 if self._selects(work) else 2

@@ -30,7 +30,9 @@ class Ties(TaskVectors):
     parameters = parameters(normalize=True, rescale=False)
     consensus = True
     passes = 2
-    held_bytes = 16 << 20
+
+    def held_bytes(self, work: Work) -> int:
+        return len(self._densities(work)) * kernels.selection_bytes(work.numel)
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         counts = {i: kept_count(density, work.numel) for i, density in densities.items()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from resumerge.methods import METHODS
 from resumerge.plan.model import Plan, Unit
+from resumerge.plan.planner import work_of
 from resumerge.sources.dtypes import BITS
 
 BASE_RSS = 300_000_000
@@ -72,10 +73,12 @@ def disk_needed(plan: Plan) -> int:
 
 
 def held_bytes(plan: Plan) -> int:
-    """The most that a method's scan holds until it ends, for the inputs of one tensor."""
+    """The most that a method's reductions hold for one tensor."""
     return max(
         (
-            METHODS[unit.expression.method].held_bytes * len(unit.expression.operands)
+            METHODS[unit.expression.method].held_bytes(
+                work_of(unit.name, unit.shape, unit.expression, plan.seed)
+            )
             for unit in plan.units
             if unit.expression.method != "copy" and unit.blocks > 1
         ),

@@ -1,4 +1,4 @@
-"""Ranks within rows, and masks with a probability for each rank."""
+"""Masks with a probability for each rank within a row."""
 
 import math
 
@@ -7,39 +7,68 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rank_masks import dense_mask
 
 from resumerge.methods import Block
-from resumerge.methods.kernels import drop_at_random, drop_by_rank, ranks_by_magnitude
+from resumerge.methods.kernels import drop_at_random, kept_by_rank
+
+REACHES = st.sampled_from([0.0, 0.1, 0.29, -0.2])
 
 
-@given(st.integers(1, 5), st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_ranks_equal_two_stable_sorts(rows: int, length: int, stride: int, seed: int) -> None:
+@given(st.integers(1, 5), st.integers(1, 9), st.integers(1, 4), REACHES, st.integers(0, 2**32 - 1))
+def test_the_mask_of_small_rows_is_that_of_every_rank(
+    rows: int, length: int, stride: int, reach: float, seed: int
+) -> None:
     values = np.random.default_rng(seed).integers(-3, 4, (rows, length, stride))
-    order = np.argsort(np.abs(values), axis=1, kind="stable")
-    want = np.argsort(order, axis=1, kind="stable")
+    block = Block(seed % 7, 0, values.size)
     flat = torch.from_numpy(values.astype(np.float32).ravel())
-    assert ranks_by_magnitude(flat, length, stride).tolist() == want.ravel().tolist()
+    found = kept_by_rank(flat, length, 0.6, reach, f"{seed}", block, stride)
+    want = dense_mask(values, 0.6, reach, f"{seed}", block)
+    assert found.astype(bool).tolist() == want.ravel().tolist()
 
 
-def test_nan_ranks_highest_and_equal_magnitudes_by_place() -> None:
-    values = torch.tensor([1.0, math.nan, -1.0, math.inf, 0.0])
-    assert ranks_by_magnitude(values, 5).tolist() == [1, 4, 2, 3, 0]
+@pytest.mark.parametrize("distinct", [3, 100_000])
+@pytest.mark.parametrize("reach", [0.15, -0.15])
+def test_the_mask_of_long_rows_is_that_of_every_rank(distinct: int, reach: float) -> None:
+    values = np.random.default_rng(0).integers(-distinct, distinct, (20, 700, 1))
+    block = Block(3, 0, values.size)
+    flat = torch.from_numpy(values.astype(np.float32).ravel())
+    found = kept_by_rank(flat, 700, 0.5, reach, "key", block)
+    want = dense_mask(values, 0.5, reach, "key", block)
+    assert found.astype(bool).tolist() == want.ravel().tolist()
 
 
-@pytest.mark.parametrize("probabilities", [[0.2, 0.7], [0.001, 0.999], [1 / 3, 1.0], [0.0, 0.5]])
-def test_each_rank_is_kept_as_often_as_its_probability_says(probabilities: list[float]) -> None:
-    numel = 1 << 20
-    ranks = np.arange(numel, dtype=np.int32) % 2
-    chosen = np.array(probabilities)
-    kept = drop_by_rank(torch.ones(numel), ranks, chosen, "key", Block(0, 0, numel)).numpy()
-    for rank, p in enumerate(probabilities):
-        share = kept[rank::2].mean()
-        assert abs(share - p) <= 5 * math.sqrt(p * (1 - p) / (numel / 2)) + 1e-9
-
-
-def test_one_probability_for_all_is_the_mask_of_that_density() -> None:
-    block = Block(3, 0, 10_000)
-    by_rank = drop_by_rank(
-        torch.ones(10_000), np.zeros(10_000, np.int32), np.array([0.3]), "key", block
+def test_nan_ranks_highest() -> None:
+    values = np.random.default_rng(0).standard_normal((200, 50, 1)).astype(np.float32)
+    infinite = values.copy()
+    values[:, 7], infinite[:, 7] = math.nan, math.inf
+    block = Block(0, 0, values.size)
+    nan, inf = (
+        kept_by_rank(torch.from_numpy(v.ravel()), 50, 0.5, 0.4, "key", block)
+        for v in (values, infinite)
     )
-    assert torch.equal(by_rank, drop_at_random(torch.ones(10_000), 0.3, "key", block))
+    assert nan.tolist() == inf.tolist()
+    assert nan.reshape(200, 50)[:, 7].mean() > 0.8
+
+
+@pytest.mark.parametrize("density, reach", [(0.5, 0.15), (0.2, 0.19), (0.9, -0.09), (1 / 3, 0.0)])
+def test_each_rank_is_kept_as_often_as_its_probability_says(density: float, reach: float) -> None:
+    length, rows = 8, 1 << 17
+    values = torch.arange(1.0, length + 1).repeat(rows)
+    block = Block(0, 0, len(values))
+    kept = kept_by_rank(values, length, density, reach, "key", block).reshape(rows, length)
+    for rank, share in enumerate(kept.mean(axis=0)):
+        p = density - reach + 2 * reach * rank / (length - 1)
+        assert abs(share - p) <= 5 * math.sqrt(p * (1 - p) / rows)
+
+
+def test_equal_magnitudes_are_kept_as_often_as_the_density_says() -> None:
+    numel = 1 << 20
+    kept = kept_by_rank(torch.ones(numel), 64, 0.4, 0.3, "key", Block(0, 0, numel))
+    assert abs(kept.mean() - 0.4) <= 5 * math.sqrt(0.24 / numel)
+
+
+def test_no_reach_is_the_mask_of_that_density() -> None:
+    block = Block(3, 0, 10_000)
+    by_rank = kept_by_rank(torch.ones(10_000), 100, 0.3, 0.0, "key", block)
+    assert by_rank.tolist() == drop_at_random(torch.ones(10_000), 0.3, "key", block).tolist()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from resumerge.methods.kernels.differences import less_base, variance
     from resumerge.methods.kernels.masks import equals, keep_above, keep_only, reaches
     from resumerge.methods.kernels.order import sort_over
-    from resumerge.methods.kernels.random import drop_at_random, drop_by_rank
-    from resumerge.methods.kernels.ranks import ranks_by_magnitude
+    from resumerge.methods.kernels.random import draw_between, drop_at_random
+    from resumerge.methods.kernels.ranks import kept_by_rank
     from resumerge.methods.kernels.reduce import absolute_sum, dot, dots, gram, row_gram, summed
     from resumerge.methods.kernels.selection import (
         Band,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ordered_bits,
         select,
         select_largest,
+        selection_bytes,
     )
     from resumerge.methods.kernels.spectral import isotropic
 
@@ -44,25 +45,26 @@ __all__ = [
     "agreeing_sum",
     "dot",
     "dots",
+    "draw_between",
     "drop_at_random",
-    "drop_by_rank",
     "equals",
     "from_ordered_bits",
     "gram",
     "isotropic",
     "keep_above",
     "keep_only",
+    "kept_by_rank",
     "less_base",
     "magnitude_bits",
     "majority",
     "order_statistics",
     "ordered_bits",
     "plain_sum",
-    "ranks_by_magnitude",
     "reaches",
     "row_gram",
     "select",
     "select_largest",
+    "selection_bytes",
     "sort_over",
     "summed",
     "variance",
@@ -79,25 +81,26 @@ _HOMES = {
     "agreeing_sum": "consensus",
     "dot": "reduce",
     "dots": "reduce",
+    "draw_between": "random",
     "drop_at_random": "random",
-    "drop_by_rank": "random",
     "equals": "masks",
     "from_ordered_bits": "selection",
     "gram": "reduce",
     "isotropic": "spectral",
     "keep_above": "masks",
     "keep_only": "masks",
+    "kept_by_rank": "ranks",
     "less_base": "differences",
     "magnitude_bits": "selection",
     "majority": "consensus",
     "order_statistics": "selection",
     "ordered_bits": "selection",
     "plain_sum": "consensus",
-    "ranks_by_magnitude": "ranks",
     "reaches": "masks",
     "row_gram": "reduce",
     "select": "selection",
     "select_largest": "selection",
+    "selection_bytes": "selection",
     "sort_over": "order",
     "summed": "reduce",
     "variance": "differences",

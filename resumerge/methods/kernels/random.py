@@ -40,25 +40,27 @@ def drop_at_random(values: Tensor, density: float, key: str, block: Block) -> Te
     return keep_only(values, torch.from_numpy(kept))
 
 
-def drop_by_rank(
-    values: Tensor, ranks: np.ndarray, probabilities: np.ndarray, key: str, block: Block
-) -> Tensor:
-    """Set elements to zero, in place, each kept with the probability of its rank.
+def draw_between(
+    low: float, high: float, key: str, block: Block, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Uniform draws in [0, 1), spelled out only where they may lie between `low` and `high`.
+
+    A random byte is all that is drawn for the others, and 64 more bits for these.
 
     Args:
-        values: float32, a block of a tensor.
-        ranks: whole numbers, one for each element.
-        probabilities: float64, of each rank; 1 counts as the largest number below it.
-        key: names the mask.
+        low: at least 0.
+        high: less than 1, and not less than `low`.
+
+    Returns:
+        uint8, for each element 1 where its draw is below `low`, 0 elsewhere; the indices of the
+        elements whose draw may lie between; float64, the draws of these.
     """
-    wholes, fractions = np.divmod(np.clip(probabilities, 0.0, 1.0 - 2.0**-53) * 256.0, 1.0)
-    draw = _bytes(key, block, len(values))
-    threshold = wholes.astype(np.uint8)[ranks]
-    kept = draw < threshold
-    ties = np.flatnonzero(draw == threshold)
-    rest = (fractions * 2.0**64).astype(np.uint64)[ranks[ties]]
-    kept[ties] = _words(key, block, _MORE_BITS, len(ties)) < rest
-    return keep_only(values, torch.from_numpy(kept))
+    first, last = int(low * 256.0), int(high * 256.0)
+    draw = _bytes(key, block, count)
+    below = draw < np.uint8(first)
+    between = np.flatnonzero(draw - np.uint8(first) <= np.uint8(last - first))
+    words = _words(key, block, _MORE_BITS, len(between))
+    return below.view(np.uint8), between, (draw[between] + words * 2.0**-64) / 256.0
 
 
 def _bytes(key: str, block: Block, count: int) -> np.ndarray:
