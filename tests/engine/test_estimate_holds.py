@@ -47,8 +47,12 @@ def test_memory_grows_with_threads_and_models(tmp_path: Path) -> None:
     assert estimate(one, 2).peak_rss < estimate(three, 2).peak_rss
 
 
-def test_memory_does_not_grow_with_tensors_larger_than_a_block(tmp_path: Path) -> None:
-    large, larger = planned(tmp_path / "1", TIES, 270_000), planned(tmp_path / "2", TIES, 300_000)
+def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.methods.kernels.selection._MOST_COLLECTED", 1 << 19)
+    monkeypatch.setattr("resumerge.methods.kernels.selection._LARGEST_SAMPLE", 1 << 18)
+    large, larger = planned(tmp_path / "1", TIES, 70_000), planned(tmp_path / "2", TIES, 140_000)
     assert estimate(large, 2).peak_rss == estimate(larger, 2).peak_rss
 
 
