@@ -11,6 +11,7 @@ from pathlib import Path
 from resumerge.engine.checksums import hash_block
 from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.files import ShardFiles
+from resumerge.engine.ownership import CARD, has_checksum, set_aside
 from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, ResumergeError
@@ -132,9 +133,32 @@ class Attempt:
 
     def _finish(self) -> None:
         """Write the files beside the shards, each whole or not at all, config.json last."""
+        noted = self.ledger.companions()
         for name, content in companions(self.plan, self.out.name, offline=self.offline):
             path = self.out / name
             data = content if isinstance(content, bytes) else content.read_bytes()
-            self.ledger.note_companion(name, len(data), hash_block(data).hex())
+            checksum = hash_block(data).hex()
+            if self._is_another(path, {checksum, noted.get(name)}) and not self._make_way(path):
+                continue
+            self.ledger.note_companion(name, len(data), checksum)
             self.storage.make_folder(path.parent)
             self.storage.write_file(path, data)
+
+    def _is_another(self, path: Path, ours: set[str | None]) -> bool:
+        """Whether a file is in the place of ours that has none of these checksums."""
+        there = path.is_symlink() or path.exists()
+        return there and not any(has_checksum(path, checksum) for checksum in ours if checksum)
+
+    def _make_way(self, path: Path) -> bool:
+        """Keep a file that the user put in the place of ours; whether its name is free then.
+
+        A model card is the user's to write. Any other file would change what the model is.
+        """
+        if path.name == CARD and path.parent == self.out:
+            self.ledger.event("file_kept", name=path.name)
+            self.reporter.note(f"{path} is not ours, and is left as it is")
+            return False
+        aside = set_aside(path, self.storage)
+        self.ledger.event("file_set_aside", name=path.name, now=aside.name)
+        self.reporter.note(f"{path} was not written by this run: it is now {aside.name}")
+        return True

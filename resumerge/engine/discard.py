@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from resumerge.engine.files import PARTIAL
+from resumerge.engine.ownership import written_files
 from resumerge.ledger import Ledger
 from resumerge.ledger.home import UNBORN
 from resumerge.storage import Storage
@@ -14,15 +14,15 @@ from resumerge.storage import Storage
 def discard(ledger: Ledger, folder: Path, out: Path, storage: Storage) -> None:
     """Remove what a run wrote: its shards, the files beside them, and the run's folder.
 
-    Files that the run did not write are left, and the output folder with them. The ledger goes
-    last and at once: as long as anything of the run is there, it is known whose it is.
+    Files that the run did not write, and those that were edited since, are left, and the output
+    folder with them. The ledger goes last and at once: as long as anything of the run is there, it
+    is known whose it is.
     """
-    written = ledger.written_names()
+    folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
+    written = written_files(ledger, out)
     ledger.close()
-    for name in written:
-        for path in (out / name, out / (name + PARTIAL)):
-            storage.remove(path)
-    folders = {str(Path(name).parent) for name in written} - {"."}
+    for name in sorted(written):
+        storage.remove(out / name)
     for name in folders:
         if (out / name).is_dir() and not any((out / name).iterdir()):
             (out / name).rmdir()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from resumerge.engine.files import PARTIAL
@@ -14,6 +16,9 @@ from resumerge.host.memory import measure_memory
 from resumerge.plan.estimate import Estimate, estimate
 from resumerge.plan.model import Plan
 
+SHOWN = 5
+"""Files that a message names."""
+
 
 def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
     """The output must be a folder that is new or empty.
@@ -23,8 +28,8 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
     """
     if not out.exists():
         return []
-    known = {*ours, *(name + PARTIAL for name in ours)}
-    inside = sorted(_files(out) - known) if out.is_dir() else []
+    others = (name for name in _files(out) if name not in ours) if out.is_dir() else ()
+    inside = sorted(itertools.islice(others, SHOWN))
     if out.is_dir() and not inside:
         return []
     unfinished = any(name.endswith(PARTIAL) for name in inside)
@@ -32,10 +37,14 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
         Problem(
             "The output folder holds something else" if inside else "The output is a file",
             where=str(out),
-            expected="a new or empty folder, or the folder of an unfinished run",
-            found=", ".join(inside[:5]) or f"a file of {out.stat().st_size} bytes",
+            expected="nothing but what the run wrote there"
+            if ours
+            else "a new or empty folder, or the folder of an unfinished run",
+            found=", ".join(inside) or f"a file of {out.stat().st_size} bytes",
             fix="give its ledger's folder with --state-dir, or name another output folder"
             if unfinished
+            else "move away what is to be kept, and delete the rest"
+            if ours
             else "name another output folder",
         )
     ]
@@ -55,8 +64,12 @@ def check_outside(out: Path, sources: Iterable[Path]) -> list[Problem]:
     ]
 
 
-def _files(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+def _files(folder: Path) -> Iterator[str]:
+    """Everything below a folder but folders, by its path from there."""
+    for place, folders, files in os.walk(folder):
+        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        for name in (*files, *links):
+            yield str((Path(place) / name).relative_to(folder))
 
 
 def check_disk(out: Path, needed: int) -> list[Problem]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from resumerge.engine.checksums import first_mismatch
 from resumerge.engine.files import ShardFiles
+from resumerge.engine.ownership import set_aside
 from resumerge.errors import refuse
 from resumerge.ledger import (
     LEDGER_FILE,
@@ -101,7 +102,7 @@ class Recovery:
         for shard in self._plan.shards:
             if states[shard.index] == "sealed":
                 self._check_sealed(shard)
-            elif self._files.final(shard).exists():
+            elif self._files.final(shard).exists() and not self._files.partial(shard).exists():
                 self._check_renamed(shard)
             else:
                 self._check_open(shard)
@@ -135,6 +136,10 @@ class Recovery:
 
     def _check_open(self, shard: Shard) -> None:
         path = self._files.partial(shard)
+        final = self._files.final(shard)
+        if final.is_symlink() or final.exists():  # ours never has both names
+            aside = set_aside(final, self._storage)
+            self._ledger.event("file_set_aside", name=final.name, now=aside.name)
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
             return

@@ -19,6 +19,7 @@ from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
+from resumerge.engine.ownership import written_files
 from resumerge.engine.preflight import (
     check_disk,
     check_output,
@@ -130,7 +131,7 @@ class Session:
                 if self._options.restart:
                     plan = self.plan(given)
                     self._resources(plan)
-                    if problems := check_output(out, ledger.written_names()):
+                    if problems := check_output(out, written_files(ledger, out)):
                         raise InputError(problems)
                     self._storage.make_folder(out)
                     with folder_lock(out):

@@ -12,12 +12,10 @@ from resumerge.engine.checksums import first_mismatch, hash_block
 from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.files import PARTIAL
 from resumerge.engine.lock import lock_holder, run_lock
+from resumerge.engine.ownership import CARD, has_checksum
 from resumerge.engine.recovery import open_ledger
 from resumerge.plan.model import Expression, Unit
 from resumerge.storage import Storage
-
-CARD = "README.md"
-"""A text for people, theirs to edit: not compared."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,9 @@ def _verify(folder: Path, storage: Storage, *, mark: bool) -> Verification:
             lost += found
             names = {row["number"]: row["name"] for row in rows}
             damaged.update({names[number]: what for number, what in found.items()})
-        for row in ledger.rows("SELECT * FROM companions"):
-            if row["name"] != CARD and not _is_same(out / row["name"], row["checksum"]):
-                damaged[row["name"]] = "the file differs or is missing"
+        for name, checksum in ledger.companions().items():
+            if name != CARD and not has_checksum(out / name, checksum):
+                damaged[name] = "the file differs or is missing"
         if mark and lost:
             ledger.forget(lost, "verify_found_damage", names=list(damaged)[:5])
         if mark and damaged:
@@ -134,7 +132,3 @@ def unit_of_row(row: dict[str, Any]) -> Unit:
         row["grain"],
         Expression("", ()),
     )
-
-
-def _is_same(path: Path, checksum: str) -> bool:
-    return path.is_file() and hash_block(path.read_bytes()).hex() == checksum

@@ -229,6 +229,10 @@ class Ledger:
             row = {"name": name, "nbytes": nbytes, "checksum": checksum}
             db.table("companions").upsert(row, pk="name")
 
+    def companions(self) -> dict[str, str]:
+        """The checksum of each file beside the shards that was noted, by name."""
+        return {row["name"]: row["checksum"] for row in self.rows("SELECT * FROM companions")}
+
     def written_names(self) -> list[str]:
         """Every file that the run writes to its output folder, by final name."""
         rows = self.rows("SELECT name FROM shards UNION ALL SELECT name FROM companions")
