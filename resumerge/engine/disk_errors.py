@@ -12,6 +12,16 @@ from resumerge.errors import Resumable
 DISK_ERRORS = (OSError, sqlite3.OperationalError)
 """What a full or failing disk raises. SQLite's other errors say that a file is damaged."""
 
+UNFIT_ERRORS = {
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EPERM,
+}
+"""What is wrong with a path that the user named, and not with the disk."""
+
 
 @contextmanager
 def resumable_disk_errors() -> Iterator[None]:

@@ -8,8 +8,11 @@ from typing import Any
 
 from resumerge.engine.options import Options
 from resumerge.engine.preflight import (
+    OUTPUT,
     check_disk,
     check_output,
+    check_outside,
+    check_path,
     fit_threads,
     free_bytes,
     memory_budget,
@@ -29,6 +32,8 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         out: checked as ``run`` would, where it is given; else the working folder's disk is.
     """
     budget = memory_budget(options.memory)
+    if out is not None and (unusable := check_path(out.absolute(), OUTPUT)):
+        return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
     try:
         plan = Session(options).plan(load_recipe(config))
     except InputError as error:
@@ -36,7 +41,10 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
     except Resumable as error:
         problem = Problem(str(error), where=str(config))
         return {**_nothing(budget, out), "problems": [asdict(problem)]}
-    problems: list[Problem] = check_output(out) if out is not None else []
+    problems: list[Problem] = []
+    if out is not None:
+        problems += check_output(out)
+        problems += check_outside(out, (source.folder for source in plan.sources))
     problems += check_disk(out or Path.cwd(), disk_needed(plan))
     try:
         threads, predicted = fit_threads(plan, options.threads, budget)

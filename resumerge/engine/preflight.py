@@ -16,22 +16,91 @@ from resumerge.host.memory import measure_memory
 from resumerge.plan.estimate import Estimate, estimate
 from resumerge.plan.model import Plan
 
+OUTPUT, STATE = "output folder", "state folder"
+
 SHOWN = 5
 """Files that a message names."""
 
 
+LONGEST_NAME = 255
+"""Bytes of one name in a path, on every filesystem that is in use."""
+
+LONGEST_PATH = 4096 - 512
+"""Bytes; the rest is for the names of files inside."""
+
+
+def check_path(path: Path, what: str) -> list[Problem]:
+    """A path must be one that can be written down, and that a folder can have.
+
+    Args:
+        what: it is for, in a message: ``output folder``.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        found = "bytes that are not UTF-8"
+    else:
+        found = _unfit(path)
+    if not found:
+        return []
+    return [
+        Problem(
+            f"The {what} cannot be used",
+            where=str(path).encode(errors="backslashreplace").decode(),
+            expected="a folder, or a name that a new folder can have",
+            found=found,
+            fix=f"name another {what}",
+        )
+    ]
+
+
+def _unfit(path: Path) -> str:
+    """What is wrong with the name of a folder; empty if nothing."""
+    if "\0" in str(path):
+        return "a null byte in its name"
+    longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
+    if longest > LONGEST_NAME:
+        return f"a name of {longest} bytes"
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        return f"a path of {len(os.fsencode(path))} bytes"
+    try:
+        for folder in (path, *path.parents):
+            if folder.is_symlink() and not folder.exists():
+                return f"{folder} is a link to nothing, {folder.readlink()}"
+            if folder.exists():
+                return "" if folder.is_dir() or folder == path else f"{folder} is a file"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def check_writable(path: Path, what: str) -> list[Problem]:
+    """A folder must be one that files can be made in, or whose nearest parent is."""
+    there = next(folder for folder in (path, *path.parents) if folder.is_dir())
+    if os.access(there, os.W_OK | os.X_OK):
+        return []
+    return [
+        Problem(
+            f"The {what} cannot be written to",
+            where=str(path),
+            found=f"{there} is read-only for this user",
+            fix=f"change its permissions, or name another {what}",
+        )
+    ]
+
+
 def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
-    """The output must be a folder that is new or empty.
+    """The output must be a folder that is new or empty, and can be written to.
 
     Args:
         ours: names of files that are to be given up, and so do not count.
     """
     if not out.exists():
-        return []
+        return check_writable(out, OUTPUT)
     others = (name for name in _files(out) if name not in ours) if out.is_dir() else ()
     inside = sorted(itertools.islice(others, SHOWN))
     if out.is_dir() and not inside:
-        return []
+        return check_writable(out, OUTPUT)
     unfinished = any(name.endswith(PARTIAL) for name in inside)
     return [
         Problem(

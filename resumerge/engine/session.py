@@ -15,14 +15,19 @@ from resumerge.engine.attempt import Attempt
 from resumerge.engine.checksums import hash_block
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
-from resumerge.engine.disk_errors import resumable_disk_errors
+from resumerge.engine.disk_errors import UNFIT_ERRORS, resumable_disk_errors
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
 from resumerge.engine.ownership import written_files
 from resumerge.engine.preflight import (
+    OUTPUT,
+    STATE,
     check_disk,
     check_output,
+    check_outside,
+    check_path,
+    check_writable,
     fit_threads,
     memory_budget,
 )
@@ -69,12 +74,21 @@ class Session:
             Interrupted, Resumable: stopped short.
         """
         with self._stop.listening(), resumable_disk_errors():
-            recipe = load_recipe(config)
             out = out.absolute()
+            if problems := self._unusable(config, out):
+                raise InputError(problems)
+            recipe = load_recipe(config)
             earlier = self._home.of_output(out)
             if earlier:
                 return self._go_on(earlier[-1], recipe, config)
             return self._begin(recipe, config, out)
+
+    def _unusable(self, config: Path, out: Path) -> list[Problem]:
+        return [
+            *check_path(self._home.folder, STATE),
+            *check_path(config.absolute().parent, "recipe's folder"),
+            *check_path(out, OUTPUT),
+        ]
 
     def resume(self, wanted: str | None = None) -> Result:
         """Go on with a run named by its id or output folder; by default the newest.
@@ -96,7 +110,13 @@ class Session:
 
     def _begin(self, recipe: Recipe, config: Path, out: Path) -> Result:
         plan = self.plan(recipe)
-        if problems := [*check_output(out), *check_disk(out, disk_needed(plan))]:
+        problems = [
+            *check_writable(self._home.folder, STATE),
+            *check_output(out),
+            *check_outside(out, (source.folder for source in plan.sources)),
+            *check_disk(out, disk_needed(plan)),
+        ]
+        if problems:
             raise InputError(problems)
         threads, budget = self._resources(plan)
         self._storage.make_folder(out)
@@ -184,6 +204,10 @@ class Session:
                 raise Resumable(error.reason, f"{error}\n{hint}") from error
             except InputError as error:
                 problems += [_named_in(recipe, ref, problem) for problem in error.problems]
+            except OSError as error:
+                if pins or error.errno not in UNFIT_ERRORS:
+                    raise
+                problems.append(_named_in(recipe, ref, _unreadable(ref, error)))
         if problems:
             raise InputError(problems)
         options = self._options
@@ -344,6 +368,16 @@ class Session:
         result = Result(folder.name, out, ledger.path, merging_seconds=seconds)
         self._reporter.done(result)
         return result
+
+
+def _unreadable(ref: ModelRef, error: OSError) -> Problem:
+    return Problem(
+        "A model cannot be read",
+        where=ref.text,
+        expected="a folder with config.json and model.safetensors",
+        found=f"{error.filename}: {error.strerror}",
+        fix="change its permissions, or name another folder",
+    )
 
 
 def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:

@@ -31,11 +31,21 @@ class Home:
 
     def runs(self) -> list[Path]:
         """The folders of all runs, oldest first."""
-        if not self.folder.is_dir():
+        try:
+            inside = list(self.folder.iterdir())
+        except FileNotFoundError:
             return []
+        except OSError as error:
+            raise refuse(
+                "The state folder cannot be read",
+                where=self.folder,
+                expected="a folder that holds ledgers, or one that is not there yet",
+                found=error.strerror or str(error),
+                fix="name another with --state-dir, or RESUMERGE_STATE_DIR",
+            ) from None
         found = [
             path
-            for path in self.folder.iterdir()
+            for path in inside
             if path.suffix != UNBORN and any((path / f).exists() for f in _LEDGERS)
         ]
         return sorted(found, key=lambda path: (_created(path), path.name))
@@ -44,7 +54,7 @@ class Home:
         """The folder of a run, by its id, its output folder, or None for the newest.
 
         Raises:
-            InputError: there is no such run.
+            InputError: there is no such run, or the state folder cannot be read.
         """
         runs = self.runs()
         if wanted is None and runs:
@@ -75,7 +85,7 @@ class Home:
     def of_output(self, output: Path) -> list[Path]:
         """The runs that write to an output folder, oldest first."""
         wanted = str(output.absolute())
-        real = str(output.resolve())
+        real = os.path.realpath(output)
         return [
             path
             for path in self.runs()

@@ -34,6 +34,12 @@ def open_local(ref: ModelRef, folder: Path | None = None) -> Source:
             fix="check the path; paths are taken from the folder the command runs in",
         )
     folder = folder.resolve()
+    if not _is_utf8(str(folder)):
+        raise refuse(
+            "The model's folder has a name that is not UTF-8",
+            where=str(folder).encode(errors="backslashreplace").decode(),
+            fix="rename it",
+        )
     tensors: dict[str, TensorInfo] = {}
     files: dict[str, SourceFile] = {}
     for name in weight_files(folder):
@@ -54,6 +60,10 @@ def open_local(ref: ModelRef, folder: Path | None = None) -> Source:
         tensors.update(found)
     check_index(folder, tensors)
     return Source(ref, "local", folder, None, read_config(folder), tensors, files)
+
+
+def _is_utf8(name: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def weight_files(folder: Path) -> list[str]:
