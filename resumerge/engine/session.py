@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import resumerge
 from resumerge.engine.attempt import Attempt
+from resumerge.engine.changed import advice, describe, headline, parts_now, samples
 from resumerge.engine.checksums import hash_block
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
@@ -34,11 +36,11 @@ from resumerge.engine.preflight import (
 from resumerge.engine.recovery import open_ledger
 from resumerge.engine.report import Reporter, Result
 from resumerge.engine.stop import Stop
-from resumerge.errors import InputError, Problem, Resumable, ResumergeError, refuse
+from resumerge.errors import InputError, Problem, Resumable, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
-from resumerge.plan import NUMERICS, Plan, changes, fingerprint, fingerprint_parts, make_plan
+from resumerge.plan import NUMERICS, Plan, fingerprint, fingerprint_parts, make_plan
 from resumerge.plan.estimate import disk_needed
 from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
 from resumerge.sources import open_source
@@ -163,7 +165,7 @@ class Session:
                     for source in ledger.rows("SELECT * FROM sources")
                 }
                 plan = self._plan(given, pins, began)
-                self._check_unchanged(row, plan, folder)
+                self._check_unchanged(row, plan, ledger)
                 if row["state"] == "done" and _is_whole(
                     plan, ledger, ShardFiles(plan, out, self._storage)
                 ):
@@ -228,33 +230,68 @@ class Session:
         Its own text, even where another says the same: the model card shows it.
         """
         recipe = parse_recipe(row["config_text"], row["config_path"])
-        file = Path(row["config_path"])
-        if given is None and file.is_file() and file.read_text() != row["config_text"]:
-            given = load_recipe(file)
+        if given is None:
+            given = self._edited(row)
         if given is None:
             return recipe
         if self._options.restart:
             return given
-        lines = changes({"recipe": recipe.normalized()}, {"recipe": given.normalized()})
-        if lines:
-            raise self._changed(lines, row["id"], row["output"], given.file)
+        before, after = {"recipe": recipe.normalized()}, {"recipe": given.normalized()}
+        self._refuse_changed(row, before, after, given.file)
         return recipe
 
-    def _check_unchanged(self, row: Mapping[str, Any], plan: Plan, folder: Path) -> None:
-        lines = changes(json.loads(row["fingerprint_parts"]), fingerprint_parts(plan))
-        if lines:
-            raise self._changed(lines, folder.name, row["output"], row["config_path"])
+    def _edited(self, row: Mapping[str, Any]) -> Recipe | None:
+        """The recipe's file as it is now; None where it is as it was, gone, or not to be read."""
+        file = Path(row["config_path"])
+        try:
+            if file.read_bytes() == row["config_text"].encode():
+                return None
+        except OSError as error:
+            self._reporter.note(f"{file}: {error.strerror}; going on with the run's own recipe")
+            return None
+        try:
+            return load_recipe(file)
+        except InputError as error:
+            kept = ["resumerge", "run", self._kept_recipe(row), row["output"], *self._state_words()]
+            own = Problem(
+                "The run has kept the recipe that it began with",
+                where=self._kept_recipe(row),
+                fix=f"go on with that one: `{shlex.join(kept)}`",
+            )
+            raise InputError([*error.problems, own]) from error
 
-    def _changed(self, lines: list[str], run: str, output: str, config: str) -> ResumergeError:
-        kept = self._home.folder / run / RECIPE_FILE
-        return refuse(
-            "The recipe or a source is not what this run began with",
-            where=output,
-            found="; ".join(lines[:6]),
-            fix=f"undo the change and resume; or, for a recipe, go on with the one that was begun: "
-            f"`resumerge run {kept} {output}`; or start over: "
-            f"`resumerge run {config} {output} --restart`",
-        )
+    def _kept_recipe(self, row: Mapping[str, Any]) -> str:
+        return str(self._home.folder / row["id"] / RECIPE_FILE)
+
+    def _state_words(self) -> list[str]:
+        return ["--state-dir", str(self._home.folder)]
+
+    def _check_unchanged(self, row: Mapping[str, Any], plan: Plan, ledger: Ledger) -> None:
+        before = json.loads(row["fingerprint_parts"])
+        after, touched = parts_now(before, plan, ledger.rows("SELECT * FROM sources"))
+        self._refuse_changed(row, before, after, row["config_path"])
+        if touched:
+            self._reporter.note(f"{len(touched)} files of models were touched, and are the same")
+            ledger.event("source_touched", files=touched[:5])
+
+    def _refuse_changed(
+        self,
+        row: Mapping[str, Any],
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        config: str,
+    ) -> None:
+        kinds, lines = describe(before, after)
+        if lines:
+            rest = [row["output"], *self._state_words()]
+            kept = ["resumerge", "run", self._kept_recipe(row), *rest]
+            over = ["resumerge", "run", config, *rest, "--restart"]
+            raise refuse(
+                headline(kinds),
+                where=row["output"],
+                found="; ".join(lines[:6]),
+                fix=advice(kinds, shlex.join(kept), shlex.join(over)),
+            )
 
     def _new_folder(self, out: Path) -> Path:
         """A folder for a new run; those that died before they were whole are cleared away."""
@@ -297,7 +334,7 @@ class Session:
                     "kind": source.kind,
                     "revision": source.revision,
                     "folder": str(source.folder),
-                    "identity": json.dumps(source.identity()),
+                    "identity": json.dumps({**source.identity(), "samples": samples(source)}),
                 }
                 for number, source in enumerate(plan.sources)
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from resumerge.methods import METHODS
@@ -28,7 +29,7 @@ def fingerprint(parts: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What differs, a line each: ``recipe.slices[0].parameters.t: 0.5 -> 0.6``."""
     lines: list[str] = []
     for key in sorted(before.keys() | after.keys()):

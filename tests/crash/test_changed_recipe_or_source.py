@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from crashing import RECIPE, Bench, Merge
+from safetensors.torch import load_file, save_file
 
 
 @pytest.fixture
@@ -66,8 +69,12 @@ def test_changed_options_that_decide_bytes_are_refused(
     assert option.replace("_", " ") in refused.stderr
 
 
-def touched(model: Path) -> None:
-    os.utime(model, ns=(0, model.stat().st_mtime_ns + 1))
+def retrained(model: Path) -> None:
+    """Of the same size and header, with other numbers."""
+    tensors = load_file(model)
+    stamp = model.stat().st_mtime_ns
+    save_file({name: t + 0.01 for name, t in tensors.items()}, model, {"format": "pt"})
+    os.utime(model, ns=(0, stamp + 10**9))
 
 
 def grown(model: Path) -> None:
@@ -87,15 +94,64 @@ def renamed_inside(model: Path) -> None:
     os.utime(model, ns=(0, stamp))
 
 
-@pytest.mark.parametrize("change", [touched, grown, renamed_inside])
-def test_a_changed_source_is_refused(halfway: Merge, change: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [(retrained, "other contents"), (grown, "bytes and had"), (renamed_inside, "another header")],
+)
+def test_a_changed_source_is_refused(
+    halfway: Merge, change: Callable[[Path], None], says: str
+) -> None:
     before = halfway.files()
     change(halfway.models / "math" / "model.safetensors")
     refused = halfway.resume()
     assert refused.code == 2
-    assert "math" in refused.stderr
+    assert "A source is not what this run began with" in refused.stderr
+    assert re.search(rf"math/model.safetensors has (\d+ )?{says}", refused.stderr)
+    assert "put the file back as it was" in refused.stderr
     assert halfway.files() == before
     assert halfway.resume(restart=True).code == 0
+
+
+def test_a_source_that_was_touched_or_downloaded_again_is_no_other(
+    halfway: Merge, reference: dict[str, bytes]
+) -> None:
+    for name in ("base", "math"):
+        model = halfway.models / name / "model.safetensors"
+        data = model.read_bytes()
+        model.unlink()
+        model.write_bytes(data)
+        os.utime(model, ns=(0, 0))
+    ended = halfway.finish()
+    halfway.assert_done(reference)
+    assert "2 files of models were touched" in ended.stderr
+    assert "source_touched" in halfway.events()
+
+
+@pytest.mark.parametrize("spoiled", [b"merge_method: \xff", b"merge_method: [", b""])
+def test_a_recipe_that_became_unreadable_is_refused_and_the_runs_own_goes_on(
+    halfway: Merge, reference: dict[str, bytes], spoiled: bytes
+) -> None:
+    before = halfway.files()
+    halfway.config.write_bytes(spoiled)
+    refused = halfway.resume()
+    assert refused.code == 2, refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert halfway.files() == before
+    [command] = re.findall("`(resumerge run .*)`", refused.stderr)
+    halfway.config = Path(shlex.split(command)[2])
+    assert halfway.run().code == 0
+    assert halfway.verify().code == 0
+    assert halfway.files() == reference
+
+
+def test_a_recipe_that_cannot_be_read_is_not_needed(
+    halfway: Merge, reference: dict[str, bytes]
+) -> None:
+    halfway.config.unlink()
+    halfway.config.mkdir()
+    ended = halfway.finish()
+    assert "going on with the run's own recipe" in ended.stderr
+    halfway.assert_done(reference)
 
 
 def test_a_source_that_is_gone_is_refused_and_welcome_back(
