@@ -250,6 +250,9 @@ def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -
         for name, what in found.damaged.items():
             out_console.print(f"  {name}: {what}", highlight=False, markup=False, soft_wrap=True)
     if not found.intact:
+        if not found.marked:
+            again = "another process works on the run, or its ledger is read-only: verify it again"
+            err.print(f"Not noted in the ledger ({again})", highlight=False, soft_wrap=True)
         err.print("Damaged tensors are computed anew by:", highlight=False)
         print(resume_command(found.run, state_dir), file=sys.stderr)
         raise typer.Exit(75)

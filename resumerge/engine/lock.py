@@ -61,7 +61,7 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
     """``pid`` and ``host`` of the live process that holds the run; None if none does."""
     path = folder / LOCK_FILE
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # anybody may look
     except OSError:
         return None
     try:

@@ -14,6 +14,7 @@ from resumerge.errors import refuse
 from resumerge.ledger import (
     LEDGER_FILE,
     RECONCILED,
+    SNAPSHOT_FILE,
     Ledger,
     Progress,
     is_reconciled,
@@ -60,6 +61,30 @@ def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
             ) from error
         ledger = _open_intact(path)
     return ledger, not is_reconciled(ledger)
+
+
+def read_ledger(folder: Path) -> Ledger:
+    """Open a run's ledger to read, or its snapshot where that cannot be; nothing is written.
+
+    Raises:
+        InputError: neither can be read.
+    """
+    for name in (LEDGER_FILE, SNAPSHOT_FILE):
+        try:
+            ledger = Ledger(folder / name, read_only=True)
+        except sqlite3.DatabaseError:
+            continue
+        try:
+            if ledger.run() is not None:
+                return ledger
+        except sqlite3.DatabaseError:
+            pass
+        ledger.close()
+    raise refuse(
+        "Neither the ledger nor its snapshot can be read",
+        where=str(folder),
+        fix="change its permissions, or resume the run, which mends what can be mended",
+    )
 
 
 def _open_intact(path: Path) -> Ledger:

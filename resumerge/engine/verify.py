@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 from resumerge.engine.checksums import first_mismatch, hash_block
 from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.files import PARTIAL
-from resumerge.engine.lock import lock_holder, run_lock
+from resumerge.engine.lock import LOCK_FILE, lock_holder, run_lock
 from resumerge.engine.ownership import CARD, has_checksum
-from resumerge.engine.recovery import open_ledger
+from resumerge.engine.recovery import open_ledger, read_ledger
+from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.plan.model import Expression, Unit
 from resumerge.storage import Storage
 
@@ -27,6 +29,8 @@ class Verification:
         nbytes: read and compared.
         damaged: names of units whose bytes differ or are missing, with what was found.
         pending: units that are not committed yet, and so have nothing to compare with.
+        marked: damage is noted in the ledger, so that ``resume`` mends it; not where another
+            process works on the run, or the ledger is read-only.
     """
 
     run: str
@@ -35,6 +39,7 @@ class Verification:
     nbytes: int
     pending: int
     damaged: dict[str, str]
+    marked: bool = True
 
     @property
     def intact(self) -> bool:
@@ -49,24 +54,33 @@ class Verification:
             "units": {"compared": self.units, "pending": self.pending},
             "bytes": self.nbytes,
             "damaged": [{"name": n, "found": found} for n, found in self.damaged.items()],
+            "marked": self.marked,
         }
 
 
 def verify_run(folder: Path, storage: Storage) -> Verification:
     """Read every committed block of a run's output.
 
-    What is damaged is made pending in the ledger, so that ``resume`` computes it anew; while
-    another process works on the run, the ledger is left alone.
+    What is damaged is made pending in the ledger, so that ``resume`` computes it anew. The ledger
+    is only read while another process works on the run, and where it cannot be written to.
+
+    Raises:
+        InputError: neither the ledger nor its snapshot can be used.
+        Resumable: the output cannot be read now.
     """
     with resumable_disk_errors():
-        if lock_holder(folder) is not None:
-            return _verify(folder, storage, mark=False)
+        if lock_holder(folder) is not None or not _is_writable(folder):
+            return _verify(folder, read_ledger(folder), mark=False)
         with run_lock(folder, folder.name):
-            return _verify(folder, storage, mark=True)
+            return _verify(folder, open_ledger(folder, storage)[0], mark=True)
 
 
-def _verify(folder: Path, storage: Storage, *, mark: bool) -> Verification:
-    ledger, _ = open_ledger(folder, storage)
+def _is_writable(folder: Path) -> bool:
+    files = [folder, *(folder / name for name in (LEDGER_FILE, LOCK_FILE))]
+    return all(os.access(path, os.W_OK) for path in files if path.exists())
+
+
+def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
     try:
         out = Path((ledger.run() or {})["output"])
         damaged: dict[str, str] = {}
@@ -93,18 +107,17 @@ def _verify(folder: Path, storage: Storage, *, mark: bool) -> Verification:
             ledger.forget(lost, "verify_found_damage", names=list(damaged)[:5])
         if mark and damaged:
             ledger.set_state("interrupted")
-        return Verification(folder.name, out, compared, nbytes, pending, damaged)
+        return Verification(folder.name, out, compared, nbytes, pending, damaged, mark)
     finally:
         ledger.close()
 
 
 def _compare(out: Path, shard: dict[str, Any], rows: list[dict[str, Any]]) -> dict[int, str]:
     """What is wrong with which unit of a shard."""
-    names = [shard["name"], shard["name"] + PARTIAL]
-    path = next((out / name for name in names if (out / name).exists()), None)
-    if path is None:
+    opened = _open_shard(out / shard["name"])
+    if opened is None:
         return {row["number"]: f"{shard['name']} is missing" for row in rows}
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    path, fd = opened
     try:
         head = os.pread(fd, shard["header_bytes"], 0)
         if hash_block(head).hex() != shard["header_checksum"]:
@@ -117,6 +130,15 @@ def _compare(out: Path, shard: dict[str, Any], rows: list[dict[str, Any]]) -> di
         return found
     finally:
         os.close(fd)
+
+
+def _open_shard(final: Path) -> tuple[Path, int] | None:
+    """A shard under the name that it has now: it may be sealed, or opened again, meanwhile."""
+    partial = final.with_name(final.name + PARTIAL)
+    for path in (final, partial, final):
+        with suppress(FileNotFoundError):
+            return path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return None
 
 
 def unit_of_row(row: dict[str, Any]) -> Unit:

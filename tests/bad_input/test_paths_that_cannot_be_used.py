@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from privileges import drop_privileges
+from privileges import unprivileged
 from tiny_models import write_family
-
-from resumerge.cli import main
 
 LINEAR = """merge_method: linear
 parameters: {weight: 1}
@@ -133,26 +128,8 @@ CASES = {
 
 
 def refused(words: list[str | bytes], folder: Path) -> str:
-    """What `resumerge` says on stderr, in a process that permissions count for."""
-    with tempfile.TemporaryFile() as said:
-        child = os.fork()
-        if child == 0:
-            try:
-                os.chdir(folder)
-                os.dup2(said.fileno(), 2)
-                sys.stderr = open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
-                drop_privileges()
-                sys.argv = ["resumerge", *map(os.fsdecode, words)]
-                main()
-            except SystemExit as ended:
-                sys.stderr.flush()
-                os._exit(int(str(ended.code or 0)))
-            finally:
-                traceback.print_exc()
-                os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        said.seek(0)
-        text = said.read().decode()
+    """What `resumerge` says, for whom permissions count."""
+    code, text = unprivileged(words, folder)
     assert code == 2, text
     assert "Traceback" not in text
     return text

@@ -79,6 +79,7 @@ VERIFY: dict[str, Any] = {
     "units": {"compared": int, "pending": int},
     "bytes": int,
     "damaged": [{"name": str, "found": str}],
+    "marked": bool,
 }
 
 
