@@ -12,16 +12,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.options import Options
+from resumerge.engine.options import Options, as_path
 from resumerge.engine.planning import describe_plan
+from resumerge.engine.preflight import OUTPUT, STATE
 from resumerge.engine.report import Reporter, Result
 from resumerge.engine.session import Session
 from resumerge.engine.verify import Verification, verify_run
+from resumerge.errors import refuse
 from resumerge.ledger.home import Home
 from resumerge.storage import Storage
 from resumerge.ui.sizes import parse_size
 
 StrPath = str | Path
+RECIPE = "recipe"
 
 
 def run(
@@ -52,11 +55,11 @@ def run(
     options = Options(
         _path(state_dir), _size(memory), threads, device, _size(shard_size), seed, offline, restart
     )
-    return Session(options, reporter).run(Path(config), Path(out))
+    return Session(options, reporter).run(as_path(config, RECIPE), as_path(out, OUTPUT))
 
 
 def resume(
-    run: str | None = None,
+    run: StrPath | None = None,
     *,
     state_dir: StrPath | None = None,
     memory: int | str | None = None,
@@ -74,10 +77,10 @@ def resume(
     options = Options(
         _path(state_dir), _size(memory), threads, device, None, None, offline, restart
     )
-    return Session(options, reporter).resume(run)
+    return Session(options, reporter).resume(_name(run))
 
 
-def status(run: str | None = None, *, state_dir: StrPath | None = None) -> dict[str, Any]:
+def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> dict[str, Any]:
     """The document of ``resumerge status --json``: the run that is named, or all, newest first.
 
     Raises:
@@ -85,36 +88,53 @@ def status(run: str | None = None, *, state_dir: StrPath | None = None) -> dict[
     """
     from resumerge.ui.status import status_json
 
-    return status_json(Home(_path(state_dir)), run)
+    return status_json(Home(_path(state_dir)), _name(run))
 
 
 def plan(
     config: StrPath,
     out: StrPath | None = None,
     *,
+    state_dir: StrPath | None = None,
     memory: int | str | None = None,
     threads: int | None = None,
+    device: str = "cpu",
     shard_size: int | str | None = None,
     seed: int | None = None,
     offline: bool = False,
 ) -> dict[str, Any]:
-    """The document of ``resumerge plan --json``; problems are listed in it, not raised."""
-    options = Options(None, _size(memory), threads, "cpu", _size(shard_size), seed, offline)
-    return describe_plan(Path(config), _path(out), options)
+    """The document of ``resumerge plan --json``; problems of the recipe are listed in it.
+
+    Raises:
+        InputError: an argument is not of its type, or out of range.
+    """
+    options = Options(
+        _path(state_dir), _size(memory), threads, device, _size(shard_size), seed, offline
+    )
+    return describe_plan(as_path(config, RECIPE), _path(out, OUTPUT), options)
 
 
-def verify(run: str | None = None, *, state_dir: StrPath | None = None) -> Verification:
+def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> Verification:
     """Read an output again and compare it with the ledger's checksums.
 
     Raises:
         InputError: there is no such run.
     """
-    return verify_run(Home(_path(state_dir)).find(run), Storage())
+    return verify_run(Home(_path(state_dir)).find(_name(run)), Storage())
 
 
-def _path(path: StrPath | None) -> Path | None:
-    return None if path is None else Path(path)
+def _path(path: StrPath | None, what: str = STATE) -> Path | None:
+    return None if path is None else as_path(path, what)
+
+
+def _name(run: StrPath | None) -> str | None:
+    return None if run is None else str(as_path(run, "name of the run"))
 
 
 def _size(size: int | str | None) -> int | None:
-    return parse_size(size) if isinstance(size, str) else size
+    if not isinstance(size, str):
+        return size
+    try:
+        return parse_size(size)
+    except ValueError as error:
+        raise refuse(str(error), expected="bytes, or a size like 5GB", found=repr(size)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import traceback
@@ -35,6 +36,15 @@ def size(text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def work_in(folder: Path | None) -> Path | None:
+    try:
+        if folder is not None:
+            os.chdir(folder)
+    except OSError as error:
+        raise typer.BadParameter(f"{folder}: {error.strerror}") from None
+    return folder
 
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="A mergekit recipe (YAML).")]
@@ -70,6 +80,16 @@ Seed = Annotated[
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Touch no network.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Give up the run in OUT and start over.")]
+Chdir = Annotated[
+    Path | None,
+    typer.Option(
+        "--chdir",
+        metavar="DIR",
+        callback=work_in,
+        is_eager=True,
+        help="Work as if started in this folder.",
+    ),
+]
 NoSupervise = Annotated[bool, typer.Option("--no-supervise", help="Run in this process.")]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
@@ -87,6 +107,7 @@ def run(
     offline: Offline = False,
     restart: Restart = False,
     no_supervise: NoSupervise = False,
+    chdir: Chdir = None,
     as_json: Json = False,
 ) -> None:
     """Merge; if OUT already has an unfinished run of the same recipe, go on with it."""
@@ -106,6 +127,7 @@ def resume(
     offline: Offline = False,
     restart: Restart = False,
     no_supervise: NoSupervise = False,
+    chdir: Chdir = None,
     as_json: Json = False,
 ) -> None:
     """Go on with an interrupted run."""
@@ -203,8 +225,10 @@ def _watch(home: Any, run: str | None) -> None:
 def plan(
     config: Config,
     out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="Where it would go.")] = None,
+    state_dir: StateDir = None,
     memory: Memory = None,
     threads: Threads = None,
+    device: Device = "cpu",
     shard_size: ShardSize = None,
     seed: Seed = None,
     offline: Offline = False,
@@ -215,7 +239,7 @@ def plan(
     from resumerge.engine.planning import describe_plan
     from resumerge.ui.plan import show_plan
 
-    options = Options(None, memory, threads, "cpu", shard_size, seed, offline)
+    options = Options(state_dir, memory, threads, device, shard_size, seed, offline)
     document = describe_plan(config, out, options)
     if as_json:
         print(json.dumps(document, indent=2))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from resumerge.errors import InputError, Problem
 
 SHARD_SIZE = 5_000_000_000
 SEED = 0
@@ -22,6 +25,9 @@ class Options:
         seed: of randomized methods.
         offline: touch no network.
         restart: give up the unfinished run and start over.
+
+    Raises:
+        InputError: an option is not of its type, or out of range.
     """
 
     state_dir: Path | None = None
@@ -32,3 +38,40 @@ class Options:
     seed: int | None = None
     offline: bool = False
     restart: bool = False
+
+    def __post_init__(self) -> None:
+        problems = [
+            Problem(f"The option {name} cannot be that", expected=expected, found=repr(value))
+            for name, value, fits, expected in (
+                ("memory", self.memory, _is_count(self.memory), "bytes, above zero, or 2GB"),
+                ("threads", self.threads, _is_count(self.threads), "a whole number above zero"),
+                ("shard_size", self.shard_size, _is_count(self.shard_size), "bytes, or 5GB"),
+                ("seed", self.seed, self.seed is None or _is_whole(self.seed), "a whole number"),
+                ("device", self.device, isinstance(self.device, str), "cpu, cuda or auto"),
+                ("offline", self.offline, isinstance(self.offline, bool), "True or False"),
+                ("restart", self.restart, isinstance(self.restart, bool), "True or False"),
+            )
+            if not fits
+        ]
+        if problems:
+            raise InputError(problems)
+
+
+def as_path(path: str | os.PathLike[str], what: str) -> Path:
+    """A path that a caller gave.
+
+    Raises:
+        InputError: it is none.
+    """
+    if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
+        return Path(path)
+    problem = Problem(f"The {what} is no path", expected="text, or a Path", found=repr(path))
+    raise InputError([problem])
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return value is None or (isinstance(value, int) and _is_whole(value) and value > 0)

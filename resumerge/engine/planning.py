@@ -6,20 +6,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.device import resolve_device
 from resumerge.engine.options import Options
 from resumerge.engine.preflight import (
     OUTPUT,
+    STATE,
     check_disk,
     check_output,
     check_outside,
     check_path,
+    check_writable,
     fit_threads,
     free_bytes,
     memory_budget,
+    most_threads,
+    too_many_threads,
 )
 from resumerge.engine.session import Session
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
+from resumerge.ledger.home import Home
 from resumerge.plan import Plan, estimate
 from resumerge.plan.estimate import disk_needed
 from resumerge.recipe import load_recipe
@@ -29,12 +35,15 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
     """The document of ``plan --json``; problems are listed in it, not raised.
 
     Args:
-        out: checked as ``run`` would, where it is given; else the working folder's disk is.
+        out: checked as ``run`` would, where it is given and has no run; else the working folder's
+            disk is.
     """
     budget = memory_budget(options.memory)
-    if out is not None and (unusable := check_path(out.absolute(), OUTPUT)):
+    home = Home(options.state_dir)
+    if unusable := [*check_path(home.folder, STATE), *_unusable(out)]:
         return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
     try:
+        earlier = home.of_output(out) if out is not None else []
         plan = Session(options).plan(load_recipe(config))
     except InputError as error:
         return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
@@ -42,15 +51,20 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         problem = Problem(str(error), where=str(config))
         return {**_nothing(budget, out), "problems": [asdict(problem)]}
     problems: list[Problem] = []
-    if out is not None:
+    if out is not None and not earlier:
+        problems += check_writable(home.folder, STATE)
         problems += check_output(out)
         problems += check_outside(out, (source.folder for source in plan.sources))
     problems += check_disk(out or Path.cwd(), disk_needed(plan))
     try:
+        resolve_device(options.device)
+    except InputError as error:
+        problems += error.problems
+    try:
         threads, predicted = fit_threads(plan, options.threads, budget)
     except InputError as error:
         problems += error.problems
-        threads = options.threads or cores()
+        threads = min(options.threads or cores(), most_threads())
         predicted = estimate(plan, threads)
     return {
         "units": len(plan.units),
@@ -69,9 +83,13 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         "method": plan.recipe.merge_method,
         "layers": [list(origin.inputs) for origin in plan.origins],
         "largest_unit": _largest(plan),
-        "notes": list(plan.notes),
+        "notes": [*plan.notes, *too_many_threads(options.threads)],
         "problems": [asdict(problem) for problem in problems],
     }
+
+
+def _unusable(out: Path | None) -> list[Problem]:
+    return [] if out is None else check_path(out.absolute(), OUTPUT)
 
 
 def _source(plan: Plan, number: int) -> dict[str, Any]:

@@ -172,13 +172,25 @@ def memory_budget(asked: int | None) -> int:
     return max(0, room if asked is None else min(asked, room))
 
 
+def most_threads() -> int:
+    """More of them would only wait for each other."""
+    return max(32, 4 * cores())
+
+
+def too_many_threads(asked: int | None) -> list[str]:
+    """A note where that many threads will not be used."""
+    most = most_threads()
+    many = asked is not None and asked > most
+    return [f"{asked} threads would only wait for each other: {most} at most"] if many else []
+
+
 def fit_threads(plan: Plan, asked: int | None, budget: int) -> tuple[int, Estimate]:
     """The number of threads that the budget allows, and the estimate with that many.
 
     Raises:
         InputError: not even one thread fits.
     """
-    threads = asked or cores()
+    threads = min(asked or cores(), most_threads())
     while True:
         predicted = estimate(plan, threads)
         if predicted.peak_rss <= budget:

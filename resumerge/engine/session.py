@@ -32,6 +32,7 @@ from resumerge.engine.preflight import (
     check_writable,
     fit_threads,
     memory_budget,
+    too_many_threads,
 )
 from resumerge.engine.recovery import open_ledger
 from resumerge.engine.report import Reporter, Result
@@ -221,6 +222,8 @@ class Session:
         """Threads and memory budget; refused here where they, or the device, cannot do."""
         self._device = resolve_device(self._options.device)
         budget = memory_budget(self._options.memory)
+        for note in too_many_threads(self._options.threads):
+            self._reporter.note(note)
         threads, self._estimate = fit_threads(plan, self._options.threads, budget)
         return threads, budget
 

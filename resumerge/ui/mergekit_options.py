@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-_RENAMED = {"--cuda": ["--device", "cuda"]}
+COMMANDS = ("run", "plan")
+"""The commands that mergekit has under another name."""
+
+_RENAMED = {"--cuda": ["--device", "cuda"], "--no-cuda": [], "-j": ["--threads"]}
 
 _FLAGS = {
     f"--{prefix}{name}"
@@ -27,28 +31,42 @@ _FLAGS = {
     )
     for prefix in ("", "no-")
 }
-_VALUED = {"--lora-merge-cache", "--lora-merge-dtype", "--transformers-cache"}
+_VALUED = {
+    "--lora-merge-cache",
+    "--lora-merge-dtype",
+    "--transformers-cache",
+    "--write-threads",
+}
 _MEANINGFUL = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
 
 
 def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of a ``run`` command without options that mean nothing here, and a note for each.
+    """The words of a command line without options that mean nothing here, and a note for each.
 
-    Options that would change the output are left in, to be refused.
+    Options of ``run`` and ``plan`` may stand before the command too. Those that would change the
+    output are left in, to be refused.
     """
-    if not words or words[0] != "run":
+    if not any(command in words for command in COMMANDS):
         return list(words), []
-    kept: list[str] = []
+    place = next(number for number, word in enumerate(words) if word in COMMANDS)
+    before = words[:place]
+    if any(not word.startswith("-") or word in ("--help", "--version") for word in before[:1]):
+        return list(words), []
+    kept = [words[place]]
     notes: list[str] = []
-    rest = iter(words)
+    rest = iter([*before, *words[place + 1 :]])
     for word in rest:
         name, has_value, _ = word.partition("=")
-        if word in _RENAMED:
+        if word == "--":
+            kept += [word, *rest]
+        elif word in _RENAMED:
             kept += _RENAMED[word]
-        elif name in _MEANINGFUL or name not in _FLAGS | _VALUED:
-            kept.append(word)
-        else:
+        elif re.fullmatch("-j[0-9]+", word):
+            kept += ["--threads", word[2:]]
+        elif re.fullmatch("-v+", word) or name in (_FLAGS | _VALUED) - _MEANINGFUL:
             notes.append(f"{name} means nothing here and is ignored")
             if name in _VALUED and not has_value:
                 next(rest, None)
+        else:
+            kept.append(word)
     return kept, notes

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from resumerge.errors import refuse
 from resumerge.methods import METHODS, Method, Parameter
+from resumerge.methods.method import FLOAT32_MAX
 from resumerge.plan.nearest import nearest
 
 
@@ -32,6 +33,7 @@ def methods_json(name: str | None) -> dict[str, Any]:
 def _method(method: Method) -> dict[str, Any]:
     return {
         "name": method.name,
+        "version": method.version,
         "summary": method.summary,
         "base_model": method.base,
         "models": {"fewest": method.fewest, "most": method.most},
@@ -47,8 +49,16 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
         "per_model": parameter.per_model,
         "required": parameter.required,
         "default": None if parameter.required else parameter.default,
+        "low": _limit(parameter, parameter.low),
+        "high": _limit(parameter, parameter.high),
         "meaning": parameter.meaning,
     }
+
+
+def _limit(parameter: Parameter, limit: float) -> float | None:
+    """The smallest or largest value; None where any number will do, or the value is no number."""
+    unlimited = parameter.kind == "bool" or abs(limit) >= FLOAT32_MAX
+    return None if unlimited else limit
 
 
 def show_methods(document: dict[str, Any]) -> RenderableType:
@@ -56,11 +66,19 @@ def show_methods(document: dict[str, Any]) -> RenderableType:
     return Group(*(_show(method) for method in document["methods"]))
 
 
+def _range(parameter: dict[str, Any]) -> str:
+    low, high = parameter["low"], parameter["high"]
+    if low is None:
+        return "" if high is None else f"at most {high:g}"
+    return f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
+
+
 def _show(method: dict[str, Any]) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
     for p in method["parameters"]:
         default = "required" if p["required"] else f"default {p['default']}"
-        table.add_row(p["name"], "each model" if p["per_model"] else "merge", default, p["meaning"])
+        where = "each model" if p["per_model"] else "merge"
+        table.add_row(p["name"], where, default, _range(p), p["meaning"])
     base = {"none": "", "optional": ", base_model optional", "required": ", needs base_model"}
     head = Text.assemble(
         (method["name"], "bold"), f"  {method['summary']}{base[method['base_model']]}"

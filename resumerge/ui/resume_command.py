@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -15,5 +16,12 @@ def resume_command(run: str, state_dir: Path | None) -> str:
 
 
 def repeat_command() -> str:
-    """The command that this process was started with: what resumes where no run exists yet."""
-    return shlex.join(["resumerge", *sys.argv[1:]])
+    """The command that this process was started with: what resumes where no run exists yet.
+
+    It works from any folder, though its paths, and the recipe's, may be relative.
+    """
+    words = sys.argv[1:]
+    state = os.environ.get("RESUMERGE_STATE_DIR")
+    if state and not any(word.split("=")[0] == "--state-dir" for word in words):
+        words += ["--state-dir", state]
+    return shlex.join(["resumerge", *words, "--chdir", str(Path.cwd())])

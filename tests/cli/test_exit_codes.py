@@ -60,6 +60,30 @@ def test_75_a_full_disk_and_the_last_line_resumes(place: Path, tmp_path: Path) -
     assert shards_of(out) == shards_of(place / "done")
 
 
+def test_75_before_there_is_a_run_and_the_last_line_works_from_anywhere(
+    place: Path, tmp_path: Path
+) -> None:
+    recipe = place / "a recipe.yaml"
+    recipe.write_text(LINEAR.replace("code", "org/model"))
+    stopped = resumerge(
+        "run",
+        recipe.name,
+        tmp_path / "out",
+        cwd=place,
+        RESUMERGE_STATE_DIR="a state",
+        HF_ENDPOINT="http://127.0.0.1:9",
+        HF_HUB_OFFLINE="0",
+    )
+    assert stopped.returncode == 75, stopped.stderr
+    recipe.write_text(LINEAR)
+    command = shlex.split(last_line(stopped.stderr))
+    assert command[:2] == ["resumerge", "run"]
+    done = resumerge(*command[1:], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert shards_of(tmp_path / "out") == shards_of(place / "done")
+    assert len(list((place / "a state").iterdir())) == 1
+
+
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_commits_and_the_last_line_resumes(
     name: str, code: int, place: Path, tmp_path: Path

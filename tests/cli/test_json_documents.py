@@ -55,6 +55,7 @@ METHODS: dict[str, Any] = {
     "methods": [
         {
             "name": str,
+            "version": int,
             "summary": str,
             "base_model": str,
             "models": {"fewest": int, "most": (int, OR_NULL)},
@@ -65,6 +66,8 @@ METHODS: dict[str, Any] = {
                     "per_model": bool,
                     "required": bool,
                     "default": (bool, *ANY_NUMBER, OR_NULL),
+                    "low": (*ANY_NUMBER, OR_NULL),
+                    "high": (*ANY_NUMBER, OR_NULL),
                     "meaning": str,
                 }
             ],
@@ -163,6 +166,11 @@ def test_methods(place: Path) -> None:
     assert {"linear", "slerp", "ties", "passthrough"} <= {m["name"] for m in found["methods"]}
     [slerp] = document(place, "methods", "slerp")["methods"]
     assert [(p["name"], p["required"]) for p in slerp["parameters"]] == [("t", True)]
+    [ties] = document(place, "methods", "ties")["methods"]
+    [density] = [p for p in ties["parameters"] if p["name"] == "density"]
+    assert (density["low"], density["high"]) == (0, 1)
+    [weight] = [p for p in ties["parameters"] if p["name"] == "weight"]
+    assert (weight["low"], weight["high"]) == (None, None)
 
 
 def test_verify(place: Path) -> None:

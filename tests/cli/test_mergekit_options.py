@@ -1,0 +1,65 @@
+"""A command line copied from a tutorial of mergekit means the same here, or is refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import resumerge
+
+from resumerge.ui.mergekit_options import without_mergekit_options
+
+MERGEKIT = Path(sys.executable).with_name("mergekit-yaml")
+REFUSED = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
+VALUES = {"TEXT": "x", "INTEGER": "2", "SIZE": "1B"}
+
+
+def options_of_mergekit() -> list[str]:
+    """Every option of ``mergekit-yaml``, with a value where it takes one."""
+    text = subprocess.run([MERGEKIT, "--help"], capture_output=True, text=True, check=True).stdout
+    found = []
+    for line in re.findall(r"^  (-.+?)(?:  |$)", text, re.MULTILINE):
+        names = re.split(r"[ ,/]+", line.strip())
+        value = VALUES[names.pop()] if names[-1] in VALUES else ""
+        found += [f"{name} {value}".strip() for name in names]
+    assert {"-v", "--cuda", "--out-shard-size 1B", "--lora-merge-cache x"} <= set(found)
+    return sorted(set(found) - REFUSED)
+
+
+@pytest.mark.parametrize("command", ["run linear.yaml out", "plan linear.yaml"])
+def test_every_option_of_mergekit_is_taken(command: str, place: Path, tmp_path: Path) -> None:
+    devices = ("--cuda", "--device", "--gpu-rich")
+    options = [o for o in options_of_mergekit() if not o.startswith(devices)]
+    words = command.replace("out", str(tmp_path / "out")).split()
+    words += ["--state-dir", str(tmp_path / "state")]
+    done = resumerge(*words, *" ".join(options).split(), cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "-v means nothing here" in done.stderr
+
+
+@pytest.mark.parametrize("option", sorted(REFUSED))
+def test_an_option_that_would_change_the_output_is_refused(option: str, place: Path) -> None:
+    assert resumerge("run", "linear.yaml", "out", option, cwd=place).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("--cuda run c o", "run --device cuda c o"),
+        ("-v run -vv c o", "run c o"),
+        ("--lora-merge-cache run run c o", "run c o"),
+        ("run c o -j 4", "run c o --threads 4"),
+        ("run c o -j4", "run c o --threads 4"),
+        ("--state-dir s plan c", "plan --state-dir s c"),
+        ("run c o --transformers-cache=x", "run c o"),
+        ("run -- --cuda o", "run -- --cuda o"),
+        ("status run", "status run"),
+        ("--help run", "--help run"),
+        ("resume -v", "resume -v"),
+    ],
+)
+def test_words(before: str, after: str) -> None:
+    assert without_mergekit_options(before.split())[0] == after.split()

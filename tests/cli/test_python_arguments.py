@@ -1,0 +1,85 @@
+"""The Python twins refuse what the command line refuses: `InputError`, and nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_models import write_family
+
+import resumerge
+from resumerge.engine.preflight import most_threads
+from resumerge.engine.report import Reporter
+from resumerge.errors import InputError
+
+LINEAR = """merge_method: linear
+parameters: {weight: 1}
+models: [{model: math}, {model: code}]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_family(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(LINEAR)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("threads", value) for value in (0, -1, 1.5, "2", True)),
+        *(("memory", value) for value in (0, -5, 1e9, "much", "0GB", True)),
+        *(("shard_size", value) for value in (0, 5e9, "5XB")),
+        *(("seed", value) for value in (1.5, "1", True)),
+        ("device", None),
+        ("device", "gpu"),
+        *(("restart", value) for value in (None, "no")),
+        ("offline", 1),
+        *(("state_dir", value) for value in ("", "a\0b", 5)),
+        *(("config", value) for value in (None, 5, "", "a\0b", LINEAR.splitlines())),
+        *(("out", value) for value in (None, 5, "", "a\0b", b"out")),
+    ],
+)
+def test_unfit(folder: Path, name: str, value: Any) -> None:
+    before = sorted(folder.rglob("*"))
+    arguments = {"config": "recipe.yaml", "out": "out", name: value}
+    with pytest.raises(InputError) as refused:
+        resumerge.run(arguments.pop("config"), arguments.pop("out"), **arguments)
+    assert "found:" in str(refused.value)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_the_other_twins_too(folder: Path) -> None:
+    wrong: Any = 5
+    for twin in (resumerge.resume, resumerge.status, resumerge.verify):
+        with pytest.raises(InputError):
+            twin(wrong)
+    with pytest.raises(InputError):
+        resumerge.resume(threads=0)
+    with pytest.raises(InputError):
+        resumerge.plan("recipe.yaml", threads=0)
+
+
+class Notes(Reporter):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_more_threads_than_help_are_not_started(folder: Path) -> None:
+    notes = Notes()
+    resumerge.run("recipe.yaml", "out", threads=100_000, reporter=notes)
+    assert "100000 threads" in notes.notes[0]
+    assert resumerge.plan("recipe.yaml", threads=100_000)["threads"] == most_threads()
+
+
+def test_a_run_may_be_named_by_a_path(folder: Path) -> None:
+    resumerge.run("recipe.yaml", Path("out"))
+    assert resumerge.status(Path("out"))["runs"][0]["state"] == "done"
+    assert resumerge.verify(Path("out")).intact
+    assert resumerge.resume(Path("out")).already_done
