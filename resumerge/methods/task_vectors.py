@@ -7,6 +7,7 @@ sign agrees with the majority.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -83,9 +84,9 @@ class TaskVectors(Method):
         """
         return {}
 
+    @abstractmethod
     def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
         """Set the elements of input i's task vector that are not kept to zero, in place."""
-        raise NotImplementedError
 
     def reads(self, work: Work) -> int:
         if not self._densities(work):
@@ -167,3 +168,6 @@ class TaskArithmetic(TaskVectors):
     papers = (TASK_ARITHMETIC,)
     parameters = parameters(normalize=False, rescale=None)
     sparse = False
+
+    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
+        """Nothing: it has no density."""

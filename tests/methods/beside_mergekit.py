@@ -1,4 +1,4 @@
-"""Running mergekit 0.1.5's own command on many recipes in one process."""
+"""mergekit 0.1.5's own command, on many recipes in one process, and its weights beside ours."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 _BESIDE = Path(sys.executable).with_name("mergekit-yaml")
 MERGEKIT = str(_BESIDE) if _BESIDE.exists() else shutil.which("mergekit-yaml")
@@ -39,3 +42,12 @@ def run_mergekit(folder: Path, recipes: Mapping[str, str]) -> None:
         check=True,
         capture_output=True,
     )
+
+
+def assert_same_weights(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+    """In float32, within 1e-5 of each element, or 1e-6 of the tensor's largest."""
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        assert ours[name].dtype == expected.dtype == torch.float32
+        close = torch.isclose(ours[name], expected, 1e-5, 1e-6 * float(expected.abs().max()))
+        assert close.all(), name

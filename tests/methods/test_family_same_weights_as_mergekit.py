@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from beside_mergekit import MERGEKIT, run_mergekit
+from beside_mergekit import MERGEKIT, assert_same_weights, run_mergekit
 from merging import merge, tensors_of, working_in
 from tiny_models import LLAMA, write_family
 
@@ -92,11 +92,7 @@ def _ours(folder: Path, text: str, out: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("name", RECIPES)
 def test_same_weights(name: str, models: Path, tmp_path: Path) -> None:
     ours = _ours(models, _recipe(name, FLOAT32[name]), tmp_path / "out")
-    theirs = tensors_of(models / f"{name}.mergekit")
-    assert ours.keys() == theirs.keys()
-    for tensor, expected in theirs.items():
-        close = torch.isclose(ours[tensor], expected, 1e-5, 1e-6 * float(expected.abs().max()))
-        assert close.all(), tensor
+    assert_same_weights(ours, tensors_of(models / f"{name}.mergekit"))
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if "arcee" not in name])

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from beside_mergekit import MERGEKIT, assert_same_weights, run_mergekit
 from merging import merge, tensors_of, working_in
 from tiny_models import write_family
 from torch import Tensor
-
-_BESIDE = Path(sys.executable).with_name("mergekit-yaml")
-MERGEKIT = str(_BESIDE) if _BESIDE.exists() else shutil.which("mergekit-yaml")
 
 pytestmark = [
     pytest.mark.slow,
@@ -117,38 +110,13 @@ RANDOM = {
     for name, given in (("rescaled", "rescale: true"), ("plain", "rescale: false"))
 }
 
-RUN_ALL = """
-import json, runpy, sys
-script, names = sys.argv[1], json.loads(sys.argv[2])
-for name in names:
-    sys.argv = [script, f"{name}.yaml", f"{name}.mergekit", "--no-copy-tokenizer",
-                "--no-write-model-card", "--random-seed", "1"]
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as ended:
-        if ended.code:
-            raise
-"""
-
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The family of models, with what mergekit makes of every recipe beside it.
-
-    All are merged by its command in one process: starting it takes longer than a merge.
-    """
-    assert MERGEKIT is not None
+    """The family of models, with what mergekit makes of every recipe beside it."""
     folder = write_family(tmp_path_factory.mktemp("models"))
     every = {**RECIPES, **RANDOM}
-    for name, body in every.items():
-        (folder / f"{name}.yaml").write_text(recipe(name, body))
-    python = re.match(rb"#!(\S+)", Path(MERGEKIT).read_bytes())
-    subprocess.run(
-        [python[1] if python else sys.executable, "-c", RUN_ALL, MERGEKIT, json.dumps([*every])],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
+    run_mergekit(folder, {name: recipe(name, body) for name, body in every.items()})
     return folder
 
 
@@ -166,11 +134,7 @@ def both(models: Path, name: str, out: Path) -> tuple[dict[str, Tensor], dict[st
 @pytest.mark.parametrize("name", RECIPES)
 def test_same_weights(name: str, models: Path, tmp_path: Path) -> None:
     ours, theirs = both(models, name, tmp_path / "out")
-    assert ours.keys() == theirs.keys()
-    for tensor, expected in theirs.items():
-        assert ours[tensor].dtype == expected.dtype == torch.float32
-        close = torch.isclose(ours[tensor], expected, 1e-5, 1e-6 * float(expected.abs().max()))
-        assert close.all(), tensor
+    assert_same_weights(ours, theirs)
 
 
 @pytest.mark.parametrize("name", RANDOM)
