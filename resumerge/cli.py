@@ -9,13 +9,15 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
+from rich.markup import escape
 
 import resumerge
+from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import Interrupted, Problem, Resumable, ResumergeError
+from resumerge.ui.console import PatientConsole, escape_unknown_letters, silence
 from resumerge.ui.mergekit_options import without_mergekit_options
 from resumerge.ui.sizes import parse_size
 
@@ -27,8 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-err = Console(stderr=True)
-out_console = Console()
+err = PatientConsole(stderr=True)
+out_console = PatientConsole()
 
 
 def size(text: str) -> int:
@@ -189,14 +191,15 @@ def status(
 
     home = Home(state_dir)
     if as_json:
-        print(json.dumps(status_json(home, run), indent=2))
+        _print_json(status_json(home, run))
         return
     if watch:
         _watch(home, run)
         return
     runs = status_json(home, run)["runs"]
     if not runs:
-        out_console.print(f"No runs in {home.folder}", highlight=False, soft_wrap=True)
+        text = f"No runs in {home.folder}"
+        out_console.print(text, highlight=False, markup=False, soft_wrap=True)
     elif run is not None or len(runs) == 1:
         out_console.print(show_run(runs[0]))
     else:
@@ -221,6 +224,10 @@ def _watch(home: Any, run: str | None) -> None:
         return
 
 
+def _print_json(document: dict[str, Any]) -> None:
+    out_console.out(json.dumps(document, indent=2), highlight=False)
+
+
 @app.command()
 def plan(
     config: Config,
@@ -242,7 +249,7 @@ def plan(
     options = Options(state_dir, memory, threads, device, shard_size, seed, offline)
     document = describe_plan(config, out, options)
     if as_json:
-        print(json.dumps(document, indent=2))
+        _print_json(document)
     else:
         out_console.print(show_plan(document))
     if document["problems"]:
@@ -262,12 +269,13 @@ def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -
 
     found = verify_run(Home(state_dir).find(run), Storage())
     if as_json:
-        print(json.dumps(found.as_json(), indent=2))
+        _print_json(found.as_json())
     else:
         pending = f", {found.pending} not computed yet" if found.pending else ""
         verdict = "[green]intact[/green]" if found.intact else "[red]damaged[/red]"
         out_console.print(
-            f"{found.output}: {verdict}, {found.units} tensors compared{pending}",
+            f"{escape(str(found.output))}: {verdict}, {found.units} tensors compared{pending}",
+            markup=True,
             highlight=False,
             soft_wrap=True,
         )
@@ -291,7 +299,7 @@ def methods(
 
     document = methods_json(name)
     if as_json:
-        print(json.dumps(document, indent=2))
+        _print_json(document)
     else:
         out_console.print(show_methods(document))
 
@@ -316,14 +324,28 @@ def version(
 
 def main() -> None:
     """Entry point: errors that are expected become a message and the contract's exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        escape_unknown_letters(stream)
     words, notes = without_mergekit_options(sys.argv[1:])
     for note in notes:
-        err.print(f"[yellow]note:[/yellow] {note}", highlight=False, soft_wrap=True)
+        text = f"[yellow]note:[/yellow] {escape(note)}"
+        err.print(text, markup=True, highlight=False, soft_wrap=True)
     try:
         app(words)
     except ResumergeError as error:
-        err.print(str(error), highlight=False, markup=False, soft_wrap=True)
-        sys.exit(error.exit_code)
+        _end(error)
+    except DISK_ERRORS as error:
+        _end(out_of_order(error))
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            silence(sys.stdout)
+
+
+def _end(error: ResumergeError) -> NoReturn:
+    err.print(str(error), highlight=False, markup=False, soft_wrap=True)
+    sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def open_local(ref: ModelRef, folder: Path | None = None) -> Source:
     Raises:
         InputError: no folder, no safetensors in it, or files that are damaged.
     """
-    folder = folder or Path(ref.name).expanduser()
+    folder = folder or Path(os.path.expanduser(ref.name))  # noqa: PTH111
     if not folder.is_dir():
         raise refuse(
             "The model's folder does not exist",

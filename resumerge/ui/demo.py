@@ -45,7 +45,7 @@ def run_demo(console: Console) -> int:
 
 def _tell(console: Console, folder: Path) -> int:
     def say(text: str) -> None:
-        console.print(f"\n[bold cyan]{text}[/bold cyan]", highlight=False)
+        console.print(f"\n[bold cyan]{text}[/bold cyan]", markup=True, highlight=False)
 
     say(f"1. A base model and two fine-tunes of it, in {folder}")
     for seed, name in enumerate(("base", "math", "code")):
@@ -76,9 +76,13 @@ def _tell(console: Console, folder: Path) -> int:
     same = same_files(folder / "merged", folder / "calm" / "merged")
     files = len([path for path in (folder / "merged").rglob("*") if path.is_file()])
     if same and share < 1.0:
-        console.print(f"\n[green]All {files} files are identical.[/green]", highlight=False)
+        console.print(
+            f"\n[green]All {files} files are identical.[/green]", markup=True, highlight=False
+        )
         return 0
-    console.print("\n[red]The files differ, or the merge was over before the kill.[/red]")
+    console.print(
+        "\n[red]The files differ, or the merge was over before the kill.[/red]", markup=True
+    )
     return 1
 
 

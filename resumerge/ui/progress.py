@@ -7,11 +7,13 @@ import time
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from resumerge.engine.report import Pulse, Reporter, Result
 from resumerge.plan.estimate import Estimate
 from resumerge.plan.model import Plan
+from resumerge.ui.console import silence
 from resumerge.ui.sizes import show_seconds, show_size
 
 LINE_SECONDS = 5.0
@@ -44,7 +46,7 @@ class ConsoleReporter(Reporter):
             )
 
     def fetching(self, name: str, nbytes: int) -> None:
-        self._line(f"downloading {name}: {show_size(nbytes)}")
+        self._line(f"downloading {escape(name)}: {show_size(nbytes)}")
 
     def pulse(self, pulse: Pulse) -> None:
         if not self._console.is_terminal:
@@ -60,7 +62,7 @@ class ConsoleReporter(Reporter):
                 TextColumn("{task.percentage:3.0f}%"),
                 TextColumn("{task.fields[size]}"),
                 TimeRemainingColumn(),
-                TextColumn("{task.fields[unit]}", table_column=None),
+                TextColumn("{task.fields[unit]}", markup=False),
                 console=self._console,
                 transient=True,
             )
@@ -75,15 +77,15 @@ class ConsoleReporter(Reporter):
         )
 
     def note(self, text: str) -> None:
-        self._say(f"[yellow]note:[/yellow] {text}")
+        self._say(f"[yellow]note:[/yellow] {escape(text)}")
 
     def done(self, result: Result) -> None:
         self.close()
         if result.already_done:
-            self._say(f"Run {result.id} is already done: {result.output}")
+            self._say(f"Run {result.id} is already done: {escape(str(result.output))}")
             return
         spent = show_seconds(time.monotonic() - self._started)
-        self._say(f"[green]Done[/green] in {spent}: {result.output}")
+        self._say(f"[green]Done[/green] in {spent}: {escape(str(result.output))}")
 
     def close(self) -> None:
         """Take the bar off the terminal."""
@@ -97,7 +99,7 @@ class ConsoleReporter(Reporter):
             self._say(text)
 
     def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=True, highlight=False, soft_wrap=True)
 
 
 class JsonReporter(Reporter):
@@ -142,4 +144,7 @@ class JsonReporter(Reporter):
         )
 
     def _write(self, kind: str, **data: Any) -> None:
-        print(json.dumps({"kind": kind, **data}), file=self._stream, flush=True)
+        try:
+            print(json.dumps({"kind": kind, **data}), file=self._stream, flush=True)
+        except BrokenPipeError:  # nobody listens any more, which is no reason to stop
+            silence(self._stream)

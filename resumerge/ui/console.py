@@ -1,0 +1,40 @@
+"""Printing to somebody who may go away, on a terminal that may not know every letter."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TextIO
+
+from rich.console import Console
+
+
+class PatientConsole(Console):
+    """A console that goes on in silence once its reader is gone: no reason to stop a merge.
+
+    Text is printed as it is, since a path may look like markup; ``markup=True`` asks for it.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, emoji=False, markup=False)
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        silence(self.file)
+
+
+def silence(stream: object) -> None:
+    """Throw away what is written to a stream from now on, and what waits in its buffer."""
+    try:
+        number = stream.fileno()  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def escape_unknown_letters(stream: TextIO) -> None:
+    r"""Write a letter that the stream's encoding lacks as ``\xf6``, rather than fail."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
