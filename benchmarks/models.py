@@ -24,7 +24,11 @@ INDEX = "model.safetensors.index.json"
 
 @dataclass(frozen=True)
 class Size:
-    """The shape of one llama; tensors are bf16, two bytes a parameter."""
+    """The shape of one llama; tensors are bf16, two bytes a parameter.
+
+    Attributes:
+        tied: whether the embeddings serve as lm_head too, which then is no tensor.
+    """
 
     hidden: int
     intermediate: int
@@ -33,6 +37,7 @@ class Size:
     kv_heads: int
     shards: int
     vocab: int = 32000
+    tied: bool = False
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Every tensor's name and shape, in the order in which they are written."""
@@ -54,7 +59,8 @@ class Size:
             for name, shape in layer.items():
                 shapes[f"model.layers.{number}.{name}.weight"] = shape
         shapes["model.norm.weight"] = (self.hidden,)
-        shapes["lm_head.weight"] = vocabulary
+        if not self.tied:
+            shapes["lm_head.weight"] = vocabulary
         return shapes
 
     def nbytes(self) -> int:
@@ -76,7 +82,7 @@ class Size:
             "hidden_act": "silu",
             "rms_norm_eps": 1e-5,
             "rope_theta": 10000.0,
-            "tie_word_embeddings": False,
+            "tie_word_embeddings": self.tied,
             "bos_token_id": 1,
             "eos_token_id": 2,
             "torch_dtype": "bfloat16",
@@ -84,6 +90,8 @@ class Size:
 
 
 SIZES = {
+    # As 0.85b, but for one tensor of 1 GB.
+    "1.3b": Size(2048, 3808, 22, heads=32, kv_heads=4, shards=3, vocab=262144, tied=True),
     "0.85b": Size(hidden=2048, intermediate=3808, layers=22, heads=32, kv_heads=4, shards=3),
     "0.2b": Size(hidden=1024, intermediate=2816, layers=12, heads=16, kv_heads=4, shards=2),
     "tiny": Size(hidden=64, intermediate=128, layers=3, heads=4, kv_heads=2, shards=2, vocab=256),

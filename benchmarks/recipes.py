@@ -46,6 +46,9 @@ SHAPES = {
     "ram": Shape(),
     "ramplus_tl": Shape(),
     "passthrough": Shape(tunes=1, base=False),
+    "consensus_ta": Shape(per_model={"weight": 0.5}),
+    "iso_c": Shape(),
+    "trimmed_mean": Shape(base=False),
 }
 
 
@@ -60,15 +63,20 @@ def inputs(method: str, models: list[Path]) -> list[Path]:
     return [models[0]] * shape.base + models[1 : 1 + shape.tunes]
 
 
-def recipe(method: str, models: list[Path]) -> str:
-    """The YAML text (in its JSON subset) of a method's recipe."""
+def recipe(method: str, models: list[Path], tunes: int | None = None) -> str:
+    """The YAML text (in its JSON subset) of a method's recipe.
+
+    Args:
+        models: the base, then fine-tunes.
+        tunes: how many fine-tunes take part; by default what is typical of the method.
+    """
     shape = SHAPES[method]
-    tunes = models[1 : 1 + shape.tunes]
+    count = shape.tunes if tunes is None else tunes
     document: dict[str, Any] = {
         "merge_method": method,
         "models": [
             {"model": str(path), **({"parameters": shape.per_model} if shape.per_model else {})}
-            for path in tunes
+            for path in models[1 : 1 + count]
         ],
         "dtype": "bfloat16",
     }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.options import Options, as_path
+from resumerge.engine.options import MEMORY_WAIT, Options, as_path
 from resumerge.engine.planning import describe_plan
 from resumerge.engine.preflight import OUTPUT, STATE
 from resumerge.engine.report import Reporter, Result
@@ -39,12 +39,14 @@ def run(
     seed: int | None = None,
     offline: bool = False,
     restart: bool = False,
+    memory_wait: float = MEMORY_WAIT,
     reporter: Reporter | None = None,
 ) -> Result:
     """Merge; if `out` has an unfinished run of the same recipe, go on with it.
 
     Args:
         memory, shard_size: bytes, or a size like ``"2GB"``.
+        memory_wait: seconds to wait where there is no memory, before `Resumable` is raised.
         reporter: told about progress.
 
     Raises:
@@ -53,7 +55,15 @@ def run(
         Interrupted: SIGINT or SIGTERM; what was done is committed.
     """
     options = Options(
-        _path(state_dir), _size(memory), threads, device, _size(shard_size), seed, offline, restart
+        _path(state_dir),
+        _size(memory),
+        threads,
+        device,
+        _size(shard_size),
+        seed,
+        offline,
+        restart,
+        memory_wait,
     )
     return Session(options, reporter).run(as_path(config, RECIPE), as_path(out, OUTPUT))
 
@@ -67,6 +77,7 @@ def resume(
     device: str = "cpu",
     offline: bool = False,
     restart: bool = False,
+    memory_wait: float = MEMORY_WAIT,
     reporter: Reporter | None = None,
 ) -> Result:
     """Go on with a run, named by its id or output folder; by default the newest.
@@ -75,7 +86,15 @@ def resume(
         InputError, Resumable, Interrupted: as `run`.
     """
     options = Options(
-        _path(state_dir), _size(memory), threads, device, None, None, offline, restart
+        _path(state_dir),
+        _size(memory),
+        threads,
+        device,
+        None,
+        None,
+        offline,
+        restart,
+        memory_wait,
     )
     return Session(options, reporter).resume(_name(run))
 

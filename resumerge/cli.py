@@ -16,6 +16,7 @@ from rich.markup import escape
 
 import resumerge
 from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.options import MEMORY_WAIT
 from resumerge.errors import Interrupted, Problem, Resumable, ResumergeError
 from resumerge.ui.console import PatientConsole, escape_unknown_letters, silence
 from resumerge.ui.mergekit_options import without_mergekit_options
@@ -60,6 +61,10 @@ StateDir = Annotated[
 ]
 Memory = Annotated[
     int | None, typer.Option(parser=size, metavar="SIZE", help="RAM budget, like 2GB (auto).")
+]
+MemoryWait = Annotated[
+    float,
+    typer.Option(min=0, metavar="SECONDS", help="How long to wait where there is no memory."),
 ]
 Threads = Annotated[
     int | None,
@@ -108,6 +113,7 @@ def run(
     seed: Seed = None,
     offline: Offline = False,
     restart: Restart = False,
+    memory_wait: MemoryWait = MEMORY_WAIT,
     no_supervise: NoSupervise = False,
     chdir: Chdir = None,
     as_json: Json = False,
@@ -115,7 +121,9 @@ def run(
     """Merge; if OUT already has an unfinished run of the same recipe, go on with it."""
     from resumerge.engine.options import Options
 
-    options = Options(state_dir, memory, threads, device, shard_size, seed, offline, restart)
+    options = Options(
+        state_dir, memory, threads, device, shard_size, seed, offline, restart, memory_wait
+    )
     _merge(options, as_json, lambda session: session.run(config, out))
 
 
@@ -128,6 +136,7 @@ def resume(
     device: Device = "cpu",
     offline: Offline = False,
     restart: Restart = False,
+    memory_wait: MemoryWait = MEMORY_WAIT,
     no_supervise: NoSupervise = False,
     chdir: Chdir = None,
     as_json: Json = False,
@@ -135,7 +144,7 @@ def resume(
     """Go on with an interrupted run."""
     from resumerge.engine.options import Options
 
-    options = Options(state_dir, memory, threads, device, None, None, offline, restart)
+    options = Options(state_dir, memory, threads, device, None, None, offline, restart, memory_wait)
     _merge(options, as_json, lambda session: session.resume(run))
 
 

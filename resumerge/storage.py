@@ -11,6 +11,7 @@ import errno
 import os
 from pathlib import Path
 
+_PAGE = 4096
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _NO_RANGE_COPY = _UNSUPPORTED | {errno.EXDEV, errno.EBADF, errno.EPERM, errno.ETXTBSY}
 
@@ -106,6 +107,17 @@ class Storage:
     def remove(self, path: Path) -> None:
         """Remove a file, if it is there."""
         path.unlink(missing_ok=True)
+
+
+def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
+    """Let go of the pages of a range of a file; what is not on disk yet stays.
+
+    A page that the range shares with what comes before it is dropped too, one shared with what
+    comes after it is not: a file that is dropped range by range, in order, is dropped whole.
+    """
+    if hasattr(os, "posix_fadvise"):
+        start = offset - offset % _PAGE
+        os.posix_fadvise(fd, start, offset + nbytes - start, os.POSIX_FADV_DONTNEED)
 
 
 def _allocate(fd: int, nbytes: int) -> None:

@@ -14,6 +14,13 @@ REUSED = 64 << 20
 """Bytes: allocations up to this size, and free memory up to it, stay with the process."""
 
 
+def give_back_freed_memory() -> None:
+    """Return to the machine what `reuse_freed_memory` kept."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 def reuse_freed_memory() -> None:
     """Tell glibc; does nothing where the C library is another."""
     libc = ctypes.CDLL(None)

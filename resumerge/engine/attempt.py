@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.engine.checksums import hash_block
@@ -16,9 +16,10 @@ from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, ResumergeError
 from resumerge.host.machine import boot_id, hostname
-from resumerge.host.memory import peak_rss
+from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import Ledger, take_snapshot
 from resumerge.output import companions
+from resumerge.plan.memory import Need
 from resumerge.plan.model import Plan
 from resumerge.sources import fetch
 from resumerge.storage import Storage
@@ -30,6 +31,8 @@ class Attempt:
 
     Args:
         budget: bytes of RSS.
+        need: what the merge is predicted to take.
+        memory_wait: seconds to wait for memory for one block.
         distrust: the ledger was restored from a snapshot; nothing on disk is trusted unread.
     """
 
@@ -41,6 +44,8 @@ class Attempt:
     stop: Stop
     threads: int
     budget: int
+    need: Need
+    memory_wait: float
     device: str
     offline: bool
     distrust: bool
@@ -101,6 +106,7 @@ class Attempt:
         from resumerge.engine.engine import Engine
         from resumerge.engine.evaluate import Evaluator
         from resumerge.engine.governor import Governor
+        from resumerge.engine.page_cache import PageCache
         from resumerge.engine.recovery import Recovery
         from resumerge.sources.read import SourceReader
 
@@ -109,11 +115,18 @@ class Attempt:
         reader = SourceReader(self.plan.sources)
         try:
             evaluator = Evaluator(self.plan, reader, self.device)
+            need = replace(self.need, base=rss())
             self.stop.check()
             started = time.monotonic()
             progress = Recovery(self.plan, self.ledger, files, self.storage, self.distrust).run()
-            with Governor(self.budget, self.ledger.event) as governor, self.stop.deferred():
-                committer = Committer(self.plan, self.ledger, files, self.storage, number, governor)
+            watch = Governor(
+                self.budget, need, self.ledger.event, self.reporter.note, self.memory_wait
+            )
+            with watch as governor, self.stop.deferred():
+                cache = PageCache(self.plan, reader, files, governor)
+                committer = Committer(
+                    self.plan, self.ledger, files, self.storage, number, governor, cache
+                )
                 Engine(
                     self.plan,
                     progress,
@@ -122,6 +135,7 @@ class Attempt:
                     self.storage,
                     committer,
                     governor,
+                    cache,
                     self.stop,
                     self.threads,
                     self.reporter.pulse,

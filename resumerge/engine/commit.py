@@ -6,16 +6,19 @@ import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 
 from resumerge.engine.checksums import HASH_BYTES, unit_checksum
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import Governor
+from resumerge.engine.page_cache import PageCache
 from resumerge.ledger import Ledger, UnitCommit, take_snapshot
 from resumerge.plan.model import Plan, Unit
 from resumerge.storage import Storage
 
-SAMPLE_SECONDS = 1.0
-"""Least time between two samples in the ledger."""
+SAMPLE_SECONDS, SAMPLES = 1.0, 600
+"""Least time between two samples in the ledger, and after how many it begins to grow: their number
+is bounded by the logarithm of the run's time."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,11 @@ class Committer:
         storage: Storage,
         attempt: int,
         governor: Governor,
+        cache: PageCache,
     ) -> None:
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._attempt, self._governor = attempt, governor
+        self._attempt, self._governor, self._cache = attempt, governor, cache
+        self._began = time.monotonic()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._last: Future[None] | None = None
         self._batch = 0
@@ -83,6 +88,9 @@ class Committer:
     def _commit(self, batch: list[Written]) -> None:
         for shard in {written.unit.shard for written in batch}:
             self._files.sync(shard)
+        for unit, blocks in groupby(batch, lambda written: written.unit):
+            indices = [written.index for written in blocks]
+            self._cache.finished(unit, indices[0], indices[-1])
         self._journal(batch)
         for shard in {written.unit.shard for written in batch}:
             if self._left[shard] == 0:
@@ -118,12 +126,13 @@ class Committer:
 
     def _sample(self) -> dict[str, int] | None:
         """Memory and progress, for the ledger, at a bounded rate."""
-        if time.monotonic() - self._sampled < SAMPLE_SECONDS:
+        now = time.monotonic()
+        if now - self._sampled < max(SAMPLE_SECONDS, (now - self._began) / SAMPLES):
             return None
-        self._sampled = time.monotonic()
+        self._sampled = now
         return {
             "rss": self._governor.rss,
-            "available": self._governor.available,
+            "available": self._governor.memory.available,
             "budget": self._governor.budget,
             "batch_bytes": self._governor.batch_bytes,
             "bytes_done": self.bytes_committed,

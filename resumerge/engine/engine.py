@@ -13,6 +13,7 @@ from resumerge.engine.commit import Committer, Written
 from resumerge.engine.evaluate import Evaluator
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import Governor
+from resumerge.engine.page_cache import PageCache
 from resumerge.engine.report import Pulse
 from resumerge.engine.stop import Stop
 from resumerge.ledger import Progress
@@ -36,13 +37,15 @@ class Engine:
         storage: Storage,
         committer: Committer,
         governor: Governor,
+        cache: PageCache,
         stop: Stop,
         threads: int,
         report: Callable[[Pulse], None],
     ) -> None:
         self._plan, self._progress, self._evaluator = plan, progress, evaluator
         self._files, self._storage, self._committer = files, storage, committer
-        self._governor, self._stop, self._report = governor, stop, report
+        self._governor, self._cache = governor, cache
+        self._stop, self._report = stop, report
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "block", evaluator.start_thread)
         self._units_done = sum(known.checksum is not None for known in progress)
@@ -73,6 +76,7 @@ class Engine:
         At most half the batch size (or one block), since the batch before is still being
         committed meanwhile, and a kill costs both.
         """
+        self._governor.wait_for_room(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
         running: deque[Future[Written]] = deque()
         batch: list[Written] = []
@@ -80,7 +84,8 @@ class Engine:
         try:
             while time.monotonic() < deadline:
                 full = nbytes + self._largest_block > self._governor.batch_bytes // 2
-                item = None if self._stop.requested or (full and nbytes) else next(pending, None)
+                full = nbytes > 0 and (full or self._governor.cramped)
+                item = None if self._stop.requested or full else next(pending, None)
                 if item is None:
                     break
                 unit, index, statistics = item
@@ -131,11 +136,13 @@ class Engine:
         def scan(part: Part[Any], sample: bool = False) -> Iterator[Any]:
             running: deque[Future[Any]] = deque()
             for index in range(unit.blocks):
+                self._governor.wait_for_room(self._stop)
                 if self._stop.requested:
                     raise _Stopped
                 running.append(self._pool.submit(self._evaluator.part, unit, index, part, sample))
                 if len(running) > self._in_flight():
                     yield running.popleft().result()
+                self._cache.scanned(unit, index - len(running))
             while running:
                 yield running.popleft().result()
 

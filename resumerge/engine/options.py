@@ -10,6 +10,7 @@ from resumerge.errors import InputError, Problem
 
 SHARD_SIZE = 5_000_000_000
 SEED = 0
+MEMORY_WAIT = 600.0
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Options:
         seed: of randomized methods.
         offline: touch no network.
         restart: give up the unfinished run and start over.
+        memory_wait: seconds that a run waits for memory before it stops, resumable.
 
     Raises:
         InputError: an option is not of its type, or out of range.
@@ -38,6 +40,7 @@ class Options:
     seed: int | None = None
     offline: bool = False
     restart: bool = False
+    memory_wait: float = MEMORY_WAIT
 
     def __post_init__(self) -> None:
         problems = [
@@ -49,6 +52,7 @@ class Options:
                 ("seed", self.seed, self.seed is None or _is_whole(self.seed), "a whole number"),
                 ("device", self.device, isinstance(self.device, str), "cpu, cuda or auto"),
                 ("offline", self.offline, isinstance(self.offline, bool), "True or False"),
+                ("memory_wait", self.memory_wait, _is_seconds(self.memory_wait), "seconds"),
                 ("restart", self.restart, isinstance(self.restart, bool), "True or False"),
             )
             if not fits
@@ -75,3 +79,7 @@ def _is_whole(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return value is None or (isinstance(value, int) and _is_whole(value) and value > 0)
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from resumerge.engine.files import PARTIAL
-from resumerge.engine.governor import MARGIN
+from resumerge.engine.governor import margin
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.host.machine import cores
-from resumerge.host.memory import measure_memory
+from resumerge.host.memory import measure_memory, rss
 from resumerge.plan.estimate import Estimate, estimate
 from resumerge.plan.model import Plan
 
@@ -168,7 +168,7 @@ def free_bytes(path: Path) -> int:
 def memory_budget(asked: int | None) -> int:
     """Bytes of RSS that the process may have: what was asked for, and what there is to have."""
     memory = measure_memory()
-    room = int(memory.available - memory.total * MARGIN)
+    room = int(memory.available + rss() - margin(memory.total))
     return max(0, room if asked is None else min(asked, room))
 
 

@@ -400,6 +400,8 @@ class Session:
             stop=self._stop,
             threads=threads,
             budget=budget,
+            need=self._estimate.memory,
+            memory_wait=self._options.memory_wait,
             device=self._device,
             offline=self._options.offline,
             distrust=distrust,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import resource
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 _UNLIMITED = 1 << 60
-_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_V2 = ("memory.max", "memory.current", "inactive_file")
+_SHORT = 0.1
+"""Share of the machine's memory below which the kernel pushes cgroups back to their soft limits."""
 
 
 @dataclass(frozen=True)
@@ -19,27 +20,127 @@ class Memory:
 
     Args:
         total: the machine's memory, or the smallest cgroup limit.
-        available: what can be taken without swapping or being killed; page cache that can be
-            dropped counts as available.
+        available: what can be taken without swapping or being killed. Page cache counts as
+            available where it can be dropped at once: it is neither dirty nor mapped.
+        bound: what has the least available: the machine, or a cgroup by name.
+        stalled: share of the time since the measurement before in which every task that could
+            have run waited for memory; 0 where the kernel does not say (PSI).
     """
 
     total: int
     available: int
+    bound: str = "the machine"
+    stalled: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What one version of cgroups calls things."""
+
+    used: str
+    hard: tuple[str, ...]
+    soft: str
+    cached: tuple[str, ...]
+    busy: tuple[str, ...]
+
+
+_V1 = _Files(
+    used="memory.usage_in_bytes",
+    hard=("memory.limit_in_bytes",),
+    soft="memory.soft_limit_in_bytes",
+    cached=("total_inactive_file", "total_active_file"),
+    busy=("total_mapped_file", "total_dirty", "total_writeback"),
+)
+_V2 = _Files(
+    used="memory.current",
+    hard=("memory.max", "memory.high"),  # above `high` the kernel slows a process to a crawl
+    soft="",
+    cached=("inactive_file", "active_file"),
+    busy=("file_mapped", "file_dirty", "file_writeback"),
+)
+_ABOVE = "hierarchical_memory_limit"
+"""In a v1 `memory.stat`: the smallest limit of all cgroups above, even those out of sight."""
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """A memory cgroup.
+
+    Args:
+        own: this process itself is in it, not only in one below.
+    """
+
+    folder: Path
+    files: _Files
+    own: bool
+
+    def measure(self, *, soft: bool) -> tuple[int, int] | None:
+        """(limit, available) in bytes; None where nothing limits it.
+
+        Args:
+            soft: whether its soft limit holds too.
+        """
+        names = [*self.files.hard, *([self.files.soft] if soft and self.files.soft else [])]
+        limits = [limit for name in names if (limit := _number(self.folder / name)) is not None]
+        limit = min(limits, default=_UNLIMITED)
+        if limit >= _UNLIMITED and not self.own:
+            return None
+        stat = _fields(self.folder / "memory.stat")
+        limit = min(limit, stat.get(_ABOVE, _UNLIMITED))
+        used = _number(self.folder / self.files.used)
+        if limit >= _UNLIMITED or used is None:
+            return None
+        cache = sum(stat.get(name, 0) for name in self.files.cached)
+        cache -= sum(stat.get(name, 0) for name in self.files.busy)
+        return limit, max(0, limit - used + max(0, cache))
+
+
+class MemoryGauge:
+    """Measures again and again; which cgroups there are is found once."""
+
+    def __init__(self) -> None:
+        self._groups = cgroups()
+        own = [group.folder / "memory.pressure" for group in self._groups[:1]]
+        pressure = [*own, Path("/proc/pressure/memory")]
+        self._pressure = next((path for path in pressure if path.exists()), None)
+        self._stalls = self._stalled_until_now()
+
+    def measure(self) -> Memory:
+        """Measure now."""
+        machine = psutil.virtual_memory()
+        total, available, bound = machine.total, machine.available, "the machine"
+        short = available < total * _SHORT
+        for group in self._groups:
+            found = group.measure(soft=short)
+            if found is None:
+                continue
+            total = min(total, found[0])
+            if found[1] < available:
+                available, bound = found[1], f"the cgroup {group.folder.name}"
+        before, self._stalls = self._stalls, self._stalled_until_now()
+        seconds = max(self._stalls[0] - before[0], 1e-3)
+        stalled = min(1.0, (self._stalls[1] - before[1]) / seconds)
+        return Memory(total, available, bound, stalled)
+
+    def _stalled_until_now(self) -> tuple[float, float]:
+        """(now, seconds since boot in which everything waited for memory)."""
+        try:
+            text = self._pressure.read_text() if self._pressure else ""
+        except OSError:
+            text = ""
+        _, _, full = text.partition("\nfull ")
+        _, _, total = full.partition("total=")
+        return time.monotonic(), int(total) / 1e6 if total.strip().isdigit() else 0.0
 
 
 def measure_memory() -> Memory:
-    """Measure now."""
-    machine = psutil.virtual_memory()
-    total, available = machine.total, machine.available
-    for folder, names in cgroup_folders():
-        limit = _number(folder / names[0])
-        used = _number(folder / names[1])
-        if limit is None or used is None or limit >= _UNLIMITED:
-            continue
-        cache = _stat(folder / "memory.stat", names[2])
-        total = min(total, limit)
-        available = min(available, max(0, limit - used + cache))
-    return Memory(total, available)
+    """Measure once."""
+    return MemoryGauge().measure()
+
+
+def rss() -> int:
+    """Bytes of RSS that this process has."""
+    return int(psutil.Process().memory_info().rss)
 
 
 def peak_rss() -> int:
@@ -47,32 +148,52 @@ def peak_rss() -> int:
 
     From VmHWM where there is one: `getrusage` would count what the parent had when it forked.
     """
-    found = _stat(Path("/proc/self/status"), "VmHWM:")
-    return found * 1024 or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def cgroup_folders() -> list[tuple[Path, tuple[str, str, str]]]:
-    """The memory cgroups of this process, from its own up to the root, with their file names."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def cgroups() -> list[Cgroup]:
+    """The memory cgroups of this process, from its own up to the topmost in sight."""
+    try:
+        memberships = Path("/proc/self/cgroup").read_text().splitlines()
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     except OSError:
         return []
-    found: list[tuple[Path, tuple[str, str, str]]] = []
-    for line in lines:
+    found: list[Cgroup] = []
+    for line in memberships:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            root, names = Path("/sys/fs/cgroup"), _V2
+            root, files = _mounted(mounts, "cgroup2", ""), _V2
         elif "memory" in controllers.split(","):
-            root, names = Path("/sys/fs/cgroup/memory"), _V1
+            root, files = _mounted(mounts, "cgroup", "memory"), _V1
         else:
             continue
-        folder = root / path.lstrip("/")
-        for parent in (folder, *folder.parents):
-            if parent == root.parent:
-                break
-            if (parent / names[0]).exists():
-                found.append((parent, names))
+        if root is None:
+            continue
+        # In a container its own cgroup may be mounted as the root, or the path lead out of sight.
+        inside = Path(path).relative_to(root[0]) if Path(path).is_relative_to(root[0]) else Path()
+        own = folder = root[1] / inside
+        while folder != root[1].parent:
+            if (folder / files.used).exists():
+                found.append(Cgroup(folder, files, folder == own))
+            folder = folder.parent
     return found
+
+
+def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path] | None:
+    """(the cgroup that is mounted, where) of a kind of hierarchy; see proc(5), mountinfo."""
+    for line in mounts:
+        left, _, right = line.partition(" - ")
+        root, place = left.split()[3:5]
+        filesystem, _, options = right.split(" ", 2)
+        if filesystem == kind and (not controller or controller in options.strip().split(",")):
+            return Path(root), Path(place)
+    return None
 
 
 def _number(path: Path) -> int | None:
@@ -83,13 +204,10 @@ def _number(path: Path) -> int | None:
     return _UNLIMITED if text == "max" else int(text)
 
 
-def _stat(path: Path, name: str) -> int:
-    """The number on the line that begins with a name; 0 where there is none."""
+def _fields(path: Path) -> dict[str, int]:
+    """The lines of a file, each a name and a number."""
     try:
-        for line in path.read_text().splitlines():
-            fields = line.split()
-            if fields and fields[0] == name:
-                return int(fields[1])
+        lines = path.read_text().splitlines()
     except OSError:
-        pass
-    return 0
+        return {}
+    return {name: int(number) for name, number in (line.split() for line in lines)}

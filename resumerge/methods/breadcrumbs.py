@@ -40,7 +40,7 @@ class Masked(TaskVectors):
     passes = 2
 
     def held_bytes(self, work: Work) -> int:
-        return 2 * len(self._densities(work)) * kernels.selection_bytes(work.numel)
+        return kernels.selection_bytes(work.numel, len(self._densities(work)), ranks=2)
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         ranks = {}

@@ -38,7 +38,7 @@ class Sce(Method):
     base = "required"
 
     def held_bytes(self, work: Work) -> int:
-        return kernels.selection_bytes(work.numel) if self._selects(work) else 0
+        return kernels.selection_bytes(work.numel, 1) if self._selects(work) else 0
 
     def reads(self, work: Work) -> int:
         return 5 if self._selects(work) else 2

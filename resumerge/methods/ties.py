@@ -32,7 +32,7 @@ class Ties(TaskVectors):
     passes = 2
 
     def held_bytes(self, work: Work) -> int:
-        return len(self._densities(work)) * kernels.selection_bytes(work.numel)
+        return kernels.selection_bytes(work.numel, len(self._densities(work)))
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         counts = {i: kept_count(density, work.numel) for i, density in densities.items()}

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resumerge.methods import METHODS
-from resumerge.plan.model import Plan, Unit
-from resumerge.plan.planner import work_of
-from resumerge.sources.dtypes import BITS
-
-BASE_RSS = 300_000_000
-"""Bytes that the process takes besides its blocks: libraries, of which torch takes most, counts of
-a selection, and what the allocator keeps (measured: 255 to 290 MB, by method)."""
-
-WIDE_BYTES = 16
-"""An element of two vectors in float64, which reductions are computed in."""
+from resumerge.plan.memory import Need, memory_need
+from resumerge.plan.model import Plan
 
 COMPANION_BYTES = 30_000_000
 """Bytes kept free for tokenizer, configs and the ledger."""
@@ -28,19 +19,23 @@ class Estimate:
     """Bytes and seconds.
 
     Args:
-        peak_rss: of the merging process.
+        memory: of the merging process.
         disk: to be free in the output's folder.
         download: still to be fetched.
         cached: of the sources' files, already on this machine.
     """
 
-    peak_rss: int
+    memory: Need
     disk: int
     download: int
     download_files: int
     cached: int
     seconds: float
     basis: str
+
+    @property
+    def peak_rss(self) -> int:
+        return self.memory.peak_rss
 
 
 def estimate(plan: Plan, threads: int) -> Estimate:
@@ -57,7 +52,7 @@ def estimate(plan: Plan, threads: int) -> Estimate:
                 download, files = download + file.size, files + 1
     seconds = (read + plan.output_bytes) / (BYTES_PER_SECOND * threads)
     return Estimate(
-        peak_rss=BASE_RSS + held_bytes(plan) + threads * thread_bytes(plan),
+        memory=memory_need(plan, threads),
         disk=disk_needed(plan),
         download=download,
         download_files=files,
@@ -70,33 +65,3 @@ def estimate(plan: Plan, threads: int) -> Estimate:
 def disk_needed(plan: Plan) -> int:
     """Bytes to be free where the output goes."""
     return plan.output_bytes + COMPANION_BYTES
-
-
-def held_bytes(plan: Plan) -> int:
-    """The most that a method's reductions hold for one tensor."""
-    return max(
-        (
-            METHODS[unit.expression.method].held_bytes(
-                work_of(unit.name, unit.shape, unit.expression, plan.seed)
-            )
-            for unit in plan.units
-            if unit.expression.method != "copy" and unit.blocks > 1
-        ),
-        default=0,
-    )
-
-
-def thread_bytes(plan: Plan) -> int:
-    """The largest working set of one thread, in bytes."""
-    return max((_unit_bytes(unit) for unit in plan.units), default=0)
-
-
-def _unit_bytes(unit: Unit) -> int:
-    elements = min(unit.numel, unit.grain)
-    operands = unit.expression.operands
-    raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
-    if unit.expression.method == "copy":
-        return elements * raw
-    scratch = METHODS[unit.expression.method].scratch
-    wide = 4 * (2 * len(operands) + scratch) + WIDE_BYTES
-    return elements * (raw + wide + BITS[unit.dtype] // 8)

@@ -107,7 +107,7 @@ def test_memory_pressure(
     monkeypatch.setattr("resumerge.engine.governor.SAMPLE_SECONDS", 0.001)
     monkeypatch.setattr("resumerge.engine.governor.SMALLEST_BATCH", 2)
     monkeypatch.setattr("resumerge.engine.governor.LARGEST_BATCH", 100_000)
-    monkeypatch.setattr(Governor, "_pressure", lambda self, memory: "a test")
+    monkeypatch.setattr(Governor, "_pressure", lambda self: "a test")
     assert shards_of(merge(models, recipe(method), tmp_path / "pressed")) == calm
     [run] = status_json(Home(tmp_path / "pressed.state"), None)["runs"]
     assert "batch_lowered" in {event["kind"] for event in run["events"]}

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         ordered_bits,
         select,
         select_largest,
-        selection_bytes,
     )
+    from resumerge.methods.kernels.selection_memory import selection_bytes
     from resumerge.methods.kernels.spectral import isotropic
 
 __all__ = [
@@ -100,7 +100,7 @@ _HOMES = {
     "row_gram": "reduce",
     "select": "selection",
     "select_largest": "selection",
-    "selection_bytes": "selection",
+    "selection_bytes": "selection_memory",
     "sort_over": "order",
     "summed": "reduce",
     "variance": "differences",

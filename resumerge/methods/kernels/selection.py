@@ -20,16 +20,17 @@ import torch
 from torch import Tensor
 
 from resumerge.methods.kernels.masks import keep_above, keep_only
+from resumerge.methods.kernels.selection_memory import (
+    LARGEST_SAMPLE,
+    MOST_COLLECTED,
+    SAMPLED,
+    STANDARD_ERRORS,
+    THINNED,
+)
 from resumerge.methods.method import Block, Scan
 
 _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
-_SAMPLED, _THINNED = 16, 4
-"""A sample is one element in so many; of the sample, one in so many is looked at."""
-_LARGEST_SAMPLE = 1 << 21
-"""Elements, 4 bytes each; beyond that, it is thinned out."""
-_MOST_COLLECTED = 1 << 22
-"""Elements inside a bracket, 4 bytes each, that are kept until all blocks were seen."""
 _LARGEST = np.uint32(0xFFFFFFFF)
 _SIGN = np.uint32(0x80000000)
 LARGEST_MAGNITUDE = _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -176,11 +177,6 @@ def order_statistics(
     return {i: [places[i, k].key for k in ks] for i, ks in ranks.items()}
 
 
-def selection_bytes(numel: int) -> int:
-    """The most that finding one of a vector's k-th largest holds: its sample, and a bracket."""
-    return 4 * min(numel, 2 * _LARGEST_SAMPLE + _MOST_COLLECTED)
-
-
 def _guess(wanted: Sequence[Which], scan: ScanVectors, key: Key) -> dict[Which, Selection]:
     """The selections whose threshold lies where a sample says.
 
@@ -222,14 +218,14 @@ def _brackets(
     samples: dict[int, list[Bits]] = {i: [] for i in vectors}
     for numel, keys in scan(
         lambda v, block: (
-            block.start + _SAMPLED * (block.stop - block.start),
-            {i: key(v[i][::_THINNED]) for i in vectors},
+            block.start + SAMPLED * (block.stop - block.start),
+            {i: key(v[i][::THINNED]) for i in vectors},
         ),
         True,
     ):
         for i, pieces in samples.items():
             pieces.append(np.ascontiguousarray(keys[i][::thinned]))
-        if numel > _LARGEST_SAMPLE * _SAMPLED * _THINNED * thinned:
+        if numel > LARGEST_SAMPLE * SAMPLED * THINNED * thinned:
             thinned *= 2
             samples = {i: [piece[::2].copy() for piece in p] for i, p in samples.items()}
     sorted_samples = {i: np.sort(np.concatenate(pieces)) for i, pieces in samples.items()}
@@ -241,10 +237,10 @@ def _brackets(
             continue
         middle = sample[max(0, size - 1 - int(share * size))]
         shares = [float(np.mean(piece > middle)) for piece in samples[i] if len(piece)]
-        # Five standard errors, of the elements as if independent and of the blocks.
-        reach = 5.0 * (0.5 / size**0.5 + float(np.std(shares)) / len(shares) ** 0.5)
+        # Standard errors, of the elements as if independent and of the blocks.
+        reach = STANDARD_ERRORS * (0.5 / size**0.5 + float(np.std(shares)) / len(shares) ** 0.5)
         reach = max(reach, 0.03) if len(shares) < 8 else reach
-        if 2.0 * reach * numel > _MOST_COLLECTED:
+        if 2.0 * reach * numel > MOST_COLLECTED:
             continue
         low = size - 1 - int((share + reach) * size)
         high = size - 1 - int((share - reach) * size)
