@@ -21,6 +21,8 @@ def selection_bytes(numel: int, vectors: int, ranks: int = 1) -> int:
         numel: elements of each vector, as if they were independent of each other.
         ranks: how many k of each vector.
     """
+    if not vectors:
+        return 0
     sample = max(1, numel // (SAMPLED * THINNED))
     while sample > LARGEST_SAMPLE:
         sample //= 2
