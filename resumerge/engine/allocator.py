@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 
+from resumerge.plan.memory import REUSED
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-REUSED = 64 << 20
-"""Bytes: allocations up to this size, and free memory up to it, stay with the process."""
 
 
 def give_back_freed_memory() -> None:

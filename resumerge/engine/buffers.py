@@ -6,15 +6,22 @@ import threading
 
 import numpy as np
 
+from resumerge.plan.memory import REUSED
+
 
 class Buffers:
-    """Named byte buffers, each thread its own; they grow and are never given back."""
+    """Named byte buffers, each thread its own; they grow and are never given back.
+
+    Except for those of whole tensors, which would add up over the threads: they are made anew.
+    """
 
     def __init__(self) -> None:
         self._local = threading.local()
 
     def take(self, name: str, size: int) -> np.ndarray:
         """`size` bytes (uint8) of this thread's buffer of that name; what was in it is lost."""
+        if size > REUSED:
+            return np.empty(size, np.uint8)
         buffers: dict[str, np.ndarray] = self._local.__dict__
         found = buffers.get(name)
         if found is None or len(found) < size:

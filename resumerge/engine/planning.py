@@ -16,18 +16,18 @@ from resumerge.engine.preflight import (
     check_outside,
     check_path,
     check_writable,
+    existing_folder,
     fit_threads,
     free_bytes,
     memory_budget,
-    most_threads,
     too_many_threads,
 )
 from resumerge.engine.session import Session
 from resumerge.errors import InputError, Problem, Resumable
-from resumerge.host.machine import cores
+from resumerge.host.speed import probe
 from resumerge.ledger.home import Home
 from resumerge.plan import Plan, estimate
-from resumerge.plan.estimate import disk_needed
+from resumerge.plan.estimate import disk_needed, largest_file
 from resumerge.recipe import load_recipe
 
 
@@ -61,11 +61,12 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
     except InputError as error:
         problems += error.problems
     try:
-        threads, predicted = fit_threads(plan, options.threads, budget)
+        threads = fit_threads(plan, options.threads, budget)
     except InputError as error:
         problems += error.problems
-        threads = min(options.threads or cores(), most_threads())
-        predicted = estimate(plan, threads)
+        threads = 1
+    speed = probe(largest_file(plan), existing_folder(out or Path.cwd()))
+    predicted = estimate(plan, threads, speed)
     return {
         "units": len(plan.units),
         "output_bytes": plan.output_bytes,
@@ -82,7 +83,7 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         "threads": threads,
         "method": plan.recipe.merge_method,
         "layers": [list(origin.inputs) for origin in plan.origins],
-        "largest_unit": _largest(plan),
+        "largest_unit": {"name": predicted.largest.name, "bytes": predicted.largest.nbytes},
         "notes": [*plan.notes, *too_many_threads(options.threads)],
         "problems": [asdict(problem) for problem in problems],
     }
@@ -100,11 +101,6 @@ def _source(plan: Plan, number: int) -> dict[str, Any]:
         "revision": source.revision,
         "bytes_needed": sum(plan.bytes_needed(number).values()),
     }
-
-
-def _largest(plan: Plan) -> dict[str, Any]:
-    unit = max(plan.units, key=lambda unit: unit.nbytes)
-    return {"name": unit.name, "bytes": unit.nbytes}
 
 
 def _nothing(budget: int, out: Path | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
@@ -13,7 +14,7 @@ from resumerge.engine.governor import margin
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.host.machine import cores
 from resumerge.host.memory import measure_memory, rss
-from resumerge.plan.estimate import Estimate, estimate
+from resumerge.plan.memory import Need, memory_need
 from resumerge.plan.model import Plan
 
 OUTPUT, STATE = "output folder", "state folder"
@@ -159,10 +160,13 @@ def check_disk(out: Path, needed: int) -> list[Problem]:
 
 def free_bytes(path: Path) -> int:
     """Free space of the disk that a path, which need not exist yet, would be on."""
-    for folder in (path, *path.parents):
-        if folder.exists():
-            return shutil.disk_usage(folder).free
-    return 0
+    folder = existing_folder(path)
+    return shutil.disk_usage(folder).free if folder else 0
+
+
+def existing_folder(path: Path) -> Path | None:
+    """The path, or the nearest folder above it that exists."""
+    return next((folder for folder in (path, *path.parents) if folder.is_dir()), None)
 
 
 def memory_budget(asked: int | None) -> int:
@@ -184,26 +188,27 @@ def too_many_threads(asked: int | None) -> list[str]:
     return [f"{asked} threads would only wait for each other: {most} at most"] if many else []
 
 
-def fit_threads(plan: Plan, asked: int | None, budget: int) -> tuple[int, Estimate]:
-    """The number of threads that the budget allows, and the estimate with that many.
+def fit_threads(plan: Plan, asked: int | None, budget: int) -> int:
+    """The number of threads that the budget allows.
 
     Raises:
         InputError: not even one thread fits.
     """
     threads = min(asked or cores(), most_threads())
     while True:
-        predicted = estimate(plan, threads)
-        if predicted.peak_rss <= budget:
-            return threads, predicted
+        need = memory_need(plan, threads)
+        if need.peak_rss <= budget:
+            return threads
         if threads == 1:
-            raise InputError([_too_little(predicted.peak_rss, budget)])
+            raise InputError([_too_little(need, budget)])
         threads -= 1
 
 
-def _too_little(needed: int, budget: int) -> Problem:
+def _too_little(need: Need, budget: int) -> Problem:
+    needed = math.ceil(need.peak_rss / 1e6)
     return refuse(
-        "The memory budget is too small for this merge",
-        expected=f"at least {needed / 1e6:.0f} MB",
+        "The memory budget is too small for this merge, even with one thread",
+        expected=f"at least {needed} MB",
         found=f"{budget / 1e6:.0f} MB",
-        fix=f"raise --memory to {needed / 1e6:.0f}MB or more, or free memory on this machine",
+        fix=f"raise --memory to {needed}MB or more, or free memory on this machine",
     ).problems[0]

@@ -39,10 +39,11 @@ from resumerge.engine.report import Reporter, Result
 from resumerge.engine.stop import Stop
 from resumerge.errors import InputError, Problem, Resumable, refuse
 from resumerge.host.machine import hostname
+from resumerge.host.speed import probe
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
 from resumerge.plan import NUMERICS, Plan, fingerprint, fingerprint_parts, make_plan
-from resumerge.plan.estimate import disk_needed
+from resumerge.plan.estimate import disk_needed, estimate, largest_file
 from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
 from resumerge.sources import open_source
 from resumerge.storage import Storage
@@ -224,7 +225,8 @@ class Session:
         budget = memory_budget(self._options.memory)
         for note in too_many_threads(self._options.threads):
             self._reporter.note(note)
-        threads, self._estimate = fit_threads(plan, self._options.threads, budget)
+        threads = fit_threads(plan, self._options.threads, budget)
+        self._estimate = estimate(plan, threads, probe(largest_file(plan)))
         return threads, budget
 
     def _recipe_of(self, row: Mapping[str, Any], given: Recipe | None) -> Recipe:

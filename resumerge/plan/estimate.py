@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from resumerge.host.speed import Speed
 from resumerge.plan.memory import Need, memory_need
-from resumerge.plan.model import Plan
+from resumerge.plan.model import Plan, Unit
+from resumerge.plan.time import merge_seconds
 
 COMPANION_BYTES = 30_000_000
 """Bytes kept free for tokenizer, configs and the ledger."""
-
-BYTES_PER_SECOND = 800e6
-"""Read plus written, in one second, by one core that merges elementwise (a modest disk less)."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,9 @@ class Estimate:
         disk: to be free in the output's folder.
         download: still to be fetched.
         cached: of the sources' files, already on this machine.
+        largest: the unit with the most bytes.
+        seconds: of the merge, without downloads.
+        basis: what the time rests on.
     """
 
     memory: Need
@@ -30,38 +33,51 @@ class Estimate:
     download: int
     download_files: int
     cached: int
+    largest: Unit
     seconds: float
     basis: str
 
     @property
     def peak_rss(self) -> int:
+        """Bytes of RSS."""
         return self.memory.peak_rss
 
 
-def estimate(plan: Plan, threads: int) -> Estimate:
-    """Estimate a plan."""
-    download = files = cached = read = 0
+def estimate(plan: Plan, threads: int, speed: Speed) -> Estimate:
+    """Estimate a plan, on a machine of that speed."""
+    download = files = cached = 0
     for number, source in enumerate(plan.sources):
         needed = plan.bytes_needed(number)
-        read += sum(needed.values())
         for name in needed:
             file = source.files[name]
             if file.present:
                 cached += file.size
             else:
                 download, files = download + file.size, files + 1
-    seconds = (read + plan.output_bytes) / (BYTES_PER_SECOND * threads)
+    seconds, basis = merge_seconds(plan, threads, speed)
     return Estimate(
         memory=memory_need(plan, threads),
         disk=disk_needed(plan),
         download=download,
         download_files=files,
         cached=cached,
-        seconds=round(seconds + 2.0, 1),
-        basis=f"{BYTES_PER_SECOND / 1e6:.0f} MB/s a core, elementwise, files on a fast local disk",
+        largest=max(plan.units, key=lambda unit: unit.nbytes),
+        seconds=seconds,
+        basis=basis,
     )
 
 
 def disk_needed(plan: Plan) -> int:
     """Bytes to be free where the output goes."""
     return plan.output_bytes + COMPANION_BYTES
+
+
+def largest_file(plan: Plan) -> Path | None:
+    """The largest of the files that are read and are on this machine already."""
+    files = [
+        (file.size, source.folder / name)
+        for number, source in enumerate(plan.sources)
+        for name in plan.bytes_needed(number)
+        if (file := source.files[name]).present
+    ]
+    return max(files)[1] if files else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
@@ -16,8 +17,11 @@ torch takes another amount, which a run measures before it computes)."""
 COPYING_RSS = 62_000_000
 """The same of a plan that copies bytes, which loads no torch."""
 
-WIDE_BYTES = 16
-"""An element of two vectors in float64, which reductions are computed in."""
+REUSED = 64 << 20
+"""Bytes: memory of finished blocks up to this size stays with the process for the next ones; what
+is larger is given back at once."""
+
+FLOAT32 = 4
 
 
 @dataclass(frozen=True)
@@ -26,27 +30,27 @@ class Need:
 
     Args:
         base: the process without its blocks.
-        held: what a scan over a tensor holds until it ends.
-        thread: the largest working set of one thread.
-        threads: how many there are.
+        held: what reductions over a tensor hold until it is done.
+        least: the blocks of one thread.
+        blocks: those of all threads.
         traffic: bytes read and written, which the page cache would like to keep.
     """
 
     base: int
     held: int
-    thread: int
-    threads: int
+    least: int
+    blocks: int
     traffic: int
 
     @property
     def peak_rss(self) -> int:
         """With all threads."""
-        return self.base + self.held + self.threads * self.thread
+        return self.base + self.held + self.blocks
 
     @property
     def least_rss(self) -> int:
         """With one block in flight."""
-        return self.base + self.held + self.thread
+        return self.base + self.held + self.least
 
 
 def memory_need(plan: Plan, threads: int) -> Need:
@@ -56,10 +60,29 @@ def memory_need(plan: Plan, threads: int) -> Need:
     return Need(
         base=BASE_RSS if computes else COPYING_RSS,
         held=max((_held_bytes(unit, plan.seed) for unit in plan.units), default=0),
-        thread=max((_thread_bytes(unit) for unit in plan.units), default=0),
-        threads=threads,
+        least=blocks_bytes(plan, 1),
+        blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
     )
+
+
+def blocks_bytes(plan: Plan, threads: int) -> int:
+    """The most that the blocks take that threads compute at once.
+
+    Blocks of the usual size leave their memory to the next ones: in the end each thread has as much
+    as the largest took. Larger ones (whole tensors) count while they are computed; a thread may be
+    busy with one while the others go on with those that are next in line.
+    """
+    kept, at_once = 0, 0
+    in_line: deque[int] = deque(maxlen=2 * threads + 1)
+    for unit in plan.units:
+        nbytes = _block_bytes(unit)
+        passing = min(unit.numel, unit.grain) * FLOAT32 > REUSED
+        kept = kept if passing else max(kept, nbytes)
+        for _ in range(min(unit.blocks, 2 * threads + 1)):
+            in_line.append(nbytes if passing else 0)
+            at_once = max(at_once, sum(sorted(in_line)[-threads:]))
+    return threads * kept + at_once
 
 
 def _held_bytes(unit: Unit, seed: int) -> int:
@@ -69,12 +92,14 @@ def _held_bytes(unit: Unit, seed: int) -> int:
     return METHODS[unit.expression.method].held_bytes(work)
 
 
-def _thread_bytes(unit: Unit) -> int:
+def _block_bytes(unit: Unit) -> int:
+    """The buffers of one block and what its method takes beside them."""
     elements = min(unit.numel, unit.grain)
     operands = unit.expression.operands
     raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
     if unit.expression.method == "copy":
         return elements * raw
-    scratch = METHODS[unit.expression.method].scratch
-    wide = 4 * (2 * len(operands) + scratch) + WIDE_BYTES
-    return elements * (raw + wide + BITS[unit.dtype] // 8)
+    method = METHODS[unit.expression.method]
+    scratch = method.scratch + method.scratch_per_input * len(operands)
+    wide = FLOAT32 * len(operands)
+    return int(elements * (raw + wide + BITS[unit.dtype] // 8 + FLOAT32 * scratch))

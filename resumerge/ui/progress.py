@@ -38,7 +38,9 @@ class ConsoleReporter(Reporter):
             f"{verb} [bold]{run}[/bold]: {plan.recipe.merge_method} of {len(plan.sources)} models, "
             f"{len(plan.units)} tensors, {show_size(plan.output_bytes)} in "
             f"{len(plan.shards)} shard{'s' * (len(plan.shards) != 1)}; "
-            f"peak memory about {show_size(estimate.peak_rss)}"
+            f"peak memory about {show_size(estimate.peak_rss)}, "
+            f"disk {show_size(estimate.disk)}, about {show_seconds(estimate.seconds)}; "
+            f"largest tensor {estimate.largest.name}, {show_size(estimate.largest.nbytes)}"
         )
         if estimate.download:
             self._say(
@@ -117,6 +119,11 @@ class JsonReporter(Reporter):
             bytes=plan.output_bytes,
             shards=len(plan.shards),
             predicted_peak_rss=estimate.peak_rss,
+            disk_needed=estimate.disk,
+            download_bytes=estimate.download,
+            estimate_s=estimate.seconds,
+            basis=estimate.basis,
+            largest_unit={"name": estimate.largest.name, "bytes": estimate.largest.nbytes},
             notes=list(plan.notes),
         )
 

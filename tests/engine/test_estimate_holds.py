@@ -17,7 +17,9 @@ from resumerge.engine.options import Options
 from resumerge.engine.preflight import fit_threads
 from resumerge.engine.session import Session
 from resumerge.errors import InputError
+from resumerge.host.speed import Speed
 from resumerge.plan import Plan, estimate
+from resumerge.plan.memory import memory_need
 from resumerge.recipe import parse_recipe
 
 SLERP = "merge_method: slerp\nbase_model: base\nmodels: [{model: math}]\nparameters: {t: 0.5}\n"
@@ -43,8 +45,10 @@ def planned(folder: Path, recipe: str, vocabulary: int = 48) -> Plan:
 
 def test_memory_grows_with_threads_and_models(tmp_path: Path) -> None:
     one, three = planned(tmp_path / "1", LINEAR, 100_000), planned(tmp_path / "3", TIES, 100_000)
-    assert estimate(one, 1).peak_rss < estimate(one, 2).peak_rss < estimate(one, 3).peak_rss
-    assert estimate(one, 2).peak_rss < estimate(three, 2).peak_rss
+    assert (
+        memory_need(one, 1).peak_rss < memory_need(one, 2).peak_rss < memory_need(one, 3).peak_rss
+    )
+    assert memory_need(one, 2).peak_rss < memory_need(three, 2).peak_rss
 
 
 def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
@@ -53,21 +57,21 @@ def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
     monkeypatch.setattr("resumerge.methods.kernels.selection_memory.MOST_COLLECTED", 1 << 19)
     monkeypatch.setattr("resumerge.methods.kernels.selection_memory.LARGEST_SAMPLE", 1 << 18)
     large, larger = planned(tmp_path / "1", TIES, 70_000), planned(tmp_path / "2", TIES, 140_000)
-    assert estimate(large, 2).peak_rss == estimate(larger, 2).peak_rss
+    assert memory_need(large, 2).peak_rss == memory_need(larger, 2).peak_rss
 
 
 def test_a_small_budget_takes_threads_away_and_a_smaller_one_is_refused(tmp_path: Path) -> None:
     plan = planned(tmp_path, TIES, 70_000)
-    needs = [estimate(plan, threads).peak_rss for threads in (1, 2, 3)]
-    assert fit_threads(plan, 3, needs[2])[0] == 3
-    assert fit_threads(plan, 3, needs[2] - 1)[0] == 2
-    assert fit_threads(plan, 3, needs[0])[0] == 1
+    needs = [memory_need(plan, threads).peak_rss for threads in (1, 2, 3)]
+    assert fit_threads(plan, 3, needs[2]) == 3
+    assert fit_threads(plan, 3, needs[2] - 1) == 2
+    assert fit_threads(plan, 3, needs[0]) == 1
     with pytest.raises(InputError, match="memory budget is too small"):
         fit_threads(plan, 3, needs[0] - 1)
 
 
 def test_local_models_need_no_download(tmp_path: Path) -> None:
-    found = estimate(planned(tmp_path, TIES), 1)
+    found = estimate(planned(tmp_path, TIES), 1, Speed(None, None, 1e9))
     assert (found.download, found.download_files) == (0, 0)
     weights = tmp_path.glob("*/model.safetensors")
     assert found.cached == sum(path.stat().st_size for path in weights)
