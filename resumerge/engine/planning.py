@@ -82,7 +82,11 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         "sources": [_source(plan, number) for number in range(len(plan.sources))],
         "threads": threads,
         "method": plan.recipe.merge_method,
-        "layers": [list(origin.inputs) for origin in plan.origins],
+        "layers": [list(o.inputs) for m in plan.layer_maps[:1] for o in m.origins],
+        "layer_maps": [
+            {"stack": m.stack, "layers": [list(o.inputs) for o in m.origins]}
+            for m in plan.layer_maps
+        ],
         "largest_unit": {"name": predicted.largest.name, "bytes": predicted.largest.nbytes},
         "notes": [*plan.notes, *too_many_threads(options.threads)],
         "problems": [asdict(problem) for problem in problems],

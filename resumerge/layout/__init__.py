@@ -1,6 +1,22 @@
-"""What layers a model has, inferred from tensor names and config.json."""
+"""What layers and parts a model has, inferred from tensor names and config.json."""
 
-from resumerge.layout.layers import LayerName, Layers, infer_layers
-from resumerge.layout.ties import find_tensor, is_tied_copy
+from resumerge.layout.layers import Layers, infer_layers, step_position
+from resumerge.layout.match import match_names
+from resumerge.layout.modules import Part, find_parts
+from resumerge.layout.names import LayerName, before_layers, collapse
+from resumerge.layout.ties import find_tensor, is_computed, is_tied_copy
 
-__all__ = ["LayerName", "Layers", "find_tensor", "infer_layers", "is_tied_copy"]
+__all__ = [
+    "LayerName",
+    "Layers",
+    "Part",
+    "before_layers",
+    "collapse",
+    "find_parts",
+    "find_tensor",
+    "infer_layers",
+    "is_computed",
+    "is_tied_copy",
+    "match_names",
+    "step_position",
+]

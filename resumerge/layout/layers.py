@@ -1,34 +1,19 @@
-"""Which numbered list of tensors is the model's stack of layers, inferred from names and config.
+"""Which numbered lists of tensors are a model's stacks of layers, inferred from names and config.
 
 No table of architectures: a stack is the outermost numbered list in the tensor names
 (``model.layers.0.…``, ``encoder.layer.0.…``, ``h.0.…``) that runs from 0 without gaps and is as
-long as a layer count in config.json.
+long as a layer count in config.json that speaks of it.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-_COUNT_KEY = re.compile(r"layer|n_block|num_block|depth")
-_BEFORE_LAYERS = re.compile(r"emb|wte|wpe|patch|conv|stem|cls_token|mask_token|pre_layer")
-_AFTER_LAYERS = re.compile(r"embed_out|output_embed|unembed")
-
-
-@dataclass(frozen=True)
-class LayerName:
-    """A tensor's name taken apart: ``model.layers`` · 3 · ``mlp.up_proj.weight``."""
-
-    stack: str
-    index: int
-    rest: str
-
-    def at(self, index: int) -> str:
-        """The same tensor in another layer."""
-        return f"{self.stack}.{index}.{self.rest}"
+from resumerge.layout.counts import counting_keys, layer_counts, words
+from resumerge.layout.names import LayerName, split
 
 
 @dataclass(frozen=True)
@@ -38,10 +23,12 @@ class Layers:
     Args:
         counts: every stack's name with its number of layers.
         main: the stack that slices cut; None where there is none, or no single one.
+        keys: the dotted keys of config.json that count each stack.
     """
 
     counts: Mapping[str, int]
     main: str | None
+    keys: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def count(self) -> int | None:
@@ -68,20 +55,6 @@ def step_position(step: int, steps: int) -> float:
     return step / (steps - 1) if steps > 1 else 1.0
 
 
-def split(tensor: str) -> LayerName | None:
-    """Take a tensor's name apart at its first number."""
-    parts = tensor.split(".")
-    for i, part in enumerate(parts[:-1]):
-        if part.isdecimal() and i > 0:
-            return LayerName(".".join(parts[:i]), int(part), ".".join(parts[i + 1 :]))
-    return None
-
-
-def before_layers(tensor: str) -> bool:
-    """Whether a tensor outside the layers is used before them (embeddings) or after (head)."""
-    return bool(_BEFORE_LAYERS.search(tensor)) and not _AFTER_LAYERS.search(tensor)
-
-
 def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
     """Find the stacks of layers of a model.
 
@@ -98,27 +71,22 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
             indices[name.stack].add(name.index)
             members[name.stack] += 1
     gapless = {s: len(found) for s, found in indices.items() if max(found) == len(found) - 1}
-    named = list(layer_counts(config))
-    counts = {
-        s: n for s, n in gapless.items() if not named or n in {count for _, _, count in named}
-    }
-    if not counts:
+    if not gapless:
         return Layers({}, None)
-    if not named:
-        return Layers(counts, max(counts, key=lambda stack: (members[stack], stack)))
-    # The language model of a composite keeps its count at the top or in text_config.
-    shallow = {count for depth, key, count in named if depth == 0 or "text" in key}
-    candidates = [s for s, n in counts.items() if n in shallow] or list(counts)
-    return Layers(counts, candidates[0] if len(candidates) == 1 else None)
+    if not list(layer_counts(config)):
+        return Layers(gapless, max(gapless, key=lambda stack: (members[stack], stack)))
+    keys = counting_keys(gapless, config)
+    return Layers({stack: gapless[stack] for stack in keys}, _main(keys), keys)
 
 
-def layer_counts(
-    config: Mapping[str, Any], depth: int = 0, path: str = ""
-) -> Iterator[tuple[int, str, int]]:
-    """(depth, dotted key, count) of every layer count in a (nested) config."""
-    for key, value in config.items():
-        where = f"{path}.{key}" if path else key
-        if isinstance(value, Mapping):
-            yield from layer_counts(value, depth + 1, where)
-        elif type(value) is int and value > 0 and _COUNT_KEY.search(key):
-            yield depth, where, value
+def _main(keys: Mapping[str, list[str]]) -> str | None:
+    """The language model's stack, or the only one; an encoder beside a decoder leaves none."""
+    if len(keys) == 1:
+        return next(iter(keys))
+    said = {stack: {frozenset(words(key)) for key in counting} for stack, counting in keys.items()}
+    texts = [stack for stack, sayings in said.items() if any("text" in s for s in sayings)]
+    if texts:
+        return texts[0] if len(texts) == 1 else None
+    sides = {word for stack in keys for word in words(stack) & {"encoder", "decoder"}}
+    plain = [stack for stack, sayings in said.items() if frozenset() in sayings]
+    return plain[0] if len(plain) == 1 and len(sides) < 2 else None

@@ -1,4 +1,4 @@
-"""Tied tensors: a head that shares the embedding's weights and so is missing from the file."""
+"""Tensors that a file need not hold: shared with another tensor, or computed when a model loads."""
 
 from __future__ import annotations
 
@@ -8,25 +8,38 @@ from typing import Any
 
 from resumerge.sources.model import Source, TensorInfo
 
-_HEAD = re.compile(r"(^|\.)(lm_head|embed_out|output|unembed|decoder)\.weight$")
+_HEAD = re.compile(
+    r"(^|\.)(lm_head|embed_out|output|unembed|decoder|vocab_projector|generator_lm_head)\.weight$"
+)
 _EMBEDDING = re.compile(
     r"(^|\.)(embed_tokens|wte|word_embeddings|embed_in|tok_embeddings|shared|embeddings)\.weight$"
+)
+_HEAD_BIAS = re.compile(r"(^|\.)decoder\.bias$")
+_COMPUTED = re.compile(
+    r"(^|\.)(inv_freq|rotary_emb\..*|position_ids|token_type_ids|num_batches_tracked"
+    r"|(attn|attention)\.(masked_)?bias|relative_position_index|embed_positions\.weights"
+    r"|final_logits_bias)$"
 )
 
 
 def ties_embeddings(config: Mapping[str, Any]) -> bool:
     """Whether config.json (or its text_config) says that head and embedding are one tensor."""
-    text = config.get("text_config")
-    nested = text.get("tie_word_embeddings") if isinstance(text, Mapping) else None
-    return bool(config.get("tie_word_embeddings", nested))
+    return bool(_says_tied(config))
 
 
 def find_tensor(source: Source, name: str) -> TensorInfo | None:
-    """The tensor of that name, or for a head tied to the embedding, the embedding; else None."""
+    """The tensor of that name, or the one that a model without it uses in its place; else None.
+
+    A head, or an encoder's or decoder's own embedding, that is missing is the model's embedding,
+    unless config.json says that they are not tied; the bias of a head is the one above it.
+    """
     found = source.tensors.get(name)
     if found is not None:
         return found
-    if not _HEAD.search(name) or not ties_embeddings(source.config):
+    if _HEAD_BIAS.search(name):
+        return source.tensors.get(name.removesuffix("decoder.bias") + "bias")
+    shares = _HEAD.search(name) or _EMBEDDING.search(name)
+    if not shares or _says_tied(source.config) is False:
         return None
     embeddings = [tensor for key, tensor in source.tensors.items() if _EMBEDDING.search(key)]
     return embeddings[0] if len(embeddings) == 1 else None
@@ -35,3 +48,17 @@ def find_tensor(source: Source, name: str) -> TensorInfo | None:
 def is_tied_copy(source: Source, name: str) -> bool:
     """Whether a tensor is a head that its model ties to the embedding, so may be left out."""
     return bool(_HEAD.search(name)) and ties_embeddings(source.config)
+
+
+def is_computed(name: str) -> bool:
+    """Whether a tensor is a buffer that transformers computes itself: some versions save it, some
+    do not.
+    """
+    return bool(_COMPUTED.search(name))
+
+
+def _says_tied(config: Mapping[str, Any]) -> bool | None:
+    text = config.get("text_config")
+    nested = text.get("tie_word_embeddings") if isinstance(text, Mapping) else None
+    found = config.get("tie_word_embeddings", nested)
+    return None if found is None else bool(found)

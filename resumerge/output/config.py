@@ -1,33 +1,39 @@
-"""The output's config.json: the reference's, with its own layer count and dtype."""
+"""The output's config.json: the reference's, with its own layer counts and dtype."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from resumerge.output.layer_lists import cut_lists
 from resumerge.plan.model import Plan
 from resumerge.sources.dtypes import FLOATS
-
-_LAYER_COUNT = re.compile(r"^(num|n)_((hidden|decoder)_)?(layers?|blocks?)$")
-_PER_LAYER = re.compile(r"layer|pattern|rope")
 
 
 def output_config(plan: Plan) -> dict[str, Any]:
     """config.json of the output; empty where the reference has none.
 
-    Where layers are stacked, the layer count (at the top or in a nested config) becomes the
-    output's, and lists with one entry a layer (``layer_types``) are cut and joined as the layers
-    are, each entry from the model that its layer comes from.
+    Where layers were chosen by slices, the keys that count them (at the top or in a nested config)
+    get the output's count, and the lists beside those keys that speak of layers (``layer_types``)
+    are cut and joined as the layers are, each entry from the model that its layer comes from.
     """
-    reference = plan.sources[plan.reference].config
-    config = _copied(reference)
+    config: dict[str, Any] = _copied(plan.sources[plan.reference].config)
     dtype = main_dtype(plan)
     if dtype and config:
         config["dtype" if "dtype" in config else "torch_dtype"] = dtype
-    if plan.origins and plan.layers.count is not None:
-        _stack(config, (), plan, plan.layers.count)
+    for layers in plan.layer_maps:
+        for path in {tuple(key.split(".")[:-1]) for key in layers.keys}:
+            own = [(source, layer) for source, layer in (o.inputs[0] for o in layers.origins)]
+            sections = [_section(source.config, path) for source in plan.sources]
+            cut_lists(
+                _section(config, path),
+                plan.layers.counts[layers.stack],
+                [(sections[source], layer) for source, layer in own],
+            )
+        for key in layers.keys:
+            *path_to, last = key.split(".")
+            _section(config, path_to)[last] = len(layers.origins)
     return config
 
 
@@ -40,25 +46,10 @@ def main_dtype(plan: Plan) -> str | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
-def _stack(config: dict[str, Any], path: tuple[str, ...], plan: Plan, count: int) -> None:
-    for key, value in config.items():
-        if isinstance(value, dict):
-            _stack(value, (*path, key), plan, count)
-        elif type(value) is int and value == count and _LAYER_COUNT.match(key):
-            config[key] = len(plan.origins)
-        elif isinstance(value, list) and len(value) == count and _PER_LAYER.search(key):
-            config[key] = [
-                _entry(plan, (*path, key), source, layer, value)
-                for source, layer in (origin.inputs[0] for origin in plan.origins)
-            ]
-
-
-def _entry(plan: Plan, path: tuple[str, ...], source: int, layer: int, default: list[Any]) -> Any:
-    found: Any = plan.sources[source].config
-    for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    entries = found if isinstance(found, list) and layer < len(found) else default
-    return entries[min(layer, len(entries) - 1)]
+def _section(config: Any, path: Any) -> Any:
+    for step in path:
+        config = config.get(step, {}) if isinstance(config, Mapping) else {}
+    return config
 
 
 def _copied(value: Any) -> Any:

@@ -142,6 +142,21 @@ class LayerOrigin:
 
 
 @dataclass(frozen=True)
+class LayerMap:
+    """Where the layers of one stack come from, in an output whose layers were chosen by slices.
+
+    Args:
+        stack: its name in the output, like ``model.layers``.
+        keys: the dotted keys of config.json that count it.
+        origins: one for each layer of the output.
+    """
+
+    stack: str
+    keys: tuple[str, ...]
+    origins: tuple[LayerOrigin, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that is known before the first byte is computed.
 
@@ -149,7 +164,7 @@ class Plan:
         sources: the pinned inputs; the operands count them.
         reference: which source gives the layout, config and tokenizer.
         layers: of the reference model.
-        origins: for each layer of a stacked output; empty where layers stay as they are.
+        layer_maps: of each stack whose layers slices chose; empty where layers stay as they are.
         seed: of the random masks.
         shard_size: largest shard in bytes, as asked for.
         notes: what a person should know, a line each.
@@ -159,7 +174,7 @@ class Plan:
     sources: tuple[Source, ...]
     reference: int
     layers: Layers
-    origins: tuple[LayerOrigin, ...]
+    layer_maps: tuple[LayerMap, ...]
     units: tuple[Unit, ...]
     shards: tuple[Shard, ...]
     seed: int

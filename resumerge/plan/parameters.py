@@ -1,134 +1,217 @@
-"""Parameters resolved for each output tensor, and everything that is wrong with them."""
+"""Parameters: what is wrong with them as written, and their values for each output tensor."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
 from resumerge.methods import METHODS, Method, Parameter, Value
-from resumerge.recipe import Input, Recipe, Slice, resolve
+from resumerge.methods.method import FLOAT32_MAX
+from resumerge.plan.cells import Cell
+from resumerge.plan.nearest import nearest
+from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
 
 
+@dataclass
 class Parameters:
     """Resolves the parameters of one recipe; collects each problem once, not once a tensor."""
 
-    def __init__(self, recipe: Recipe, method: Method) -> None:
-        self._recipe = recipe
-        self._method = method
-        self._found: dict[tuple[str, str], Problem] = {}
+    recipe: Recipe
+    method: Method
+    _found: dict[tuple[str, str], Problem] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[Problem]:
         """What was found wrong so far."""
         return list(self._found.values())
 
-    def of_merge(self, slice_: Slice, tensor: str, t: float) -> dict[str, Value]:
+    def of_merge(self, cell: Cell) -> dict[str, Value]:
         """The parameters that are given once for the merge."""
         return {
-            p.name: self._value(p, slice_, None, tensor, t)
-            for p in self._method.parameters
+            p.name: self._value(p, cell, None, cell.name)
+            for p in self.method.parameters
             if not p.per_model
         }
 
-    def of_input(
-        self, slice_: Slice, input_: Input, tensor: str, t: float, *, is_base: bool
-    ) -> dict[str, Value]:
-        """The parameters of one model; none of the base that task vectors are taken from."""
-        if is_base and self._method.base != "none":
+    def of_input(self, cell: Cell, input_: Input, name: str, *, is_base: bool) -> dict[str, Value]:
+        """The parameters of one model; none of the base that task vectors are taken from.
+
+        Args:
+            name: what the model calls the tensor.
+        """
+        if is_base and self.method.base != "none":
             return {}
         return {
-            p.name: self._value(p, slice_, input_, tensor, t)
-            for p in self._method.parameters
+            p.name: self._value(p, cell, input_, name)
+            for p in self.method.parameters
             if p.per_model
         }
 
-    def _value(
-        self, parameter: Parameter, slice_: Slice, input_: Input | None, tensor: str, t: float
-    ) -> Value:
+    def _value(self, parameter: Parameter, cell: Cell, input_: Input | None, tensor: str) -> Value:
         raw = resolve(
-            self._recipe,
+            self.recipe,
             parameter.name,
             tensor=tensor,
-            t=t,
-            slice_=slice_,
+            t=cell.t,
+            slice_=cell.slice_,
             input_=input_,
+            module=cell.module,
             stepwise=parameter.kind == "bool",
         )
-        place = f"{input_.path or slice_.path}.parameters" if input_ else "parameters"
         if raw is None:
-            if not parameter.required:
-                value: Value = parameter.default
-                return value
-            owner = f" for {input_.model}" if input_ else ""
-            self._problem(
-                place,
-                parameter,
-                f"The parameter {parameter.name!r} of {self._method.name} is missing{owner}",
-                expected=f"{parameter.name}: {parameter.meaning}",
-                found=f"no value for tensor {tensor}",
-                fix=f"add `{parameter.name}:` under parameters"
-                + (" of this model, or of the whole recipe" if input_ else ""),
-            )
-            return 0.0
+            if parameter.required:
+                self._missing(parameter, cell, input_, tensor)
+            value: Value = 0.0 if parameter.required else parameter.default
+            return value
         if parameter.kind == "bool":
             return bool(raw)
         try:
             number = float(raw)
         except ValueError:
-            number = float("nan")
-        whole = parameter.kind != "int" or number.is_integer()
-        if not (whole and parameter.low <= number <= parameter.high):
-            kind = "whole number" if parameter.kind == "int" else "number"
+            number = float("nan")  # text, reported by check_parameters
+        if parameter.kind == "int" and not number.is_integer():
+            owner = f" of {input_.model}" if input_ else ""
             self._problem(
-                f"{place}.{parameter.name}",
+                self._place(cell, input_),
                 parameter,
-                f"The parameter {parameter.name!r} is not a number it can be",
-                expected=f"a {kind} from {parameter.low:g} to {parameter.high:g}",
-                found=f"{raw!r} for tensor {tensor}",
-                fix=f"write such a {kind}",
+                f"The parameter {parameter.name!r}{owner} is not a whole number",
+                expected=f"a whole number for every tensor ({parameter.meaning})",
+                found=f"{number:g} for tensor {tensor}",
+                fix="write one whole number, or a gradient that gives whole numbers",
             )
         return number
+
+    def _missing(self, parameter: Parameter, cell: Cell, input_: Input | None, tensor: str) -> None:
+        owner = f" for {input_.model}" if input_ else ""
+        empty = next(self._empty(parameter.name, cell, input_), None)
+        if empty is not None:
+            self._problem(
+                empty,
+                parameter,
+                f"The parameter {parameter.name!r} is an empty list{owner}",
+                expected=f"{parameter.name}: {parameter.meaning}; a number, or a list of some",
+                found="[], which gives no value, so that another level's would apply: none does",
+                fix=f"write a number, like `{parameter.name}: 0.5`",
+            )
+            return
+        self._problem(
+            f"{self._place(cell, input_)}.parameters".removeprefix("."),
+            parameter,
+            f"The parameter {parameter.name!r} of {self.method.name} is missing{owner}",
+            expected=f"{parameter.name}: {parameter.meaning}",
+            found=f"no value for tensor {tensor}",
+            fix=f"add `{parameter.name}:` under parameters"
+            + (" of this model, or of the whole recipe" if input_ else ""),
+        )
+
+    def _empty(self, name: str, cell: Cell, input_: Input | None) -> Iterator[str]:
+        """Paths of the levels that hold an empty list for a parameter."""
+        levels = [(input_.path, input_.parameters)] if input_ else []
+        levels.append((cell.slice_.path, cell.slice_.parameters))
+        levels += [(cell.module.path, cell.module.parameters)] if cell.module else []
+        for path, parameters in [*levels, ("", self.recipe.parameters)]:
+            if parameters.get(name) == ():
+                yield f"{path}.parameters.{name}".removeprefix(".")
+
+    def _place(self, cell: Cell, input_: Input | None) -> str:
+        return (input_.path or cell.slice_.path) if input_ else ""
 
     def _problem(self, path: str, parameter: Parameter, what: str, **facts: str) -> None:
         key = (path, parameter.name)
         if key not in self._found:
-            self._found[key] = self._recipe.problem(what, path, **facts)
+            self._found[key] = self.recipe.problem(what, path, **facts)
 
 
-def unknown_parameters(recipe: Recipe, method: Method) -> tuple[list[Problem], list[str]]:
-    """Names that the method does not have: problems, or notes for those of another method.
+def check_parameters(recipe: Recipe, method: Method) -> tuple[list[Problem], list[str]]:
+    """Check names and values wherever parameters stand.
 
     mergekit ignores parameters that a method does not read; recipes that carry one over from
     another method go on working here. A name that no method has is a typing error.
+
+    Returns:
+        problems, and notes for parameters of other methods.
     """
-    own = {p.name for p in method.parameters}
+    own = {p.name: p for p in method.parameters}
     every = {p.name for other in METHODS.values() for p in other.parameters}
     problems: list[Problem] = []
     notes: list[str] = []
-    for path, names in _places(recipe):
-        for name in names:
+    for path, settings in recipe.parameter_levels():
+        for name, setting in settings.items():
+            place = f"{path}.{name}"
             if name in own:
-                continue
-            if name in every:
+                problems += _unfit_values(recipe, own[name], setting, place)
+            elif name in every:
                 notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")
-                continue
-            near = difflib.get_close_matches(name, sorted(own | every), n=1)
-            problems.append(
-                recipe.problem(
-                    f"Unknown parameter {name!r}",
-                    f"{path}.{name}",
-                    expected=", ".join(sorted(own)) or f"none: {method.name} has no parameters",
-                    found=name,
-                    fix=f"write {near[0]!r}" if near else "remove it",
+            else:
+                near = nearest(name, sorted({*own, *every}))
+                problems.append(
+                    recipe.problem(
+                        f"Unknown parameter {name!r}",
+                        place,
+                        expected=", ".join(sorted(own)) or f"none: {method.name} has no parameters",
+                        found=name,
+                        fix=near.replace("did you mean", "write").rstrip("?") or "remove it",
+                    )
                 )
-            )
     return problems, list(dict.fromkeys(notes))
 
 
-def _places(recipe: Recipe) -> list[tuple[str, Mapping[str, object]]]:
-    places: list[tuple[str, Mapping[str, object]]] = [("parameters", recipe.parameters)]
-    for slice_ in recipe.slices:
-        places.append((f"{slice_.path}.parameters", slice_.parameters))
-        places += [(f"{i.path}.parameters", i.parameters) for i in slice_.inputs]
-    return places
+def _unfit_values(
+    recipe: Recipe, parameter: Parameter, setting: Setting, path: str
+) -> Iterator[Problem]:
+    for at, value in _values(setting, ""):
+        found = _unfit(parameter, value)
+        if found is not None:
+            yield recipe.problem(
+                f"The parameter {parameter.name!r} is not a {_kind(parameter)} it can be",
+                path + at,
+                expected=f"{_wanted(parameter)} ({parameter.meaning})",
+                found=found,
+                fix=_advice(parameter, value),
+            )
+
+
+def _values(setting: Setting, at: str) -> Iterator[tuple[str, Scalar]]:
+    """(where in the setting, value) of every value written in it."""
+    entries: tuple[Conditional | Scalar, ...] = setting if isinstance(setting, tuple) else ()
+    if not isinstance(setting, tuple):
+        yield at, setting
+    for index, entry in enumerate(entries):
+        if isinstance(entry, Conditional):
+            yield from _values(entry.value, f"{at}[{index}].value")
+        else:
+            yield f"{at}[{index}]", entry
+
+
+def _unfit(parameter: Parameter, value: Scalar) -> str | None:
+    """What is found where a value cannot be the parameter's; None where it can."""
+    if parameter.kind == "bool":
+        return repr(value) if isinstance(value, str) else None
+    if isinstance(value, bool):
+        return f"{str(value).lower()}, which is no number"
+    if isinstance(value, str):
+        return repr(value)
+    return None if parameter.low <= value <= parameter.high else repr(value)
+
+
+def _kind(parameter: Parameter) -> str:
+    return {"bool": "truth value", "int": "whole number", "float": "number"}[parameter.kind]
+
+
+def _wanted(parameter: Parameter) -> str:
+    kind = f"a {_kind(parameter)}"
+    if parameter.kind == "bool":
+        return "true or false"
+    below, above = parameter.low > -FLOAT32_MAX, parameter.high < FLOAT32_MAX
+    if below and above:
+        return f"{kind} from {parameter.low:g} to {parameter.high:g}"
+    if below:
+        return f"{kind} of at least {parameter.low:g}"
+    return f"{kind} of at most {parameter.high:g}" if above else f"{kind} that float32 can hold"
+
+
+def _advice(parameter: Parameter, value: Scalar) -> str:
+    if isinstance(value, bool):
+        return f"write {int(value)}, or the {_kind(parameter)} that is meant"
+    return f"write {_wanted(parameter)}"

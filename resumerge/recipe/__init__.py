@@ -1,13 +1,23 @@
 """The YAML language: a recipe file in, a checked `Recipe` out, and its parameters by tensor."""
 
 from resumerge.recipe.load import load_recipe, parse_recipe
-from resumerge.recipe.model import Conditional, Input, ModelRef, Recipe, Scalar, Setting, Slice
+from resumerge.recipe.model import (
+    Conditional,
+    Input,
+    ModelRef,
+    Module,
+    Recipe,
+    Scalar,
+    Setting,
+    Slice,
+)
 from resumerge.recipe.resolve import interpolate, resolve
 
 __all__ = [
     "Conditional",
     "Input",
     "ModelRef",
+    "Module",
     "Recipe",
     "Scalar",
     "Setting",

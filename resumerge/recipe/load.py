@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from resumerge.errors import InputError, Problem, refuse
-from resumerge.recipe.model import Conditional, Input, ModelRef, Recipe, Slice
+from resumerge.recipe.model import Conditional, Input, ModelRef, Module, Recipe, Slice
 from resumerge.recipe.options import OPTIONS, read_options
 from resumerge.recipe.paths import descend, nearest_line
-from resumerge.recipe.schema import RecipeFile
+from resumerge.recipe.schema import ModuleEntry, RecipeFile
 from resumerge.recipe.unfit import Unfit
 from resumerge.recipe.wording import problems_from
 from resumerge.recipe.yaml_lines import MAX_CHARS, load_yaml
@@ -70,6 +70,7 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
     top = {key: value for key, value in document.data.items() if key not in OPTIONS}
 
     unfits = unsupported + list(_not_one_of_models_and_slices(document.data))
+    notes += list(_idle_keys(document.data))
     problems = list(document.problems)
     problems += [_problem(unfit, file, document.lines) for unfit in unfits]
     recipe_file = None
@@ -82,12 +83,11 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
 
     recipe = Recipe(
         merge_method=recipe_file.merge_method,
-        slices=tuple(_slices(recipe_file)),
+        modules=tuple(_modules(recipe_file)),
         base_model=recipe_file.base_model,
         parameters=recipe_file.parameters,
         dtype=recipe_file.dtype,
         out_dtype=recipe_file.out_dtype,
-        stacked=bool(recipe_file.slices),
         text=text,
         file=file,
         lines=document.lines,
@@ -97,44 +97,83 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
     return replace(recipe, notes=tuple(notes))
 
 
-def _slices(file: RecipeFile) -> Iterator[Slice]:
-    for index, entry in enumerate(file.slices or ()):
-        path = f"slices[{index}]"
+def _modules(file: RecipeFile) -> Iterator[Module]:
+    """The entries of ``modules``, or the whole model as the only one."""
+    if not file.modules:
+        yield _module(file, None, "", file.base_model)
+    for name, entry in (file.modules or {}).items():
+        yield _module(entry, name, f"modules.{name}", file.base_model)
+
+
+def _module(
+    entry: RecipeFile | ModuleEntry, name: str | None, path: str, base: ModelRef | None
+) -> Module:
+    """Its slices, each with the module's base where it has none of its own."""
+    own = entry.base_model if name is not None else None
+    slices = []
+    for index, written in enumerate(entry.slices or ()):
+        place = descend(path, ("slices", index))
         inputs = tuple(
-            Input(s.model, s.layer_range, s.parameters, f"{path}.sources[{number}]")
-            for number, s in enumerate(entry.sources)
+            Input(s.model, s.layer_range, s.parameters, f"{place}.sources[{number}]")
+            for number, s in enumerate(written.sources)
         )
-        yield Slice(inputs, entry.base_model, entry.parameters, path)
-    if file.models:
+        slices.append(Slice(inputs, written.base_model or own, written.parameters, place))
+    if entry.models:
         listed = [
-            Input(entry.model, None, entry.parameters, f"models[{index}]")
-            for index, entry in enumerate(file.models)
+            Input(model.model, None, model.parameters, descend(path, ("models", index)))
+            for index, model in enumerate(entry.models)
         ]
-        if file.base_model and all(entry.model != file.base_model for entry in listed):
-            listed.append(Input(file.base_model, path="base_model"))
-        yield Slice(tuple(listed))
+        base = own or base
+        if base and all(model.model != base for model in entry.models):
+            listed.append(Input(base, path=f"{path}.base_model" if own else "base_model"))
+        slices.append(Slice(tuple(listed), own, path=path))
+    parameters = entry.parameters if name is not None else {}
+    return Module(tuple(slices), name, bool(entry.slices), parameters, path)
+
+
+_WAYS = "models, to merge whole models; slices, to choose layers"
 
 
 def _not_one_of_models_and_slices(top: dict[Any, Any]) -> Iterator[Unfit]:
-    """An empty list counts as absent, as in mergekit; `modules` has its own message."""
-    written = [key for key in ("models", "slices") if top.get(key) not in (None, [])]
-    if len(written) == 2:
+    """Exactly one of them, at the top and in every module; an empty one counts as absent."""
+    modules = top.get("modules")
+    yield from _one_way(top, (), ("models", "slices", "modules"))
+    for name, entry in modules.items() if isinstance(modules, dict) else ():
+        if isinstance(entry, dict):
+            yield from _one_way(entry, ("modules", str(name)), ("models", "slices"))
+
+
+def _one_way(level: dict[Any, Any], at: tuple[str, ...], ways: tuple[str, ...]) -> Iterator[Unfit]:
+    owner = "module" if at else "recipe"
+    also = "" if at else "; modules, for the parts of a model"
+    written = [way for way in ways if level.get(way) not in (None, [], {})]
+    if len(written) > 1:
         yield Unfit(
-            "A recipe has either models or slices, not both",
-            expected="models, to merge whole models; slices, to choose layers",
-            found="models and slices",
-            fix="Delete one of the two",
-            at=("slices",),
+            f"A {owner} has either {' or '.join(written)}, not both",
+            expected=f"{_WAYS}{also}",
+            found=" and ".join(written),
+            fix=f"Delete all of them but one, like '{written[1]}:' and what is below it",
+            at=(*at, written[1]),
         )
-    elif not written and top.get("modules") is None:
-        empty = next((key for key in ("models", "slices") if key in top), None)
+    elif not written:
+        empty = next((way for way in ways if way in level), None)
         yield Unfit(
-            f"The list of {empty} is empty" if empty else "The recipe names no models",
-            expected="models, to merge whole models, or slices, to choose layers",
-            found=f"{empty} without entries" if empty else "neither models nor slices",
+            f"The list of {empty} is empty" if empty else f"The {owner} names no models",
+            expected=f"{_WAYS}{also}",
+            found=f"{empty} without entries" if empty else f"neither {' nor '.join(ways)}",
             fix="Write 'models:' and below it '- model: org/name' for each model",
-            at=(empty,) if empty else (),
+            at=(*at, empty) if empty else at,
         )
+
+
+def _idle_keys(top: dict[Any, Any]) -> Iterator[str]:
+    """Keys inside slices that mergekit reads and does not use."""
+    modules = top.get("modules")
+    levels = [top, *(modules.values() if isinstance(modules, dict) else ())]
+    lists = [level.get("slices") for level in levels if isinstance(level, dict)]
+    slices = [entry for entries in lists if isinstance(entries, list) for entry in entries]
+    if any(isinstance(entry, dict) and "residual_weight" in entry for entry in slices):
+        yield "residual_weight has no effect: mergekit reads it and does nothing with it"
 
 
 def _problem(unfit: Unfit, file: str, lines: dict[str, int]) -> Problem:
@@ -148,14 +187,10 @@ def _folders_revised(recipe: Recipe) -> list[ModelRef]:
 
 
 def _nan_parameters(recipe: Recipe) -> Iterator[str]:
-    levels = [("", recipe.parameters)]
-    for slice_ in recipe.slices:
-        levels.append((slice_.path, slice_.parameters))
-        levels += [(input_.path, input_.parameters) for input_ in slice_.inputs]
-    for path, parameters in levels:
+    for path, parameters in recipe.parameter_levels():
         for name, setting in parameters.items():
             if _has_nan(setting):
-                yield descend(path, ("parameters", name))
+                yield descend(path, (name,))
 
 
 def _has_nan(setting: object) -> bool:

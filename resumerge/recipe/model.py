@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.recipe.paths import nearest_line
+from resumerge.recipe.paths import descend, nearest_line
 
 Scalar = float | int | bool | str
 
@@ -74,8 +74,27 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class Module:
+    """The slices of the whole model, or of one part of it: an entry of ``modules``.
+
+    A ``models`` list is kept as one slice without layer ranges.
+
+    Args:
+        name: of the part, as the recipe writes it; None for the whole model.
+        stacked: True where it was written with ``slices``, False for ``models``.
+        path: YAML path of this entry; empty for the whole model.
+    """
+
+    slices: tuple[Slice, ...]
+    name: str | None = None
+    stacked: bool = False
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
+    path: str = ""
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """A whole recipe. A ``models`` list is kept as one slice without layer ranges.
+    """A whole recipe: ``models`` and ``slices`` are one module, the whole model.
 
     A base that ``models`` does not name is its last input, without parameters (same as mergekit
     0.1.5, observed). In ``slices`` the base is never added.
@@ -87,13 +106,11 @@ class Recipe:
     """
 
     merge_method: str
-    slices: tuple[Slice, ...]
+    modules: tuple[Module, ...]
     base_model: ModelRef | None = None
     parameters: Mapping[str, Setting] = field(default_factory=dict)
     dtype: str | None = None
     out_dtype: str | None = None
-    stacked: bool = False
-    """True where the recipe was written with ``slices``, False for ``models``."""
     notes: tuple[str, ...] = ()
     """What was accepted and does not do what it may seem to, a sentence each."""
     text: str = ""
@@ -101,11 +118,26 @@ class Recipe:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def slices(self) -> tuple[Slice, ...]:
+        """Those of every module."""
+        return tuple(slice_ for module in self.modules for slice_ in module.slices)
+
+    @property
     def models(self) -> tuple[ModelRef, ...]:
         """Every model named, once, in order of appearance (the base where it first appears)."""
         named = [i.model for s in self.slices for i in s.inputs]
         named += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
         return tuple(dict.fromkeys(named))
+
+    def parameter_levels(self) -> list[tuple[str, Mapping[str, Setting]]]:
+        """(YAML path of ``parameters``, settings) of every level of the recipe, outermost first."""
+        levels: list[tuple[str, Mapping[str, Setting]]] = [("", self.parameters)]
+        for module in self.modules:
+            levels.append((module.path, module.parameters))
+            for slice_ in module.slices:
+                levels.append((slice_.path, slice_.parameters))
+                levels += [(i.path, i.parameters) for i in slice_.inputs]
+        return [(descend(path, ("parameters",)), found) for path, found in levels if found]
 
     def problem(self, what: str, path: str, **facts: Any) -> Problem:
         """A `Problem` at a YAML path of this recipe, with its file and line filled in."""
@@ -117,28 +149,35 @@ class Recipe:
 
     def normalized(self) -> dict[str, Any]:
         """What decides the merge and nothing else (no comments, order of keys, notes), as JSON."""
+        modules = [
+            {"name": module.name, "parameters": _plain(module.parameters)}
+            | {"slices": [_slice(slice_) for slice_ in module.slices]}
+            for module in self.modules
+        ]
+        whole = len(modules) == 1 and modules[0]["name"] is None
         return {
             "merge_method": self.merge_method,
             "base_model": str(self.base_model) if self.base_model else None,
             "parameters": _plain(self.parameters),
             "dtype": self.dtype,
             "out_dtype": self.out_dtype,
-            "slices": [
-                {
-                    "base_model": str(s.base_model) if s.base_model else None,
-                    "parameters": _plain(s.parameters),
-                    "inputs": [
-                        {
-                            "model": str(i.model),
-                            "layer_range": list(i.layer_range) if i.layer_range else None,
-                            "parameters": _plain(i.parameters),
-                        }
-                        for i in s.inputs
-                    ],
-                }
-                for s in self.slices
-            ],
+            **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
         }
+
+
+def _slice(slice_: Slice) -> dict[str, Any]:
+    return {
+        "base_model": str(slice_.base_model) if slice_.base_model else None,
+        "parameters": _plain(slice_.parameters),
+        "inputs": [
+            {
+                "model": str(i.model),
+                "layer_range": list(i.layer_range) if i.layer_range else None,
+                "parameters": _plain(i.parameters),
+            }
+            for i in slice_.inputs
+        ],
+    }
 
 
 def _plain(value: Any) -> Any:

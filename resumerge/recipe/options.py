@@ -18,12 +18,12 @@ _OF_THE_COMMAND_LINE = {
     "allow_crimes": "architectures are not compared",
 }
 _WITHOUT_MEANING = {
+    "input_model_parameters": "mergekit ignores it; write each model's parameters below its name",
     "name": "a merge is named by its output folder",
     "int8_mask": "masks take no memory to speak of, and mergekit ignores it here too",
     **_OF_THE_COMMAND_LINE,
 }
 _UNSUPPORTED = {
-    "modules": "Write one recipe with 'models:' or 'slices:' for each module",
     "tokenizer": "Delete it: the base model's tokenizer, or else the first model's, is copied",
     "tokenizer_source": "Write 'tokenizer_source: base', or delete it",
     "chat_template": "Delete it: the base model's chat template is copied with its tokenizer. "

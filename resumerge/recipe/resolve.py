@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resumerge.recipe.model import Conditional, Input, Recipe, Scalar, Setting, Slice
+from resumerge.recipe.model import Conditional, Input, Module, Recipe, Scalar, Setting, Slice
 
 
 def resolve(
@@ -18,11 +18,13 @@ def resolve(
     t: float,
     slice_: Slice,
     input_: Input | None = None,
+    module: Module | None = None,
     stepwise: bool = False,
 ) -> Scalar | None:
     """The value of a parameter for one output tensor.
 
-    The first level that gives a value wins: the input's parameters, the slice's, the recipe's.
+    The first level that gives a value wins: the input's parameters, the slice's, the module's, the
+    recipe's.
     A level gives none where it lacks the parameter, where no filter matches, and where its
     gradient is empty.
 
@@ -39,13 +41,14 @@ def resolve(
         slice_: the slice that the tensor belongs to.
         input_: the model, for a parameter that each model has; None for one that the method has
             as a whole, which mergekit does not look up in a model's parameters.
+        module: the module that the slice belongs to, if the recipe has modules.
         stepwise: take a gradient's entry at or before t instead of interpolating: what mergekit
             does with parameters that are true or false.
 
     Returns:
         None where no level gives a value: the method's default applies.
     """
-    levels = [slice_.parameters, recipe.parameters]
+    levels = [slice_.parameters, *([module.parameters] if module else []), recipe.parameters]
     if input_ is not None:
         levels.insert(0, input_.parameters)
     for parameters in levels:

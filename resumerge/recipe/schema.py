@@ -108,6 +108,16 @@ class SliceEntry(_Level):
     sources: Annotated[list[SourceEntry], AfterValidator(_by(_sources))]
     base_model: OptionalReference = None
     parameters: Parameters = {}
+    residual_weight: Any = None
+
+
+class ModuleEntry(_Level):
+    """An entry of ``modules``: one part of a model. mergekit has no base_model here."""
+
+    models: Annotated[list[ModelEntry], AfterValidator(_by(_each_model_once))] | None = None
+    slices: list[Annotated[SliceEntry, AfterValidator(_by(_slice))]] | None = None
+    base_model: OptionalReference = None
+    parameters: Parameters = {}
 
 
 class RecipeFile(_Level):
@@ -116,6 +126,7 @@ class RecipeFile(_Level):
     merge_method: Annotated[Any, PlainValidator(_by(_method))]
     models: Annotated[list[ModelEntry], AfterValidator(_by(_each_model_once))] | None = None
     slices: list[Annotated[SliceEntry, AfterValidator(_by(_slice))]] | None = None
+    modules: dict[str, ModuleEntry] | None = None
     base_model: OptionalReference = None
     parameters: Parameters = {}
     dtype: DtypeName = None

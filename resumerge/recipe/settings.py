@@ -32,7 +32,10 @@ def read_setting(value: object) -> Setting:
 def _plain(value: object, at: tuple[str | int, ...]) -> Scalar | tuple[float, ...]:
     if not isinstance(value, list):
         return _scalar(value, at)
-    return tuple(_number(item, (*at, index)) for index, item in enumerate(value))
+    return tuple(
+        item if isinstance(item, bool) else _number(item, (*at, index))
+        for index, item in enumerate(value)
+    )
 
 
 def _scalar(value: object, at: tuple[str | int, ...]) -> Scalar:

@@ -10,7 +10,13 @@ from pydantic import BaseModel, ValidationError
 
 from resumerge.errors import Problem
 from resumerge.recipe.paths import descend, nearest_line
-from resumerge.recipe.schema import ModelEntry, RecipeFile, SliceEntry, SourceEntry
+from resumerge.recipe.schema import (
+    ModelEntry,
+    ModuleEntry,
+    RecipeFile,
+    SliceEntry,
+    SourceEntry,
+)
 from resumerge.recipe.unfit import Unfit, describe
 
 Location = tuple[str | int, ...]
@@ -129,4 +135,6 @@ def _level(place: Sequence[str | int]) -> tuple[type[BaseModel], str]:
         return SliceEntry, "in a slice"
     if "models" in place:
         return ModelEntry, "in an entry of models"
+    if "modules" in place:
+        return ModuleEntry, "in a module"
     return RecipeFile, "on the top level"

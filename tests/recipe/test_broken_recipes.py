@@ -42,7 +42,7 @@ FACTS = {
     "numeric_filter": (6, "models[0].parameters.weight[0].filter", "quotes: '3'"),
     "lora": (3, "models[0].model", "not supported yet … merge_and_unload"),
     "union_tokenizer": (4, "tokenizer_source", "not supported yet … 'tokenizer_source: base'"),
-    "modules": (2, "modules", "not supported yet … for each module"),
+    "modules": (3, "modules.text_decoder", "module names no models … neither models nor slices"),
     "no_such_folder": (3, "models[0].model", "neither a folder"),
     "hub_address": (3, "models[0].model", "Write 'org/a'"),
     "python_tag": (3, "", "not valid YAML … os.getcwd"),

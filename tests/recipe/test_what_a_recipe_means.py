@@ -44,7 +44,7 @@ def test_nan_is_taken_and_noted() -> None:
 
 def test_models_are_one_slice_and_an_unlisted_base_is_its_last_input() -> None:
     recipe = parse_recipe(HEAD + "base_model: org/base")
-    assert not recipe.stacked
+    assert not recipe.modules[0].stacked
     [slice_] = recipe.slices
     assert [str(input_.model) for input_ in slice_.inputs] == ["org/a", "org/b", "org/base"]
     assert (slice_.inputs[2].parameters, slice_.inputs[2].path) == ({}, "base_model")
@@ -67,7 +67,7 @@ def test_slices_keep_their_ranges_parameters_and_base() -> None:
         "base_model: org/a\n"
     )
     [slice_] = recipe.slices
-    assert recipe.stacked
+    assert recipe.modules[0].stacked
     assert [input_.layer_range for input_ in slice_.inputs] == [(0, 2), (3, 5)]
     assert slice_.inputs[0].parameters == {"w": 1}
     assert slice_.parameters == {"t": (0.0, 1.0)}
@@ -87,7 +87,7 @@ def test_null_and_empty_stand_for_absent() -> None:
         HEAD + "slices: []\nbase_model: null\nparameters:\ndtype: ''\nout_dtype:\ntokenizer: null"
     )
     assert (recipe.base_model, recipe.dtype, recipe.out_dtype) == (None, None, None)
-    assert (recipe.parameters, recipe.notes, recipe.stacked) == ({}, (), False)
+    assert (recipe.parameters, recipe.notes, recipe.modules[0].stacked) == ({}, (), False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""Matching the tensor names of two models that differ by a wrapper, like ``bert.``.
+
+No table of prefixes: two names match where their ends are the same and the beginnings differ in
+words that one of them has and the other lacks (``model.language_model.`` and
+``language_model.model.``, ``bert.`` and nothing). How most tensors differ decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rename:
+    """A beginning of names in one model and what stands for it in another."""
+
+    ours: str
+    theirs: str
+
+    def __str__(self) -> str:
+        return f"{self.theirs or '(nothing)'} for {self.ours or '(nothing)'}"
+
+
+def match_names(
+    ours: Collection[str], theirs: Collection[str]
+) -> tuple[dict[str, str], list[Rename]]:
+    """Find the name in another model of each tensor whose own name it lacks.
+
+    Returns:
+        their name by our name, for those that were found under another name; and the beginnings
+        that differ, the most common first. A name of theirs is given away once.
+    """
+    free = set(theirs) - set(ours)
+    lacking = [name for name in ours if name not in free and name not in theirs]
+    if not free or not lacking:
+        return {}, []
+    by_end: dict[str, list[str]] = defaultdict(list)
+    for name in free:
+        for _, end in _cuts(name):
+            by_end[end].append(name)
+    votes: Counter[Rename] = Counter()
+    for name in lacking:
+        rename = _longest_end(name, by_end)
+        if rename is not None:
+            votes[rename] += 1
+    found: dict[str, str] = {}
+    used: list[Rename] = []
+    for rename, _ in sorted(votes.items(), key=lambda item: (-item[1], str(item[0]))):
+        for name in lacking:
+            if name in found or not name.startswith(rename.ours):
+                continue
+            other = rename.theirs + name.removeprefix(rename.ours)
+            if other in free:
+                free.discard(other)
+                found[name] = other
+                if rename not in used:
+                    used.append(rename)
+    return found, used
+
+
+def _longest_end(name: str, by_end: dict[str, list[str]]) -> Rename | None:
+    """What the longest end that another name shares leaves of both, if that is one wrapper more."""
+    for start, end in _cuts(name):
+        if end in by_end:
+            others = by_end[end]
+            if len(others) > 1:
+                return None
+            rename = Rename(start, others[0].removesuffix(end))
+            return rename if _is_wrapper(rename) else None
+    return None
+
+
+def _cuts(name: str) -> Iterator[tuple[str, str]]:
+    """Every (beginning, end) of a name; the end keeps the number of the layer, and two words."""
+    parts = name.split(".")
+    numbers = [i for i, part in enumerate(parts) if part.isdecimal()]
+    last = numbers[0] if numbers else max(len(parts) - 2, 0)
+    for i in range(last + 1):
+        yield "".join(part + "." for part in parts[:i]), ".".join(parts[i:])
+
+
+def _is_wrapper(rename: Rename) -> bool:
+    ours, theirs = (Counter(side.split(".")) for side in (rename.ours, rename.theirs))
+    return not (ours - theirs) or not (theirs - ours)

@@ -1,0 +1,108 @@
+"""The parts of a model that ``modules`` in a recipe names: language model, vision tower, bridge.
+
+mergekit knows the parts of a few architectures by tables; here they follow from the stacks. Its
+names for them (``text_decoder``, ``vision_tower``, ``multi_modal_projector``, ``encoder``,
+``decoder``, ``shared``, ``default``) are understood for every model, beside the names that
+stand in the tensors' own (``language_model``, ``visual``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from resumerge.layout.counts import words
+from resumerge.layout.layers import Layers
+
+_BRIDGE = re.compile(
+    r"projector|merger|connector|multi_?modal|mm_|resampler|aligner|embed_(vision|audio)"
+)
+_CALLED = {
+    "text": ("text_decoder", "language_model", "text_model"),
+    "vision": ("vision_tower", "vision_model", "visual"),
+    "audio": ("audio_tower", "audio_encoder", "speech_encoder"),
+}
+BRIDGE = "multi_modal_projector"
+SHARED = "shared"
+WHOLE = "default"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a model.
+
+    Args:
+        name: what messages call it.
+        names: all that a recipe may call it.
+        stack: its list of layers; None for a part without layers.
+        tensors: names, in the order given.
+    """
+
+    name: str
+    names: frozenset[str]
+    stack: str | None
+    tensors: tuple[str, ...]
+
+
+def find_parts(tensors: Iterable[str], layers: Layers) -> list[Part]:
+    """Divide a model's tensors among its parts: each belongs to exactly one.
+
+    A part is a stack with what stands under the same prefix; bridges between parts are one of
+    their own; what stands under no prefix goes to the main stack, or is ``shared`` where there is
+    none. A model with at most one stack is one part.
+    """
+    names = list(tensors)
+    if len(layers.counts) < 2:
+        called = {WHOLE, *_CALLED["text"], *(s for s in layers.counts)}
+        called |= {part for stack in layers.counts for part in stack.split(".")[:-1]}
+        return [Part(WHOLE, frozenset(called), next(iter(layers.counts), None), tuple(names))]
+    prefixes = _prefixes(list(layers.counts))
+    members: dict[str, list[str]] = {stack: [] for stack in prefixes}
+    members |= {BRIDGE: [], SHARED: []}
+    for name in names:
+        members[_home(name, prefixes, layers)].append(name)
+    parts = [
+        _part(stack, prefix, members[stack], layers.main == stack)
+        for stack, prefix in prefixes.items()
+    ]
+    parts += [
+        Part(name, frozenset({name}), None, tuple(members[name]))
+        for name in (BRIDGE, SHARED)
+        if members[name]
+    ]
+    return parts
+
+
+def _prefixes(stacks: list[str]) -> dict[str, str]:
+    """The shortest beginning of each stack's name that no other stack's name has."""
+    found = {}
+    for stack in stacks:
+        pieces = stack.split(".")
+        starts = [".".join(pieces[: n + 1]) for n in range(len(pieces))]
+        others = [other + "." for other in stacks if other != stack]
+        found[stack] = next(
+            (s for s in starts if not any(o.startswith(s + ".") for o in others)), stack
+        )
+    return found
+
+
+def _home(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
+    located = layers.locate(name)
+    if located is not None:
+        return located.stack
+    if _BRIDGE.search(name):
+        return BRIDGE
+    under = [stack for stack, prefix in prefixes.items() if name.startswith(prefix + ".")]
+    if under:
+        return max(under, key=lambda stack: len(prefixes[stack]))
+    return layers.main or SHARED
+
+
+def _part(stack: str, prefix: str, tensors: list[str], main: bool) -> Part:
+    said = words(stack)
+    role = next((r for r in _CALLED if r in said), "text" if main else None)
+    own = prefix.rpartition(".")[2]
+    called = {stack, prefix, own, *_CALLED.get(role or "", ())}
+    called |= {side for side in ("encoder", "decoder") if side in said and role is None}
+    return Part(_CALLED[role][0] if role else own, frozenset(called), stack, tuple(tensors))

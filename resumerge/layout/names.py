@@ -1,0 +1,64 @@
+"""Tensor names taken apart: ``model.layers`` · 3 · ``mlp.up_proj.weight``."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_BEFORE_LAYERS = re.compile(r"emb|wte|wpe|patch|conv|stem|cls_token|mask_token|pre_layer|shared")
+_AFTER_LAYERS = re.compile(r"embed_out|output_embed|unembed|embedding_norm")
+
+
+@dataclass(frozen=True)
+class LayerName:
+    """A tensor's name taken apart at the first number in it."""
+
+    stack: str
+    index: int
+    rest: str
+
+    def at(self, index: int) -> str:
+        """The same tensor in another layer."""
+        return f"{self.stack}.{index}.{self.rest}"
+
+
+def split(tensor: str) -> LayerName | None:
+    """Take a tensor's name apart at its first number; None where it has none."""
+    parts = tensor.split(".")
+    for i, part in enumerate(parts[:-1]):
+        if part.isdecimal() and i > 0:
+            return LayerName(".".join(parts[:i]), int(part), ".".join(parts[i + 1 :]))
+    return None
+
+
+def before_layers(tensor: str) -> bool:
+    """Whether a tensor outside the layers is used before them (embeddings) or after (head)."""
+    return bool(_BEFORE_LAYERS.search(tensor)) and not _AFTER_LAYERS.search(tensor)
+
+
+def collapse(tensors: Iterable[str]) -> list[str]:
+    """Names that differ in numbers alone as one: ``model.layers.{0-3,5}.mlp.up_proj.weight``."""
+    numbers: dict[tuple[str, ...], list[set[int]]] = {}
+    for tensor in tensors:
+        parts = tensor.split(".")
+        key = tuple("#" if part.isdecimal() else part for part in parts)
+        found = [int(part) for part in parts if part.isdecimal()]
+        sets = numbers.setdefault(key, [set() for _ in found])
+        for places, number in zip(sets, found):
+            places.add(number)
+    return [_filled(key, sets) for key, sets in numbers.items()]
+
+
+def _filled(key: tuple[str, ...], sets: list[set[int]]) -> str:
+    rest = iter(sets)
+    return ".".join(_ranges(next(rest)) if part == "#" else part for part in key)
+
+
+def _ranges(numbers: set[int]) -> str:
+    runs: dict[int, list[int]] = defaultdict(list)
+    for place, number in enumerate(sorted(numbers)):
+        runs[number - place].append(number)
+    texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs.values()]
+    return texts[0] if len(numbers) == 1 else "{" + ",".join(texts) + "}"

@@ -1,0 +1,128 @@
+"""Which tensors the output has, and what each is called in every input: before any is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from resumerge.layout import Part, before_layers, step_position
+from resumerge.plan.model import LayerMap, LayerOrigin
+from resumerge.plan.models import Models
+from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One output tensor before its operands are looked up.
+
+    Args:
+        names: the tensor's name in each input, by the input's position.
+        t: where gradients stand at it.
+        module: that its slice belongs to; None for a part that the recipe does not name, which
+            is kept as it is in the reference.
+    """
+
+    name: str
+    slice_: Slice
+    names: tuple[str, ...]
+    t: float
+    module: Module | None
+
+
+def guide_of(recipe: Recipe, slice_: Slice) -> Input:
+    """The input that says which tensors a slice has: the base where listed, else the first."""
+    base = slice_.base_model or recipe.base_model
+    return next((i for i in slice_.inputs if i.model == base), slice_.inputs[0])
+
+
+def aligned(models: Models, module: Module, part: Part) -> Iterator[Cell]:
+    """Every tensor of the part, computed from the same tensor of every input."""
+    [slice_] = module.slices
+    layers = models.layers[models.reference]
+    for name in part.tensors:
+        yield _cell(models, module, slice_, name, layers.position(name))
+
+
+def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Iterator[Cell]:
+    """What comes before the layers, the layers of every slice, what comes after them."""
+    first, last = module.slices[0], module.slices[-1]
+    assert part.stack is not None
+    yield from _outside(models, module, first, part, before=True)
+    output_layer = 0
+    for slice_ in module.slices:
+        guide = guide_of(recipe, slice_)
+        rests = layer_tensors(models, guide.model, part.stack)
+        start, stop = guide.layer_range or (0, 0)
+        for step in range(stop - start):
+            for rest in rests.get(start + step, []):
+                yield Cell(
+                    f"{part.stack}.{output_layer}.{rest}",
+                    slice_,
+                    tuple(
+                        f"{models.stack_in(i.model, part.stack)}.{i.layer_range[0] + step}.{rest}"
+                        for i in slice_.inputs
+                        if i.layer_range
+                    ),
+                    step_position(step, stop - start),
+                    module,
+                )
+            output_layer += 1
+    yield from _outside(models, module, last, part, before=False)
+
+
+def kept(models: Models, part: Part) -> Iterator[Cell]:
+    """A part that no module of the recipe names, as it is in the reference."""
+    slice_ = Slice((Input(models.reference),))
+    for name in part.tensors:
+        yield Cell(name, slice_, (name,), 0.0, None)
+
+
+def layer_map(models: Models, module: Module, stack: str) -> LayerMap:
+    """Where each layer of a stacked module comes from."""
+    origins = [
+        LayerOrigin(
+            tuple(
+                (models.numbers[i.model], i.layer_range[0] + step)
+                for i in slice_.inputs
+                if i.layer_range
+            )
+        )
+        for slice_ in module.slices
+        for step in range(_length(slice_))
+    ]
+    return LayerMap(
+        stack, tuple(models.layers[models.reference].keys.get(stack, ())), tuple(origins)
+    )
+
+
+def layer_tensors(models: Models, ref: ModelRef, stack: str) -> dict[int, list[str]]:
+    """The names inside each layer of a model's stack, in file order."""
+    own, layers = models.stack_in(ref, stack), models.layers[ref]
+    found: dict[int, list[str]] = {}
+    for name in models.ordered(ref):
+        located = layers.locate(name)
+        if located is not None and located.stack == own:
+            found.setdefault(located.index, []).append(located.rest)
+    return found
+
+
+def _outside(
+    models: Models, module: Module, slice_: Slice, part: Part, *, before: bool
+) -> Iterator[Cell]:
+    layers = models.layers[models.reference]
+    for name in part.tensors:
+        located = layers.locate(name)
+        if located is not None and located.stack == part.stack:
+            continue
+        if (located is not None or before_layers(name)) == before:
+            yield _cell(models, module, slice_, name, 0.0)
+
+
+def _cell(models: Models, module: Module, slice_: Slice, name: str, t: float) -> Cell:
+    names = tuple(models.name_in(i.model, name) for i in slice_.inputs)
+    return Cell(name, slice_, names, t, module)
+
+
+def _length(slice_: Slice) -> int:
+    start, stop = slice_.inputs[0].layer_range or (0, 0)
+    return stop - start

@@ -1,0 +1,146 @@
+"""From a cell to the output tensor with the expression that computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from resumerge.errors import Problem
+from resumerge.layout import is_computed, is_tied_copy
+from resumerge.methods import METHODS, Method, Work
+from resumerge.plan import model
+from resumerge.plan.cells import Cell, guide_of
+from resumerge.plan.mismatch import Mismatches
+from resumerge.plan.model import Expression, Operand
+from resumerge.plan.models import Models
+from resumerge.plan.parameters import Parameters
+from resumerge.plan.shards import Target
+from resumerge.plan.slices import base_of
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.sources.dtypes import BY_TORCH_NAME, FLOATS
+from resumerge.sources.model import TensorInfo
+
+
+@dataclass
+class Expressions:
+    """Looks up the operands of every cell; problems are collected, not raised."""
+
+    recipe: Recipe
+    method: Method
+    models: Models
+    parameters: Parameters
+    seed: int
+    mismatches: Mismatches
+    problems: list[Problem] = field(default_factory=list)
+
+    def target(self, cell: Cell) -> Target | None:
+        """The output tensor; None where a problem was found, or where it may be left out."""
+        inputs = cell.slice_.inputs
+        found = [self.models.find(i.model, n) for i, n in zip(inputs, cell.names)]
+        if None in found and self._head_is_optional(cell):
+            return None
+        guide = guide_of(self.recipe, cell.slice_)
+        like = found[inputs.index(guide)]
+        if like is None:
+            like = self.models.sources[self.models.reference].tensors[cell.name]
+            guide = inputs[0]
+        if cell.module is None or like.dtype not in FLOATS:
+            return self._kept(cell, guide.model, like)
+        if None in found and is_computed(cell.name):
+            return self._kept(cell, guide.model, like)
+        operands = []
+        base = base_of(self.recipe, cell.slice_)
+        for input_, name, tensor in zip(inputs, cell.names, found):
+            if tensor is None:
+                self.mismatches.missing(input_, name, guide.model)
+            elif tensor.shape != like.shape or tensor.dtype not in FLOATS:
+                self.mismatches.unlike(input_, name, guide.model, like, tensor)
+            else:
+                params = self.parameters.of_input(cell, input_, name, is_base=input_.model == base)
+                operands.append(Operand(self.models.numbers[input_.model], tensor, params))
+        if len(operands) < len(inputs):
+            return None
+        expression = Expression(
+            self.method.name,
+            tuple(operands),
+            self.parameters.of_merge(cell),
+            next((k for k, i in enumerate(inputs) if i.model == base), None),
+            self.recipe.dtype,
+        )
+        return self._merged(cell, self.method, expression)
+
+    def _merged(self, cell: Cell, method: Method, expression: Expression) -> Target:
+        operands = expression.operands
+        shape, dtype = operands[0].tensor.shape, self._dtype(operands)
+        work = work_of(cell.name, shape, expression, self.seed)
+        if not self.parameters.problems:
+            self._check_together(work)
+        own = operands[0].tensor.dtype
+        unrounded = own == dtype and expression.cast in (None, FLOATS[own])
+        if unrounded and method.copies(work):
+            expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
+        return Target(cell.name, dtype, shape, grain(method.row(work)), expression)
+
+    def _kept(self, cell: Cell, ref: ModelRef, tensor: TensorInfo) -> Target:
+        """The reference's own: whole numbers and other types that cannot be averaged, buffers
+        that not every model holds, parts that the recipe does not name.
+        """
+        operand = Operand(self.models.numbers[ref], tensor)
+        if tensor.dtype not in FLOATS:
+            expression = Expression("copy", (operand,))
+            return Target(cell.name, tensor.dtype, tensor.shape, grain(None), expression)
+        method = METHODS["passthrough"]
+        defaults = {p.name: p.default for p in method.parameters}
+        operand = Operand(operand.source, tensor, dict(defaults))
+        expression = Expression(method.name, (operand,), defaults, None, self.recipe.dtype)
+        return self._merged(cell, method, expression)
+
+    def _check_together(self, work: Work) -> None:
+        """Collect what the method says against the parameters of one tensor; once, not for each."""
+        kind = f"The parameters of {self.method.name} do not go together"
+        objection = self.method.objection(work)
+        if objection and not any(problem.what == kind for problem in self.problems):
+            self.problems.append(
+                self.recipe.problem(
+                    kind,
+                    "parameters",
+                    expected=objection,
+                    found=f"otherwise, for {work.unit}",
+                    fix="change them, or the filter or gradient that gives them at this tensor",
+                )
+            )
+
+    def _dtype(self, operands: tuple[Operand, ...]) -> str:
+        """What the recipe asks for, else the narrowest type that holds all operands' values."""
+        asked = self.recipe.out_dtype or self.recipe.dtype
+        if asked:
+            return BY_TORCH_NAME[asked]
+        own = {operand.tensor.dtype for operand in operands}
+        if len(own) == 1:
+            return own.pop()
+        return "F64" if "F64" in own else "F32"
+
+    def _head_is_optional(self, cell: Cell) -> bool:
+        sources = self.models.sources
+        return is_tied_copy(sources[self.models.reference], cell.name) and not any(
+            n in sources[i.model].tensors and not is_tied_copy(sources[i.model], n)
+            for i, n in zip(cell.slice_.inputs, cell.names)
+        )
+
+
+def work_of(name: str, shape: tuple[int, ...], expression: Expression, seed: int) -> Work:
+    """An expression as a method sees it."""
+    return Work(
+        shape=shape,
+        params=expression.params,
+        per_model=tuple(operand.params for operand in expression.operands),
+        base=expression.base,
+        unit=name,
+        seed=seed,
+    )
+
+
+def grain(row: int | None) -> int:
+    """Elements of a block, of whole rows where there are rows that must not be split."""
+    if not row:
+        return model.BLOCK
+    return row * max(1, model.BLOCK // row)

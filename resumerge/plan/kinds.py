@@ -1,0 +1,119 @@
+"""Layers of different kinds (attention and state space, dense and expert) stand where config.json
+says that such layers stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from resumerge.errors import Problem
+from resumerge.layout import Part
+from resumerge.plan.cells import layer_tensors
+from resumerge.plan.model import LayerMap
+from resumerge.plan.models import Models
+from resumerge.recipe import Module, Recipe
+
+Kind = frozenset[str]
+
+
+def check_kinds(
+    recipe: Recipe, models: Models, module: Module, part: Part, layers: LayerMap
+) -> tuple[list[Problem], list[str]]:
+    """Whether the output's config.json can say what its layers are.
+
+    Where config.json lists what each layer is, the list is cut with the layers. Where it does not,
+    the kinds follow from a layer's number by some rule of the architecture: the first few are
+    of one kind, and the rest repeat with a period. The rule is read off the reference's own layers;
+    the output has to follow it.
+
+    Returns:
+        problems and notes.
+    """
+    assert part.stack is not None
+    kinds = [
+        frozenset(names)
+        for _, names in sorted(layer_tensors(models, models.reference, part.stack).items())
+    ]
+    if len(set(kinds)) < 2 or _are_listed(models, layers, kinds):
+        return [], []
+    refs = list(models.sources)
+    names = {ref: layer_tensors(models, ref, part.stack) for ref in refs}
+    wanted = continued(kinds, len(layers.origins))
+    for place, (origin, kind) in enumerate(zip(layers.origins, wanted)):
+        source, layer = origin.inputs[0]
+        found = frozenset(names[refs[source]].get(layer, []))
+        if found != kind:
+            return [_out_of_place(recipe, models, module, kinds, place, refs[source], layer)], []
+    return [], []
+
+
+def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
+    """The kinds of `count` layers after the rule that these follow: a beginning, then a period.
+
+    The shortest period that is seen at least twice; where none is, all the layers are one period.
+    """
+    for period in range(1, len(kinds) // 2 + 1):
+        first = len(kinds) - period
+        while first > 0 and kinds[first - 1] == kinds[first - 1 + period]:
+            first -= 1
+        if len(kinds) - first >= 2 * period:
+            return _extended(kinds, period, count)
+    return _extended(kinds, len(kinds), count)
+
+
+def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
+    found = list(kinds[:count])
+    while len(found) < count:
+        found.append(found[len(found) - period])
+    return found
+
+
+def _are_listed(models: Models, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
+    """Whether a list in config.json, with an entry for each layer, tells the kinds apart."""
+    config: Any = models.sources[models.reference].config
+    for key in layers.keys:
+        level = config
+        for step in key.split(".")[:-1]:
+            level = level.get(step, {})
+        if any(_tells(value, kinds) for value in level.values()):
+            return True
+    return False
+
+
+def _tells(value: Any, kinds: Sequence[Kind]) -> bool:
+    if not isinstance(value, list):
+        return False
+    if len(value) != len(kinds):
+        return False
+    said: dict[str, Kind] = {}
+    return all(
+        said.setdefault(repr(entry), kind) == kind for entry, kind in zip(value, kinds)
+    ) and (len(said) > 1)
+
+
+def _out_of_place(
+    recipe: Recipe,
+    models: Models,
+    module: Module,
+    kinds: Sequence[Kind],
+    place: int,
+    ref: Any,
+    layer: int,
+) -> Problem:
+    letters: dict[Kind, str] = {}
+    text = "".join(letters.setdefault(kind, chr(ord("A") + len(letters) % 26)) for kind in kinds)
+    slice_, start = module.slices[0], 0
+    for slice_ in module.slices:
+        first, stop = slice_.inputs[0].layer_range or (0, 0)
+        if start + stop - first > place:
+            break
+        start += stop - first
+    return recipe.problem(
+        "A layer would stand where config.json expects one of another kind",
+        f"{slice_.inputs[0].path}.layer_range",
+        expected=f"layers in the order that {models.reference} has them, going on likewise: {text}"
+        " (a letter for each kind)",
+        found=f"layer {layer} of {ref} as layer {place} of the output",
+        fix="choose ranges that keep this order, such as whole periods of it",
+    )

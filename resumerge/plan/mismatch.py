@@ -1,0 +1,99 @@
+"""Models whose tensors are not the same: what differs, both ways, and what that may mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from resumerge.errors import Problem
+from resumerge.layout import collapse
+from resumerge.plan.models import Models
+from resumerge.plan.nearest import nearest
+from resumerge.recipe import Input, ModelRef, Recipe
+from resumerge.sources.model import TensorInfo
+
+SHOWN = 6
+"""Names, numbers folded together, that are listed before the rest is counted."""
+
+_ONE_EXPERT = re.compile(r"experts\.\d+\.")
+
+
+@dataclass
+class Mismatches:
+    """Collects, for each pair of models, what one lacks of the other and what has another shape."""
+
+    recipe: Recipe
+    models: Models
+    _missing: dict[tuple[str, ModelRef, ModelRef], list[str]] = field(default_factory=dict)
+    _unlike: dict[tuple[str, ModelRef, ModelRef], list[tuple[str, TensorInfo, TensorInfo]]] = field(
+        default_factory=dict
+    )
+
+    def missing(self, input_: Input, name: str, guide: ModelRef) -> None:
+        """A tensor that the guide has and an input lacks, by its name in the input."""
+        self._missing.setdefault((input_.path, input_.model, guide), []).append(name)
+
+    def unlike(
+        self, input_: Input, name: str, guide: ModelRef, like: TensorInfo, found: TensorInfo
+    ) -> None:
+        """A tensor of another shape, or of whole numbers, in an input."""
+        entry = (name, like, found)
+        self._unlike.setdefault((input_.path, input_.model, guide), []).append(entry)
+
+    def problems(self) -> Iterator[Problem]:
+        """One for each pair of models and kind."""
+        for (path, ref, guide), names in self._missing.items():
+            yield self._lacking(path, ref, guide, names)
+        for (path, ref, guide), entries in self._unlike.items():
+            name, like, found = entries[0]
+            more = f"; and {len(entries) - 1} more" if len(entries) > 1 else ""
+            yield self.recipe.problem(
+                f"Shapes do not match in tensor {name}",
+                path,
+                expected=f"{like.dtype} {list(like.shape)}, as in {guide}",
+                found=f"{found.dtype} {list(found.shape)} in {ref}{more}",
+                fix="merge models of one architecture and vocabulary",
+            )
+
+    def _lacking(self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]) -> Problem:
+        theirs = self.models.sources[ref].tensors
+        ours = {self.models.name_in(ref, name) for name in self.models.sources[guide].tensors}
+        extra = [name for name in theirs if name not in ours]
+        one = len(names) == 1
+        what = (
+            f"A tensor is missing in {ref}" if one else f"{len(names)} tensors are missing in {ref}"
+        )
+        found = f"no such tensor{'s' * (not one)}"
+        if extra:
+            found += f"; {ref} has {len(extra)} that {guide} lacks: {listed(extra)}"
+        similar = "" if extra else nearest(names[0], theirs)
+        return self.recipe.problem(
+            what,
+            path,
+            expected=f"{listed(names)}, as in {guide}",
+            found=f"{found} ({similar})" if similar else found,
+            fix=self._fix(ref, guide, names, extra),
+        )
+
+    def _fix(self, ref: ModelRef, guide: ModelRef, names: list[str], extra: list[str]) -> str:
+        single = [bool(any(_ONE_EXPERT.search(n) for n in side)) for side in (names, extra)]
+        fused = [
+            any("experts." in n and not _ONE_EXPERT.search(n) for n in s) for s in (names, extra)
+        ]
+        if (single[0] and fused[1]) or (single[1] and fused[0]):
+            return (
+                "One model stores its experts one by one, the other fused: load one and save it "
+                "again with the transformers version that saved the other"
+            )
+        kinds = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]
+        if kinds[0] != kinds[1]:
+            return f"{ref} is a {kinds[0]}, {guide} a {kinds[1]}: merge models of one architecture"
+        return f"merge models of one architecture, or check that {ref} was saved whole"
+
+
+def listed(names: list[str]) -> str:
+    """Names with their numbers folded together, and how many are not shown."""
+    folded = collapse(names)
+    shown = ", ".join(folded[:SHOWN])
+    return shown + (f" and {len(folded) - SHOWN} more kinds" if len(folded) > SHOWN else "")

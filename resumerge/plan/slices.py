@@ -1,0 +1,158 @@
+"""What the slices of a recipe ask of the models: a base, enough of them, layers that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from resumerge.errors import Problem
+from resumerge.layout import Layers, Part
+from resumerge.methods import Method
+from resumerge.plan.models import Models
+from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
+
+
+def with_bases(recipe: Recipe, method: Method) -> tuple[Recipe, list[Problem]]:
+    """The recipe with the base model among the inputs of every slice.
+
+    mergekit 0.1.5, observed: a base that ``models`` does not list is added as the last input, for
+    every method; to a slice it is never added. Here it is added to a slice too where the method
+    reads a base and all the sources have one layer range.
+    """
+    problems: list[Problem] = []
+    modules = []
+    for module in recipe.modules:
+        slices = tuple(
+            _with_base(recipe, slice_, problems)
+            if not module.stacked or method.base != "none"
+            else slice_
+            for slice_ in module.slices
+        )
+        modules.append(replace(module, slices=slices))
+    return replace(recipe, modules=tuple(modules)), problems
+
+
+def _with_base(recipe: Recipe, slice_: Slice, problems: list[Problem]) -> Slice:
+    base = base_of(recipe, slice_)
+    if base is None or any(i.model == base for i in slice_.inputs):
+        return slice_
+    ranges = {i.layer_range for i in slice_.inputs}
+    if len(ranges) > 1:
+        problems.append(
+            recipe.problem(
+                "The base model's layers for this slice are not known",
+                slice_.path,
+                expected=f"{base} among the sources, with its layer_range",
+                found="sources with different layer ranges, and no base model",
+                fix=f"add `- model: {base}` with its layer_range to the sources",
+            )
+        )
+        return slice_
+    added = Input(base, layer_range=ranges.pop(), path=slice_.path)
+    return replace(slice_, inputs=(*slice_.inputs, added))
+
+
+def base_of(recipe: Recipe, slice_: Slice) -> ModelRef | None:
+    """The base model of a slice."""
+    return slice_.base_model or recipe.base_model
+
+
+def check_inputs(recipe: Recipe, method: Method) -> Iterator[Problem]:
+    """Whether every slice has a base where the method needs one, and as many models as it takes."""
+    for slice_ in recipe.slices:
+        base = base_of(recipe, slice_)
+        if method.base == "required" and base is None:
+            yield recipe.problem(
+                f"{method.name} needs a base model",
+                "merge_method",
+                expected="base_model: org/name",
+                found="no base_model",
+                fix="add `base_model:` at the top level of the recipe",
+            )
+            return
+        count = len(slice_.inputs)
+        if method.base == "optional":
+            count -= any(i.model == base for i in slice_.inputs)
+        if count < method.fewest or (method.most is not None and count > method.most):
+            counted = "not counted" if method.base == "optional" else "counted"
+            exactly = method.most == method.fewest
+            wanted = f"exactly {method.most}" if exactly else f"at least {method.fewest}"
+            yield recipe.problem(
+                f"{method.name} takes {wanted} model{'s' * (method.fewest != 1)}",
+                slice_.path,
+                expected=f"{wanted} (the base model {counted})",
+                found=str(count),
+                fix="add or remove models, or choose another merge_method",
+            )
+
+
+def check_layers(recipe: Recipe, models: Models, module: Module, part: Part) -> Iterator[Problem]:
+    """Whether the layers that a module takes are there, in every model."""
+    if module.stacked:
+        for input_ in (i for slice_ in module.slices for i in slice_.inputs):
+            yield from _check_range(recipe, models, part, input_)
+    else:
+        yield from _check_counts(recipe, models, module, part)
+
+
+def _check_range(recipe: Recipe, models: Models, part: Part, input_: Input) -> Iterator[Problem]:
+    layers = models.layers[input_.model]
+    stack = models.stack_in(input_.model, part.stack) if part.stack else None
+    assert input_.layer_range is not None
+    start, stop = input_.layer_range
+    if stack is None:
+        yield _no_stack(recipe, input_, layers)
+    elif stop > (count := layers.counts[stack]):
+        yield recipe.problem(
+            f"The layer range goes past the end of {input_.model}",
+            f"{input_.path}.layer_range",
+            expected=f"at most [0, {count}]: it has {count} layers",
+            found=f"[{start}, {stop}]",
+            fix=f"write a range that ends at {count} or before",
+        )
+
+
+def _check_counts(recipe: Recipe, models: Models, module: Module, part: Part) -> Iterator[Problem]:
+    """Whole models are merged layer by layer, so all must have as many."""
+    ours = models.layers[models.reference].counts
+    stacks = [part.stack] if part.stack else []
+    if part.stack == models.layers[models.reference].main:
+        stacks = [stack for stack in ours if any(n.startswith(f"{stack}.") for n in part.tensors)]
+    for input_ in module.slices[0].inputs:
+        for stack in stacks:
+            theirs = models.stack_in(input_.model, stack)
+            count = models.layers[input_.model].counts[theirs] if theirs else ours[stack]
+            if count == ours[stack]:
+                continue
+            fewest = min(count, ours[stack])
+            spelled = [
+                f"{{model: {m}, layer_range: [0, {fewest}]}}"
+                for m in (models.reference, input_.model)
+            ]
+            stack_both = [
+                f"- sources: [{{model: {m}, layer_range: [0, {n}]}}]"
+                for m, n in ((models.reference, ours[stack]), (input_.model, count))
+            ]
+            yield recipe.problem(
+                f"{input_.model} and {models.reference} have different numbers of layers",
+                input_.path or module.path,
+                expected=f"{ours[stack]} layers {stack}.*, as in {models.reference}: layer i of "
+                "each is merged",
+                found=f"{count} in {input_.model}",
+                fix=f"To merge the first {fewest} layers of each, write slices: - sources: "
+                f"[{', '.join(spelled)}]. To stack one model's layers on the other's, write "
+                f"merge_method: passthrough and slices: {'; '.join(stack_both)}",
+            )
+
+
+def _no_stack(recipe: Recipe, input_: Input, layers: Layers) -> Problem:
+    several = ", ".join(f"{stack} ({n} layers)" for stack, n in layers.counts.items())
+    return recipe.problem(
+        f"The layers of {input_.model} cannot be sliced",
+        f"{input_.path}.layer_range",
+        expected="one numbered list of tensors, as long as config.json's layer count",
+        found=f"several: {several}" if several else "none",
+        fix="write 'modules:' with 'slices:' or 'models:' for each part of the model"
+        if several
+        else "merge whole models with `models:` instead of `slices:`",
+    )

@@ -1,0 +1,44 @@
+"""Each architecture's models: made when a test first asks for them, once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from zoo import ARCHITECTURES
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models are slower on several threads than on one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives an architecture's folder of `base` and two variants of it, `math` and `code`."""
+    root = tmp_path_factory.mktemp("architectures")
+
+    def made(name: str) -> Path:
+        folder = root / name
+        if not folder.exists():
+            model = ARCHITECTURES[name].build(seed=0)
+            model.save_pretrained(folder / "base")
+            for seed, variant in enumerate(("math", "code"), start=1):
+                generator = torch.Generator().manual_seed(seed)
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        noise = torch.empty_like(parameter).normal_(0, 0.02, generator=generator)
+                        parameter.add_(noise)
+                model.save_pretrained(folder / variant)
+        return folder
+
+    return made

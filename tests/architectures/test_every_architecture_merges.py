@@ -1,0 +1,88 @@
+"""What transformers can load is merged, without a table of architectures, and loads again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from merging import merge, tensors_of
+from torch import Tensor
+from zoo import ARCHITECTURES
+
+RECIPES = {
+    "linear": """
+merge_method: linear
+models:
+  - {model: math, parameters: {weight: 0.75}}
+  - {model: code, parameters: {weight: [0.25, 0.5]}}
+""",
+    "ties": """
+merge_method: ties
+base_model: base
+models:
+  - {model: math, parameters: {weight: 0.5, density: 0.6}}
+  - {model: code, parameters: {weight: 0.5, density: [0.4, 0.8]}}
+""",
+    "itself": """
+merge_method: linear
+models:
+  - {model: base, parameters: {weight: 0.25}}
+  - {model: ./base, parameters: {weight: 0.75}}
+dtype: float32
+""",
+}
+STACKING = [name for name, architecture in ARCHITECTURES.items() if architecture.stack]
+
+
+def loaded(name: str, folder: Path) -> Any:
+    """The model, after making sure that transformers found every tensor and no other."""
+    model, info = getattr(transformers, ARCHITECTURES[name].model).from_pretrained(
+        folder, output_loading_info=True
+    )
+    problems = {key: info[key] for key in info if "keys" in key and info[key]}
+    assert not problems, problems
+    return model.eval()
+
+
+def output(name: str, model: Any) -> Tensor:
+    with torch.no_grad():
+        found = model(**ARCHITECTURES[name].feed)[0]
+    assert found.isfinite().all()
+    return found
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_merges_load_with_every_tensor_and_no_other(
+    name: str, family: Callable[[str], Path], tmp_path: Path
+) -> None:
+    models = family(name)
+    merged = {
+        kind: output(name, loaded(name, merge(models, recipe, tmp_path / kind)))
+        for kind, recipe in RECIPES.items()
+    }
+    original = output(name, loaded(name, models / "base"))
+    torch.testing.assert_close(merged["itself"], original, rtol=1e-5, atol=1e-6)
+    assert not torch.equal(merged["linear"], original)
+    assert not torch.equal(merged["ties"], original)
+
+
+@pytest.mark.parametrize("name", STACKING)
+def test_layers_stack(name: str, family: Callable[[str], Path], tmp_path: Path) -> None:
+    recipe = """
+merge_method: passthrough
+slices:
+  - sources: [{model: base, layer_range: [0, 4]}]
+  - sources: [{model: code, layer_range: [2, 4]}]
+"""
+    out = merge(family(name), recipe, tmp_path / "out")
+    stack = ARCHITECTURES[name].stack
+    assert {f"{stack}.{i}" for i in range(6)} == {
+        ".".join(name.split(".")[: str(stack).count(".") + 2])
+        for name in tensors_of(out)
+        if name.startswith(f"{stack}.")
+    }
+    output(name, loaded(name, out))
