@@ -9,8 +9,8 @@ from typing import Any
 _COUNT = re.compile(r"layer|n_block|num_block|depth")
 _WORD = re.compile(r"[a-z0-9]+")
 _SAY_NOTHING = frozenset(
-    ["num", "n", "number", "of", "hidden", "depth", "config", "model"]
-    + ["layer", "layers", "block", "blocks"]
+    {"num", "n", "number", "of", "hidden", "depth", "config", "model"}
+    | {"layer", "layers", "block", "blocks"}
 )
 _SAME = {
     "visual": "vision",

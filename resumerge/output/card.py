@@ -9,16 +9,19 @@ from resumerge.plan.model import Plan
 from resumerge.sources.model import Source
 
 
-def model_card(plan: Plan, name: str) -> str:
+def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
     """README.md of the output, with the metadata that the Hub reads. It depends on the plan alone,
     so that a resumed run writes the same bytes.
+
+    Args:
+        library: what opens the model, as the Hub calls it.
     """
     method = METHODS[plan.recipe.merge_method]
-    hub = [source.ref.name for source in plan.sources if source.kind == "hub"]
+    hub = list(dict.fromkeys(source.ref.name for source in plan.sources if source.kind == "hub"))
     metadata = {
-        **({"base_model": hub} if hub else {}),
-        "library_name": "transformers",
-        "tags": ["merge", "resumerge"],
+        **({"base_model": hub, "base_model_relation": "merge"} if hub else {}),
+        "library_name": library,
+        "tags": ["mergekit", "merge", "resumerge"],
     }
     lines = [
         "---",

@@ -13,6 +13,9 @@ from resumerge.plan.model import Plan
 from resumerge.sources import fetch_companions, list_companions
 from resumerge.sources.index import INDEX_FILE
 
+RECIPE_FILE = "mergekit_config.yml"
+"""The recipe as run, under the name that mergekit gives it."""
+
 
 def companions(
     plan: Plan, name: str, *, offline: bool = False
@@ -32,7 +35,9 @@ def companions(
         yield companion, reference.folder / companion
     if len(plan.shards) > 1:
         yield INDEX_FILE, index_json(plan).encode()
-    yield "README.md", model_card(plan, name).encode()
+    yield RECIPE_FILE, plan.recipe.text.encode()
+    library = "sentence-transformers" if "modules.json" in names else "transformers"
+    yield "README.md", model_card(plan, name, library).encode()
     config = output_config(plan)
     if config:
         yield "config.json", (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode()

@@ -88,7 +88,8 @@ class Mismatches:
             )
         kinds = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]
         if kinds[0] != kinds[1]:
-            return f"{ref} is a {kinds[0]}, {guide} a {kinds[1]}: merge models of one architecture"
+            told = f"the model_type of {ref} is {kinds[0]}, that of {guide} {kinds[1]}"
+            return f"{told}: merge models of one architecture"
         return f"merge models of one architecture, or check that {ref} was saved whole"
 
 

@@ -16,7 +16,7 @@ from resumerge.plan.model import LayerMap, Plan
 from resumerge.plan.models import Models
 from resumerge.plan.nearest import nearest
 from resumerge.plan.parameters import Parameters, check_parameters
-from resumerge.plan.shards import Target, pack
+from resumerge.plan.shards import pack
 from resumerge.plan.slices import check_inputs, check_layers, with_bases
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.sources.model import Source
@@ -56,16 +56,17 @@ class _Planner:
         reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
         self.models = Models(self.sources, reference)
         pairs, left = self._parts()
+        unfit = []
         for module, part in pairs:
-            self._collect(check_layers(self.recipe, self.models, module, part))
+            found = list(check_layers(self.recipe, self.models, module, part))
+            unfit += [module] * bool(found)
+            self._collect(found)
         maps = self._layer_maps(pairs)
         parameters = Parameters(self.recipe, method)
         mismatches = Mismatches(self.recipe, self.models)
         expressions = Expressions(self.recipe, method, self.models, parameters, seed, mismatches)
-        targets: list[Target] = []
-        if not self.problems or not any(module.stacked for module, _ in pairs):
-            cells = self._cells(pairs, left)
-            targets = [target for cell in cells if (target := expressions.target(cell))]
+        cells = self._cells([pair for pair in pairs if pair[0] not in unfit], left)
+        targets = [target for cell in cells if (target := expressions.target(cell))]
         self._collect(parameters.problems, mismatches.problems(), expressions.problems)
         if not targets and not self.problems:
             self.problems.append(self._nothing_to_merge())

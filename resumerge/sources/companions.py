@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
@@ -13,16 +14,27 @@ TEXT = frozenset({".json", ".jsonl", ".yaml", ".yml", ".txt", ".py", ".jinja"})
 VOCABULARY = frozenset({".model", ".spm", ".tiktoken", ".bpe", ".vocab", ".v1", ".v3", ".v7"})
 """``.v1`` and on are the numbered SentencePiece files, as in ``tokenizer.model.v3``."""
 
-OTHER_FORMATS = frozenset({"onnx", "openvino", "coreml", "metal", "original", "gguf"})
-"""Folders that hold the model again, for another runtime."""
+NEEDED_FOLDERS = re.compile(r"\d+_\w+|additional_chat_templates")
+"""The folders that a model is opened with: sentence-transformers' modules (``1_Pooling``,
+``2_Dense``) and chat templates. All others hold the model again in another format, or its history.
+"""
+
+MODULE_WEIGHTS = frozenset({"model.safetensors", "pytorch_model.bin"})
+"""What a module of sentence-transformers keeps its own weights in; a dense layer's are small."""
+
+LEFTOVERS = re.compile(
+    r"readme|trainer_state|trainer_log|.*_results|requirements.*|dataset_infos?|mergekit_config"
+    r"|adapter_\w+|quantize_config|params|.*\.index"
+)
+"""Stems of files that tell how a model was made, or belong to its weights as they were."""
 
 
 def companion_files(sizes: Mapping[str, int]) -> list[str]:
     """Choose the companion files of a model from a listing.
 
-    They lie at the top level or one folder down, like sentence-transformers'
-    ``1_Pooling/config.json``. Weights and their indexes, other formats, training leftovers and the
-    model card are left out.
+    They lie at the top level or in a folder that the model is opened with, like
+    sentence-transformers' ``1_Pooling/config.json``. Weights and their indexes, other formats,
+    training leftovers and the model card are left out.
 
     Args:
         sizes: bytes by file name, with ``/`` between folders.
@@ -47,8 +59,11 @@ def _belongs(name: str) -> bool:
         return False
     if any(part.startswith(".") for part in path.parts):
         return False
-    if len(path.parts) == 2 and path.parts[0].lower().startswith(("checkpoint-", *OTHER_FORMATS)):
-        return False
-    if path.stem.lower() in ("readme", "trainer_state") or name.endswith(".index.json"):
+    if len(path.parts) == 2:
+        if not NEEDED_FOLDERS.fullmatch(path.parts[0]):
+            return False
+        if path.name in MODULE_WEIGHTS:
+            return True
+    if LEFTOVERS.fullmatch(path.stem.lower()):
         return False
     return path.suffix.lower() in TEXT | VOCABULARY

@@ -159,7 +159,9 @@ CASES = {
     ),
     "unequal_layer_counts_of_models": Case(
         LINEAR,
-        "A tensor is missing in code … model.layers.4",
+        "code and math have different numbers of layers … 6 layers … 4 in code … - sources: "
+        "[{model: math, layer_range: [0, 4]}, {model: code, layer_range: [0, 4]}] … "
+        "[{model: math, layer_range: [0, 6]}]; - sources: [{model: code, layer_range: [0, 4]}]",
         line=5,
         path="models[1]",
         spoil=deeper,
@@ -180,7 +182,9 @@ CASES = {
     ),
     "another_architecture": Case(
         LINEAR,
-        "A tensor is missing in code … did you mean … merge models of one architecture",
+        "38 tensors are missing in code … model.layers.{0-3}.mlp.down_proj.weight … as in math … "
+        "code has 38 that math lacks: … transformer.h.{0-3}.mlp.down_proj.weight … "
+        "merge models of one architecture",
         line=5,
         path="models[1]",
         spoil=of_another_architecture,

@@ -25,6 +25,10 @@ from resumerge.sources.companions import LARGEST, companion_files, folder_compan
         "additional_chat_templates/tools.jinja",
         "modeling_own.py",
         "1_Pooling/config.json",
+        "2_Dense/model.safetensors",
+        "preprocessor_config.json",
+        "processor_config.json",
+        "video_preprocessor_config.json",
         "LICENSE.txt",
     ],
 )
@@ -55,6 +59,14 @@ def test_chosen(name: str) -> None:
         "training_args.bin",
         "trainer_state.json",
         "image.png",
+        "gguf/config.json",
+        "assets/numbers.json",
+        "runs/events.json",
+        "all_results.json",
+        "requirements.txt",
+        "mergekit_config.yml",
+        "adapter_config.json",
+        "model.gguf",
     ],
 )
 def test_left_out(name: str) -> None:

@@ -28,7 +28,11 @@ COMPANIONS = {
     "generation_config.json": "{}",
     "chat_template.jinja": "{{ messages }}",
     "1_Pooling/config.json": "{}",
+    "preprocessor_config.json": "{}",
+    "processor_config.json": "{}",
+    "video_preprocessor_config.json": "{}",
 }
+WRITTEN = {"config.json", "README.md", "mergekit_config.yml"}
 OTHERS = {
     "README.md": "# the base's own card",
     "pytorch_model.bin": "weights",
@@ -37,6 +41,9 @@ OTHERS = {
     "trainer_state.json": "{}",
     "checkpoint-100/config.json": "{}",
     "onnx/config.json": "{}",
+    "some_folder/config.json": "{}",
+    "mergekit_config.yml": "how the base was made",
+    "all_results.json": "{}",
     ".gitattributes": "*.bin filter=lfs",
     "model.gguf": "weights",
 }
@@ -61,7 +68,8 @@ def files(folder: Path) -> set[str]:
 
 def test_one_shard_has_no_index(models: Path, tmp_path: Path) -> None:
     out = merge(models, RECIPE, tmp_path / "out")
-    assert files(out) == {"model.safetensors", "config.json", "README.md", *COMPANIONS}
+    assert files(out) == {"model.safetensors", *WRITTEN, *COMPANIONS}
+    assert (out / "mergekit_config.yml").read_text() == RECIPE
 
 
 def test_tokenizer_and_configs_are_the_bases_byte_for_byte(models: Path, tmp_path: Path) -> None:
@@ -84,7 +92,7 @@ def test_the_index_says_where_every_tensor_is(models: Path, tmp_path: Path) -> N
     whole = sum(t.numel() * t.element_size() for t in tensors_of(out).values())
     assert index["metadata"]["total_size"] == whole
     expected = {shard.name for shard in shards} | {"model.safetensors.index.json"}
-    assert files(out) == {*expected, "config.json", "README.md", *COMPANIONS}
+    assert files(out) == {*expected, *WRITTEN, *COMPANIONS}
 
 
 def test_the_card_has_recipe_models_with_their_pins_and_papers(
@@ -95,7 +103,7 @@ def test_the_card_has_recipe_models_with_their_pins_and_papers(
     _, metadata, body = card.split("---\n", 2)
     assert yaml.safe_load(metadata) == {
         "library_name": "transformers",
-        "tags": ["merge", "resumerge"],
+        "tags": ["mergekit", "merge", "resumerge"],
     }
     assert f"```yaml\n{RECIPE.strip()}\n```" in body
     assert "https://arxiv.org/abs/2306.01708" in body
