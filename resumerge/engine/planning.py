@@ -83,6 +83,7 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         "threads": threads,
         "method": plan.recipe.merge_method,
         "layers": [list(o.inputs) for m in plan.layer_maps[:1] for o in m.origins],
+        "stacks": dict(plan.layers.counts),
         "layer_maps": [
             {"stack": m.stack, "layers": [list(o.inputs) for o in m.origins]}
             for m in plan.layer_maps

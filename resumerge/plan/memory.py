@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
+from resumerge.plan.expressions import work_of
 from resumerge.plan.model import Plan, Unit
-from resumerge.plan.planner import work_of
 from resumerge.sources.dtypes import BITS
 
 BASE_RSS = 262_000_000

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from resumerge.ui.layer_map import show_layer_map
 from resumerge.ui.sizes import show_seconds, show_size
 
 
@@ -30,6 +31,9 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
         f"peak about {show_size(memory['predicted_peak_rss'])} with {document['threads']} threads; "
         f"budget {show_size(memory['budget'])}",
     )
+    if document["stacks"] and not document["layer_maps"]:
+        counted = ", ".join(f"{count} of {stack}" for stack, count in document["stacks"].items())
+        facts.add_row("layers", f"{counted}; each is made of the same layer of every model")
     facts.add_row("disk", f"{show_size(disk['needed'])} needed, {show_size(disk['free'])} free")
     download = document["download"]
     facts.add_row(
@@ -52,23 +56,8 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
             show_size(source["bytes_needed"]),
         )
     parts: list[RenderableType] = [facts, "", sources]
-    if document["layers"]:
-        parts += ["", _layers(document["layers"])]
+    models = [source["model"] for source in document["sources"]]
+    for found in document["layer_maps"]:
+        parts += ["", show_layer_map(found["stack"], found["layers"], models)]
     parts += [Text.assemble(("note: ", "yellow"), note) for note in document["notes"]]
     return Group(*parts)
-
-
-def _layers(layers: list[list[tuple[int, int]]]) -> Table:
-    """Runs of consecutive layers: which output layers come from which layers of which source."""
-    table = Table(box=None, padding=(0, 2, 0, 0), title="layers", title_justify="left")
-    table.add_column("output")
-    table.add_column("from source: layers")
-    start = 0
-    for end in range(1, len(layers) + 1):
-        if end < len(layers) and layers[end] == [(s, n + 1) for s, n in layers[end - 1]]:
-            continue
-        first, last = layers[start], layers[end - 1]
-        origin = ", ".join(f"{s}: {a}-{b}" for (s, a), (_, b) in zip(first, last))
-        table.add_row(f"{start}-{end - 1}", origin)
-        start = end
-    return table
