@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from resumerge.engine.options import MEMORY_WAIT
 from resumerge.errors import Interrupted, Problem, Resumable, ResumergeError
 from resumerge.ui.console import PatientConsole, escape_unknown_letters, silence
 from resumerge.ui.mergekit_options import without_mergekit_options
+from resumerge.ui.plain import plain
 from resumerge.ui.sizes import parse_size
 
 app = typer.Typer(
@@ -192,45 +192,37 @@ def status(
     run: Run = None,
     state_dir: StateDir = None,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until the run ends.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as a page for a browser.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Progress, attempts, memory, events; all runs if none is named."""
     from resumerge.ledger.home import Home
-    from resumerge.ui.status import show_run, show_runs, status_json
+    from resumerge.ui.status import status_json
 
     home = Home(state_dir)
-    if as_json:
+    if html is not None:
+        if watch or as_json:
+            raise typer.BadParameter("--html goes with neither --watch nor --json")
+        from resumerge.ui.report_html import write_report
+
+        write_report(status_json(home, home.find(run).name)["runs"][0], html)
+        out_console.print(plain(html.absolute()), highlight=False, markup=False, soft_wrap=True)
+    elif watch:
+        from resumerge.ui.watch import watch as follow
+        from resumerge.ui.watch import watch_json
+
+        watch_json(home, run, sys.stdout) if as_json else follow(home, run, out_console)
+    elif as_json:
         _print_json(status_json(home, run))
-        return
-    if watch:
-        _watch(home, run)
-        return
-    runs = status_json(home, run)["runs"]
-    if not runs:
-        text = f"No runs in {home.folder}"
-        out_console.print(text, highlight=False, markup=False, soft_wrap=True)
-    elif run is not None or len(runs) == 1:
-        out_console.print(show_run(runs[0]))
     else:
-        out_console.print(show_runs(runs))
-
-
-def _watch(home: Any, run: str | None) -> None:
-    from rich.live import Live
-
-    from resumerge.ui.status import show_run, status_json
-
-    name = home.find(run).name
-    try:
-        with Live(console=out_console, refresh_per_second=4) as live:
-            while True:
-                described = status_json(home, name)["runs"][0]
-                live.update(show_run(described), refresh=True)
-                if described["state"] != "running":
-                    return
-                time.sleep(0.5)
-    except KeyboardInterrupt:
-        return
+        document = status_json(home, run)
+        if document["runs"]:
+            out_console.print(document, crop=False)  # a command to copy stays in one line
+        else:
+            text = f"No runs in {home.folder}"
+            out_console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_json(document: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from resumerge.engine.checksums import hash_block
 from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.files import ShardFiles
+from resumerge.engine.governor import LARGEST_BATCH
 from resumerge.engine.ownership import CARD, has_checksum, set_aside
 from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
@@ -58,7 +59,13 @@ class Attempt:
         """
         with self.stop.deferred():
             number = self.ledger.start_attempt(
-                {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id()}
+                {
+                    "pid": os.getpid(),
+                    "host": hostname(),
+                    "boot_id": boot_id(),
+                    "budget": self.budget,
+                    "batch_bytes": LARGEST_BATCH,
+                }
             )
             self.ledger.set_state("running")
         outcome, state, started, merging = "error", "failed", time.monotonic(), 0.0

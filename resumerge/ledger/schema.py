@@ -108,3 +108,9 @@ def m001_tables(db: Database) -> None:
         },
         pk="id",
     )
+
+
+@migrations()
+def m002_budget_of_attempts(db: Database) -> None:
+    """What an attempt may use is known from its start, before its first sample."""
+    db.table("attempts").add_column("budget", int)

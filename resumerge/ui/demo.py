@@ -16,7 +16,8 @@ from typing import Any
 from rich.console import Console
 
 from resumerge.ledger.home import Home
-from resumerge.ui.status import show_run, status_json
+from resumerge.ui.show_status import show_run
+from resumerge.ui.status import status_json
 
 LAYERS, HIDDEN, INNER, VOCABULARY = 6, 1024, 2816, 16000
 """A Llama of 95 M parameters: large enough to be killed half-way, made in a second."""
@@ -60,11 +61,11 @@ def _tell(console: Console, folder: Path) -> int:
     console.print(f"   killed with {share:.0%} committed", highlight=False)
 
     say("3. resumerge status")
-    console.print(show_run(_status(home)))
+    console.print(show_run(_status(home)), crop=False)
 
     say("4. resumerge resume")
     _resumerge("resume", "--state-dir", str(home.folder))
-    console.print(show_run(_status(home)))
+    console.print(show_run(_status(home)), crop=False)
 
     say("5. resumerge verify")
     _resumerge("verify", "--state-dir", str(home.folder))

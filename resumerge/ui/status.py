@@ -1,4 +1,4 @@
-"""What a ledger says of its run, as the JSON of ``resumerge status`` and for people."""
+"""What a ledger says of its run: the document of ``resumerge status --json``."""
 
 from __future__ import annotations
 
@@ -8,23 +8,38 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from resumerge.engine.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
 from resumerge.ledger.home import Home
-from resumerge.ui.sizes import show_seconds, show_size
-
-EVENTS_SHOWN = 8
 
 
-def status_json(home: Home, wanted: str | None) -> dict[str, Any]:
-    """The document of ``status --json``: the run that is named, or every run, newest first."""
+class Status(dict[str, Any]):
+    """The document of ``status --json``, which a rich console and a notebook show as a picture.
+
+    The plots are read from the ledgers when they are shown.
+    """
+
+    def __rich__(self) -> RenderableType:
+        from resumerge.ui.show_status import show_status
+
+        return show_status(self["runs"])
+
+    def _repr_html_(self) -> str:
+        from resumerge.ui.report_html import fragment
+
+        return fragment(self["runs"])
+
+
+def status_json(home: Home, wanted: str | None) -> Status:
+    """The run that is named, or every run, newest first.
+
+    Raises:
+        InputError: there is no such run.
+    """
     folders = [home.find(wanted)] if wanted is not None else list(reversed(home.runs()))
-    return {"runs": [_run(folder) for folder in folders]}
+    return Status(runs=[_run(folder) for folder in folders])
 
 
 def _run(folder: Path) -> dict[str, Any]:
@@ -55,7 +70,7 @@ def _unreadable(folder: Path, why: str) -> dict[str, Any]:
         "eta_s": None,
         "merging_s": None,
         "attempts": [],
-        "events": [{"at": "", "kind": "ledger_damaged", "data": {"why": why}}],
+        "events": [{"at": "", "attempt": None, "kind": "ledger_damaged", "data": {"why": why}}],
     }
 
 
@@ -82,8 +97,8 @@ def describe(ledger: Ledger, folder: Path) -> dict[str, Any]:
         "SELECT count(*) AS total, coalesce(sum(state = 'sealed'), 0) AS sealed FROM shards"
     )[0]
     attempts = ledger.rows("SELECT * FROM attempts ORDER BY n")
-    samples = ledger.rows("SELECT * FROM samples ORDER BY id DESC LIMIT 20")
     last = attempts[-1] if attempts else {}
+    now = _last_sample(ledger, last.get("n"))
     alive = lock_holder(folder) is not None
     rate = _rate(last)
     return {
@@ -97,9 +112,9 @@ def describe(ledger: Ledger, folder: Path) -> dict[str, Any]:
         "bytes": {"total": units["nbytes"] or 0, "committed": committed},
         "shards": {"total": shards["total"], "sealed": shards["sealed"]},
         "memory": {
-            "budget": samples[0]["budget"] if samples else None,
+            "budget": now.get("budget") or last.get("budget"),
             "peak_rss": max((a["peak_rss"] or 0 for a in attempts), default=0),
-            "batch_bytes": last.get("batch_bytes"),
+            "batch_bytes": now.get("batch_bytes") or last.get("batch_bytes"),
         },
         "rate_bytes_per_s": rate,
         "eta_s": round(((units["nbytes"] or 0) - committed) / rate, 1) if rate and alive else None,
@@ -112,6 +127,8 @@ def describe(ledger: Ledger, folder: Path) -> dict[str, Any]:
                 "started": a["started"],
                 "ended": a["ended"] or (None if alive and a is last else a["last_seen"]),
                 "outcome": a["outcome"] or (None if alive and a is last else "killed"),
+                "cause": a.get("cause"),
+                "budget": a.get("budget"),
                 "peak_rss": a["peak_rss"] or 0,
                 "units_committed": a["units_committed"],
                 "bytes_committed": a["bytes_committed"] or 0,
@@ -119,10 +136,20 @@ def describe(ledger: Ledger, folder: Path) -> dict[str, Any]:
             for a in attempts
         ],
         "events": [
-            {"at": e["at"], "kind": e["kind"], "data": json.loads(e["data"])}
-            for e in ledger.rows("SELECT at, kind, data FROM events ORDER BY id")
+            {
+                "at": e["at"],
+                "attempt": e["attempt"],
+                "kind": e["kind"],
+                "data": json.loads(e["data"]),
+            }
+            for e in ledger.rows("SELECT at, attempt, kind, data FROM events ORDER BY id")
         ],
     }
+
+
+def _last_sample(ledger: Ledger, attempt: int | None) -> dict[str, Any]:
+    rows = ledger.rows("SELECT * FROM samples ORDER BY id DESC LIMIT 1")
+    return rows[0] if rows and rows[0]["attempt"] == attempt else {}
 
 
 def _state(state: str | None, alive: bool, attempted: bool) -> str:
@@ -141,82 +168,3 @@ def _rate(attempt: dict[str, Any]) -> float | None:
     seen = datetime.fromisoformat(attempt["last_seen"])
     seconds = (seen - started).total_seconds()
     return round(attempt["bytes_committed"] / seconds, 1) if seconds > 0 else None
-
-
-def show_run(run: dict[str, Any]) -> RenderableType:
-    """One run, for a terminal."""
-    total, done = run["bytes"]["total"], run["bytes"]["committed"]
-    head = Text.assemble(
-        (run["id"], "bold"),
-        "  ",
-        (run["state"], _COLORS.get(run["state"], "")),
-        "  ",
-        run["output"],
-    )
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row("progress", ProgressBar(max(total, 1), done, width=40))
-    facts.add_row("units", f"{run['units']['committed']} of {run['units']['total']} committed")
-    facts.add_row("bytes", f"{show_size(done)} of {show_size(total)}")
-    facts.add_row("shards", f"{run['shards']['sealed']} of {run['shards']['total']} sealed")
-    if run["memory"]["peak_rss"]:
-        budget = run["memory"]["budget"]
-        facts.add_row(
-            "memory",
-            f"peak {show_size(run['memory']['peak_rss'])}"
-            + (f" of a budget of {show_size(budget)}" if budget else ""),
-        )
-    if run["rate_bytes_per_s"]:
-        eta = f", {show_seconds(run['eta_s'])} left" if run["eta_s"] is not None else ""
-        facts.add_row("speed", f"{show_size(run['rate_bytes_per_s'])}/s{eta}")
-    facts.add_row("ledger", run["ledger"])
-    parts: list[RenderableType] = [head, facts]
-    if run["attempts"]:
-        parts += ["", _attempts(run["attempts"])]
-    if run["events"]:
-        parts += ["", _events(run["events"])]
-    return Group(*parts)
-
-
-_COLORS = {"done": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
-
-
-def _attempts(attempts: list[dict[str, Any]]) -> Table:
-    table = Table(title="attempts", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for name in ("n", "pid", "started", "outcome", "units", "peak memory"):
-        table.add_column(name)
-    for a in attempts:
-        table.add_row(
-            str(a["n"]),
-            str(a["pid"]),
-            a["started"][:19].replace("T", " "),
-            a["outcome"] or "running",
-            str(a["units_committed"]),
-            show_size(a["peak_rss"]) if a["peak_rss"] else "",
-        )
-    return table
-
-
-def _events(events: list[dict[str, Any]]) -> Table:
-    table = Table(title="last events", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for name in ("at", "kind", "what"):
-        table.add_column(name)
-    for e in events[-EVENTS_SHOWN:]:
-        what = ", ".join(f"{key} {value}" for key, value in e["data"].items())
-        table.add_row(e["at"][:19].replace("T", " "), e["kind"], what)
-    return table
-
-
-def show_runs(runs: list[dict[str, Any]]) -> RenderableType:
-    """Every run, a line each."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("run", "state", "units", "bytes", "output"):
-        table.add_column(name, overflow="fold", no_wrap=name == "run")
-    for run in runs:
-        table.add_row(
-            run["id"],
-            Text(run["state"], _COLORS.get(run["state"], "")),
-            f"{run['units']['committed']}/{run['units']['total']}",
-            f"{show_size(run['bytes']['committed'])} of {show_size(run['bytes']['total'])}",
-            run["output"] or "",
-        )
-    return table

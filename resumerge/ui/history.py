@@ -1,0 +1,201 @@
+"""Memory, batch size and speed of a run over time, from its ledger, thinned for plots."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from resumerge.ledger import Ledger
+
+MOST_POINTS = 600
+"""Of a history. A run of many hours has a hundred thousand samples; a plot has fewer columns."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What some consecutive samples of one attempt said: one sample where there are few.
+
+    Args:
+        at, until: seconds since the epoch, of the first and the last of them.
+        rss_low, rss_high: bytes.
+        budget: bytes of RSS that the attempt was allowed.
+        batch_low, batch_high: bytes that might be computed without being committed.
+        done: bytes of output that were committed at the last of them.
+        room_low, room_high: bytes that were available or held by the worker: what others left.
+    """
+
+    at: float
+    until: float
+    rss_low: int
+    rss_high: int
+    budget: int
+    batch_low: int
+    batch_high: int
+    done: int
+    room_low: int
+    room_high: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One column of a plot: extremes of what was measured within it, and the mean speed.
+
+    Args:
+        rate: bytes of output committed a second.
+    """
+
+    rss_low: int
+    rss_high: int
+    budget: int
+    batch_low: int
+    batch_high: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """One attempt over time.
+
+    Args:
+        started, ended: seconds since the epoch; until now for one that is alive.
+        outcome: None while it is alive.
+        done_before: bytes of output that were committed when it began.
+    """
+
+    n: int
+    started: float
+    ended: float
+    outcome: str | None
+    done_before: int
+    points: tuple[Point, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.started
+
+    def cells(self, count: int) -> list[Cell | None]:
+        """The attempt cut into equal times; None where nothing had been measured yet.
+
+        No extreme is lost, and the rates times their widths add up to what was committed.
+        """
+        if not self.points or count < 1:
+            return [None] * count
+        width = (self.seconds / count) or 1.0
+        found: list[list[Point]] = [[] for _ in range(count)]
+        for point in self.points:
+            column = int((point.at - self.started) / width)
+            found[min(count - 1, max(0, column))].append(point)
+        knots = self._knots()
+        done = [_between(knots, self.started + width * column) for column in range(count + 1)]
+        cells: list[Cell | None] = []
+        last: Point | None = None
+        for column, here in enumerate(found):
+            here = here or ([last] if last else [])
+            rate = max(0.0, done[column + 1] - done[column]) / width
+            cells.append(_cell(here, rate) if here else None)
+            last = here[-1] if here else None
+        return cells
+
+    def _knots(self) -> list[tuple[float, float]]:
+        """When how much was committed, between which it is taken to grow evenly."""
+        knots = [(self.started, float(min(self.done_before, self.points[0].done)))]
+        for point in self.points:
+            if point.done > knots[-1][1]:
+                knots.append((max(point.until, knots[-1][0]), float(point.done)))
+        return [*knots, (max(self.ended, knots[-1][0]), knots[-1][1])]
+
+
+@dataclass(frozen=True)
+class History:
+    """Every attempt of a run over time, in order."""
+
+    lifetimes: tuple[Lifetime, ...] = ()
+
+    @property
+    def points(self) -> list[Point]:
+        return [point for lifetime in self.lifetimes for point in lifetime.points]
+
+
+def history_of(run: Mapping[str, Any]) -> History:
+    """The history of a run, from the ledger that its status names; empty if it cannot be read.
+
+    Args:
+        run: one of the runs of ``resumerge status --json``.
+    """
+    try:
+        ledger = Ledger(Path(run["ledger"]), read_only=True)
+    except sqlite3.DatabaseError:
+        return History()
+    try:
+        return _history(run["attempts"], ledger)
+    except sqlite3.DatabaseError:
+        return History()
+    finally:
+        ledger.close()
+
+
+def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
+    points: dict[int, list[Point]] = {}
+    done_at_end = {0: 0}
+    for attempt, point in _points(ledger):
+        points.setdefault(attempt, []).append(point)
+    lifetimes = []
+    for row in attempts:
+        mine = tuple(points.get(row["n"], ()))
+        started = seconds_of(row["started"])
+        ended = seconds_of(row["ended"]) if row["ended"] else time.time()
+        ended = max([started, ended, *(point.until for point in mine[-1:])])
+        before = done_at_end[max(done_at_end)]
+        done_at_end[row["n"]] = mine[-1].done if mine else before
+        lifetimes.append(Lifetime(row["n"], started, ended, row["outcome"], before, mine))
+    return History(tuple(lifetimes))
+
+
+def _points(ledger: Ledger) -> list[tuple[int, Point]]:
+    ends = ledger.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
+    if ends["first"] is None:
+        return []
+    span = ends["last"] - ends["first"] + 1
+    rows = ledger.db.execute(
+        "SELECT attempt, min(at), max(at), min(rss), max(rss), max(budget), min(batch_bytes),"
+        " max(batch_bytes), max(bytes_done), min(available + rss), max(available + rss)"
+        " FROM samples GROUP BY (id - ?) * ? / ?, attempt ORDER BY min(id)",
+        [ends["first"], min(MOST_POINTS, span), span],
+    )
+    return [
+        (attempt, Point(seconds_of(at), seconds_of(until), *(number or 0 for number in numbers)))
+        for attempt, at, until, *numbers in rows
+    ]
+
+
+def seconds_of(at: str) -> float:
+    """Seconds since the epoch of a time as the ledger writes it."""
+    return datetime.fromisoformat(at).timestamp()
+
+
+def _between(knots: Sequence[tuple[float, float]], at: float) -> float:
+    """What a line through the knots says; knots may be at the same time, where it jumps."""
+    right = bisect_right(knots, at, key=lambda knot: knot[0])
+    if right == 0:
+        return knots[0][1]
+    if right == len(knots):
+        return knots[-1][1]
+    (t0, y0), (t1, y1) = knots[right - 1], knots[right]
+    return y0 + (y1 - y0) * (at - t0) / (t1 - t0)
+
+
+def _cell(points: Sequence[Point], rate: float) -> Cell:
+    return Cell(
+        min(point.rss_low for point in points),
+        max(point.rss_high for point in points),
+        max(point.budget for point in points),
+        min(point.batch_low for point in points),
+        max(point.batch_high for point in points),
+        rate,
+    )

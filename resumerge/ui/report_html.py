@@ -1,0 +1,415 @@
+"""``resumerge status --html FILE``: a run as one page that needs nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import resumerge
+from resumerge.errors import refuse
+from resumerge.ledger import Ledger, now
+from resumerge.storage import Storage
+from resumerge.ui.history import History, history_of, seconds_of
+from resumerge.ui.html import Html, join, tag
+from resumerge.ui.plain import plain_time, told_event
+from resumerge.ui.resume_command import resume_command
+from resumerge.ui.sizes import show_seconds, show_size
+from resumerge.ui.story import story, what_now
+from resumerge.ui.svg import columns_chart, history_chart, names_of_attempts, names_of_columns
+from resumerge.ui.timeline import lay_out
+from resumerge.ui.timings import Timing, by_kind, by_layer
+
+COLUMNS = 480
+"""Of the plots over time. Wider than most screens make of them, and still a small page."""
+
+MOST_ROWS = 200
+"""Of a table; the newest."""
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+Run = Mapping[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write_report(run: Run, file: Path) -> None:
+    """Write a run's page.
+
+    Args:
+        run: one of the runs of ``resumerge status --json``.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    try:
+        Storage().write_file(file, page(run).encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise refuse(
+            "The page cannot be written",
+            where=str(file),
+            found=str(error),
+            fix="name a file in a folder that exists and may be written to",
+        ) from None
+
+
+def page(run: Run) -> str:
+    """The whole document."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{run['id']}: {run['state']}"),
+        _style(),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', _run(run)), lang='en')}\n"
+
+
+def fragment(runs: Sequence[Run]) -> str:
+    """The only run as on its page, or a table of all, to stand within another page."""
+    return join(_style(), _run(runs[0]) if len(runs) == 1 else _all(runs))
+
+
+def _style() -> Html:
+    return tag("style", Html(files(__package__).joinpath("report.css").read_text("utf-8")))
+
+
+def _all(runs: Sequence[Run]) -> Html:
+    rows = (
+        (
+            tag("b", run["id"]),
+            _outcome(run["state"]),
+            f"{_share(run):.0%}",
+            f"{show_size(run['bytes']['committed'])} of {show_size(run['bytes']['total'])}",
+            str(len(run["attempts"])),
+            tag("code", run["output"] or ""),
+        )
+        for run in runs
+    )
+    table = _table(("run", "state", "", "bytes", "attempts", "output"), rows)
+    return tag("main", table, class_="resumerge")
+
+
+def _run(run: Run) -> Html:
+    history = history_of(run)
+    facts = _facts(Path(run["ledger"]))
+    return tag(
+        "main",
+        _head(run),
+        _story(run, history),
+        _resume(run),
+        _plots(history),
+        _attempts(run["attempts"]),
+        _timings(facts["units"]),
+        _events(run["events"]),
+        _recipe(run, facts["run"]),
+        _sources(facts["sources"]),
+        _shards(facts["shards"]),
+        tag(
+            "footer",
+            f"resumerge {resumerge.__version__}, {plain_time(now())}; times are in UTC. Ledger: ",
+            tag("code", run["ledger"]),
+        ),
+        class_="resumerge",
+    )
+
+
+def _facts(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the page shows of a ledger beyond its status; empty where it cannot be read."""
+    queries = {
+        "run": "SELECT config_text FROM run",
+        "sources": "SELECT number, model, kind, revision, folder FROM sources ORDER BY number",
+        "shards": "SELECT name, nbytes, state, sealed_at FROM shards ORDER BY number",
+        "units": "SELECT name, nbytes, blocks, committed_blocks, seconds FROM units"
+        " WHERE seconds > 0 ORDER BY number",
+    }
+    try:
+        ledger = Ledger(path, read_only=True)
+    except sqlite3.DatabaseError:
+        return {name: [] for name in queries}
+    try:
+        return {name: ledger.rows(query) for name, query in queries.items()}
+    except sqlite3.DatabaseError:
+        return {name: [] for name in queries}
+    finally:
+        ledger.close()
+
+
+def _share(run: Run) -> float:
+    total = run["bytes"]["total"]
+    return run["bytes"]["committed"] / total if total else 0.0
+
+
+def _head(run: Run) -> Html:
+    units, shards, memory = run["units"], run["shards"], run["memory"]
+    budget = f"budget {show_size(memory['budget'])}" if memory["budget"] else ""
+    rate = run["rate_bytes_per_s"]
+    tiles = (
+        (
+            "committed",
+            show_size(run["bytes"]["committed"]),
+            f"of {show_size(run['bytes']['total'])}",
+        ),
+        ("tensors", f"{units['committed']}", f"of {units['total']}"),
+        ("shards sealed", f"{shards['sealed']}", f"of {shards['total']}"),
+        ("peak memory", show_size(memory["peak_rss"]), budget),
+        ("speed", f"{show_size(rate)}/s" if rate else "none yet", "of the last attempt"),
+        ("attempts", str(len(run["attempts"])), _worked(run["attempts"])),
+    )
+    return tag(
+        "header",
+        tag("h1", run["id"], " ", _outcome(run["state"])),
+        tag("p", tag("code", run["output"] or ""), class_="muted"),
+        tag(
+            "div",
+            tag("div", style=f"width:{100 * _share(run):.2f}%"),
+            class_="bar",
+            role="progressbar",
+            aria_valuenow=f"{100 * _share(run):.0f}",
+        ),
+        tag("p", f"{_share(run):.0%} committed. {what_now(run)}"),
+        tag(
+            "dl",
+            *(
+                tag("div", tag("dt", name), tag("dd", tag("b", value), " ", tag("span", more)))
+                for name, value, more in tiles
+            ),
+        ),
+    )
+
+
+def _worked(attempts: Sequence[Run]) -> str:
+    seconds = sum(_seconds(attempt) or 0.0 for attempt in attempts)
+    return f"{show_seconds(seconds)} of work" if seconds else ""
+
+
+def _seconds(attempt: Run) -> float | None:
+    if not attempt["ended"]:
+        return None
+    return max(0.0, seconds_of(attempt["ended"]) - seconds_of(attempt["started"]))
+
+
+def _story(run: Run, history: History) -> Html | None:
+    lines = story(run, history)
+    return _section("What happened", tag("ul", *(tag("li", x) for x in lines))) if lines else None
+
+
+def _resume(run: Run) -> Html | None:
+    if run["state"] != "interrupted":
+        return None
+    command = resume_command(run["id"], Path(run["ledger"]).parents[1])
+    return _section("What resumes it", tag("pre", command))
+
+
+def _plots(history: History) -> Html | None:
+    if not history.points:
+        return None
+    timeline = lay_out(history, COLUMNS)
+    last, peak = history.points[-1], max(point.rss_high for point in history.points)
+    budget = max(point.budget for point in history.points)
+    far = ", far above the picture" if budget > 4 * peak else ""
+    worked = sum(life.seconds for life in history.lifetimes) or 1.0
+    left_out = f"The first {timeline.left_out} attempts are left out. "
+    return _section(
+        "Over time",
+        history_chart(
+            "Memory",
+            f"peak {show_size(peak)}; dashed: budget, {show_size(last.budget)} at the end{far}",
+            timeline,
+            show_size,
+            lambda cell: cell.rss_high,
+            low=lambda cell: cell.rss_low,
+            limit=lambda cell: cell.budget,
+            kind="memory",
+        ),
+        history_chart(
+            "Batch size",
+            f"what may be computed and not committed; {show_size(last.batch_high)} at the end",
+            timeline,
+            show_size,
+            lambda cell: cell.batch_high,
+            kind="batch",
+            steps=True,
+        ),
+        history_chart(
+            "Throughput",
+            f"output committed, mean {show_size(last.done / worked)}/s",
+            timeline,
+            lambda rate: f"{show_size(rate)}/s",
+            lambda cell: cell.rate,
+            kind="throughput",
+            steps=True,
+        ),
+        names_of_attempts(timeline),
+        tag(
+            "p",
+            left_out if timeline.left_out else "",
+            "Only working time takes room: a break is whatever time lay between two attempts.",
+            class_="muted",
+        )
+        if len(history.lifetimes) > 1
+        else None,
+    )
+
+
+def _attempts(attempts: Sequence[Run]) -> Html | None:
+    if not attempts:
+        return None
+    rows = (
+        (
+            str(a["n"]),
+            plain_time(a["started"]),
+            "" if (seconds := _seconds(a)) is None else show_seconds(seconds),
+            join(_outcome(a["outcome"] or "running"), " ", a.get("cause") or ""),
+            str(a["units_committed"]),
+            show_size(a["bytes_committed"]),
+            show_size(a["peak_rss"]) if a["peak_rss"] else "",
+            show_size(a["budget"]) if a["budget"] else "",
+            f"{a['pid']} on {a['host']}",
+        )
+        for a in attempts[-MOST_ROWS:]
+    )
+    names = ("", "started", "took", "ended", "tensors", "committed", "peak", "budget", "process")
+    return _section("Attempts", _table(names, rows), _more(attempts))
+
+
+def _timings(units: Rows) -> Html | None:
+    layers, kinds = by_layer(units), by_kind(units)
+    if not layers:
+        return None
+
+    def told(timing: Timing) -> str:
+        return (
+            f"{timing.name}: {show_seconds(timing.seconds)}, {show_size(timing.nbytes)} in "
+            f"{timing.tensors} tensors, {show_size(timing.rate)}/s"
+        )
+
+    longest = max(timing.seconds for timing in kinds)
+    fastest = max(timing.rate for timing in kinds)
+    rows = (
+        (
+            tag("code", timing.name),
+            str(timing.tensors),
+            _bar(timing.seconds / longest, show_seconds(timing.seconds), "seconds"),
+            _bar(timing.rate / fastest if fastest else 0, f"{show_size(timing.rate)}/s", "rate"),
+        )
+        for timing in kinds
+    )
+    return _section(
+        "Time by layer and tensor",
+        columns_chart(
+            "Seconds",
+            "of computing and writing by layer, all threads together",
+            layers,
+            show_seconds,
+            lambda timing: timing.seconds,
+            told,
+            "seconds",
+        ),
+        columns_chart(
+            "Bytes a second",
+            "of output by layer, of one thread",
+            layers,
+            lambda rate: f"{show_size(rate)}/s",
+            lambda timing: timing.rate,
+            told,
+            "rate",
+        ),
+        names_of_columns([timing.name for timing in layers]),
+        _table(("tensor, over all layers", "number", "seconds", "bytes a second"), rows),
+    )
+
+
+def _bar(share: float, text: str, kind: str) -> Html:
+    drawn = tag(
+        "svg",
+        tag("rect", width=f"{100 * share:.1f}", height=1),
+        class_=kind,
+        viewBox="0 0 100 1",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+    return tag("div", drawn, tag("span", text), class_="measure")
+
+
+def _events(events: Rows) -> Html | None:
+    if not events:
+        return None
+    rows = (
+        (
+            plain_time(event["at"]),
+            "" if event["attempt"] is None else str(event["attempt"]),
+            event["kind"].replace("_", " "),
+            told_event(event),
+        )
+        for event in reversed(events[-MOST_ROWS:])
+    )
+    table = _table(("at", "attempt", "what", ""), rows)
+    return _section(f"Events ({len(events)})", _folded(table, len(events)), _more(events))
+
+
+def _recipe(run: Run, rows: Rows) -> Html | None:
+    if not rows:
+        return None
+    file = tag("p", tag("code", run["config"]), class_="muted")
+    return _section("Recipe", file, tag("pre", rows[0]["config_text"]))
+
+
+def _sources(sources: Rows) -> Html | None:
+    rows = (
+        (
+            str(source["number"]),
+            tag("code", source["model"]),
+            source["kind"],
+            tag("code", (source["revision"] or "")[:12]),
+            tag("code", source["folder"] or ""),
+        )
+        for source in sources
+    )
+    names = ("", "model", "kind", "revision", "folder")
+    return _section("Sources", _table(names, rows)) if sources else None
+
+
+def _shards(shards: Rows) -> Html | None:
+    rows = (
+        (
+            tag("code", shard["name"]),
+            show_size(shard["nbytes"]),
+            _outcome("done" if shard["state"] == "sealed" else "planned", shard["state"]),
+            plain_time(shard["sealed_at"]),
+        )
+        for shard in shards[-MOST_ROWS:]
+    )
+    if not shards:
+        return None
+    table = _table(("shard", "size", "state", "sealed"), rows)
+    return _section(f"Shards ({len(shards)})", _folded(table, len(shards)), _more(shards))
+
+
+def _section(title: str, *inside: object) -> Html:
+    return tag("section", tag("h2", title), *inside)
+
+
+def _folded(table: Html, rows: int) -> Html:
+    """A long table behind a line to click on."""
+    if rows <= 12:
+        return table
+    return tag("details", tag("summary", f"Show {min(rows, MOST_ROWS)} rows"), table)
+
+
+def _more(rows: Sequence[object]) -> Html | None:
+    left = len(rows) - MOST_ROWS
+    return tag("p", f"And {left} more in the ledger.", class_="muted") if left > 0 else None
+
+
+def _outcome(outcome: str, text: str | None = None) -> Html:
+    return tag("span", text or outcome, class_=f"outcome {outcome}")
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
+    head = tag("tr", *(tag("th", name) for name in names))
+    body = (tag("tr", *(tag("td", value) for value in row)) for row in rows)
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="table")

@@ -1,0 +1,90 @@
+"""How long the tensors of a run took, added up by layer and by kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.layout.layers import before_layers, split
+
+MOST_LAYERS = 240
+MOST_KINDS = 16
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+_SUFFIX = re.compile(r"\.weight$")
+
+
+@dataclass
+class Timing:
+    """What a group of tensors took.
+
+    Args:
+        nbytes: of output that is committed.
+        seconds: of computing and writing them, of all threads together.
+    """
+
+    name: str
+    tensors: int = 0
+    nbytes: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Bytes of output a second of one thread."""
+        return self.nbytes / self.seconds if self.seconds else 0.0
+
+    def add(self, other: Timing) -> None:
+        self.tensors += other.tensors
+        self.nbytes += other.nbytes
+        self.seconds += other.seconds
+
+
+def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
+    """In the order of the model: what stands before the layers, each layer, what stands after.
+
+    Args:
+        units: rows of the ledger's table: name, nbytes, blocks, committed_blocks, seconds.
+    """
+    groups: dict[tuple[int, str, int], Timing] = {}
+    stacks = set()
+    for unit in units:
+        place = split(unit["name"])
+        if place is None:
+            name = _SUFFIX.sub("", unit["name"])
+            key = (0 if before_layers(unit["name"]) else 2, name, 0)
+        else:
+            stacks.add(place.stack)
+            key, name = (1, place.stack, place.index), f"{place.stack}.{place.index}"
+        groups.setdefault(key, Timing(name)).add(_timing(unit))
+    if len(stacks) == 1:  # then the number alone says which
+        for (where, _, index), timing in groups.items():
+            timing.name = str(index) if where == 1 else timing.name
+    return _at_most([groups[key] for key in sorted(groups)], MOST_LAYERS, "layers")
+
+
+def by_kind(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
+    """The same tensor of all layers (and all experts) together, the longest first."""
+    groups: dict[str, Timing] = {}
+    for unit in units:
+        place = split(unit["name"])
+        name = _SUFFIX.sub("", _NUMBER.sub("*", place.rest if place else unit["name"]))
+        groups.setdefault(name, Timing(name)).add(_timing(unit))
+    longest = sorted(groups.values(), key=lambda timing: -timing.seconds)
+    return _at_most(longest, MOST_KINDS, "kinds")
+
+
+def _timing(unit: Mapping[str, Any]) -> Timing:
+    done = unit["nbytes"] * unit["committed_blocks"] / max(1, unit["blocks"])
+    return Timing("", 1, done, unit["seconds"] or 0.0)
+
+
+def _at_most(timings: list[Timing], most: int, what: str) -> list[Timing]:
+    """The first ones, and the rest as one."""
+    if len(timings) <= most:
+        return timings
+    rest = Timing(f"{len(timings) - most + 1} more {what}")
+    for timing in timings[most - 1 :]:
+        rest.add(timing)
+    return [*timings[: most - 1], rest]
