@@ -13,6 +13,9 @@ from typing import Any
 
 from resumerge.ledger import Ledger
 
+BETWEEN_SAMPLES = 3.0
+"""Seconds that a live attempt may be silent before that shows as time without throughput."""
+
 MOST_POINTS = 600
 """Of a history. A run of many hours has a hundred thousand samples; a plot has fewer columns."""
 
@@ -46,16 +49,18 @@ class Point:
 class Cell:
     """One column of a plot: extremes of what was measured within it, and the mean speed.
 
+    None is what was not measured yet.
+
     Args:
         rate: bytes of output committed a second.
     """
 
-    rss_low: int
-    rss_high: int
-    budget: int
-    batch_low: int
-    batch_high: int
-    rate: float
+    rss_low: int | None = None
+    rss_high: int | None = None
+    budget: int | None = None
+    batch_low: int | None = None
+    batch_high: int | None = None
+    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,13 +84,13 @@ class Lifetime:
     def seconds(self) -> float:
         return self.ended - self.started
 
-    def cells(self, count: int) -> list[Cell | None]:
-        """The attempt cut into equal times; None where nothing had been measured yet.
+    def cells(self, count: int) -> list[Cell]:
+        """The attempt cut into equal times.
 
         No extreme is lost, and the rates times their widths add up to what was committed.
         """
         if not self.points or count < 1:
-            return [None] * count
+            return [Cell()] * count
         width = (self.seconds / count) or 1.0
         found: list[list[Point]] = [[] for _ in range(count)]
         for point in self.points:
@@ -93,12 +98,12 @@ class Lifetime:
             found[min(count - 1, max(0, column))].append(point)
         knots = self._knots()
         done = [_between(knots, self.started + width * column) for column in range(count + 1)]
-        cells: list[Cell | None] = []
+        cells = []
         last: Point | None = None
         for column, here in enumerate(found):
             here = here or ([last] if last else [])
             rate = max(0.0, done[column + 1] - done[column]) / width
-            cells.append(_cell(here, rate) if here else None)
+            cells.append(_cell(here, rate) if here else Cell(rate=rate))
             last = here[-1] if here else None
         return cells
 
@@ -149,8 +154,9 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
     for row in attempts:
         mine = tuple(points.get(row["n"], ()))
         started = seconds_of(row["started"])
-        ended = seconds_of(row["ended"]) if row["ended"] else time.time()
-        ended = max([started, ended, *(point.until for point in mine[-1:])])
+        known = max([started, *(point.until for point in mine[-1:])])
+        ended = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
+        ended = max(known, ended)
         before = done_at_end[max(done_at_end)]
         done_at_end[row["n"]] = mine[-1].done if mine else before
         lifetimes.append(Lifetime(row["n"], started, ended, row["outcome"], before, mine))

@@ -7,7 +7,7 @@ that colours say is said by characters too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from resumerge.ui.history import Cell, History
 from resumerge.ui.sizes import show_seconds, show_size
-from resumerge.ui.timeline import Span, Timeline, lay_out
+from resumerge.ui.timeline import Span, Timeline, Value, lay_out
 
 LABELS = 9
 """Columns for the figures at the left axis."""
@@ -65,9 +65,9 @@ class Panel:
 
     title: str
     style: str
-    value: Callable[[Cell], float]
+    value: Value
     unit: str = ""
-    limit: Callable[[Cell], float] | None = None
+    limit: Value | None = None
 
 
 class Plot:
@@ -86,21 +86,19 @@ class Plot:
             return
         glyphs = ASCII if options.ascii_only else UNICODE
         timeline = lay_out(self._history, columns)
-        for panel, height in zip(_panels(self._history, timeline), self._heights):
+        for panel, height in zip(_panels(self._history), self._heights):
             yield from _draw(panel, timeline, height, glyphs)
         yield _floor(timeline, glyphs)
         yield _names(timeline)
 
 
-def _panels(history: History, timeline: Timeline) -> list[Panel]:
+def _panels(history: History) -> list[Panel]:
     last = history.points[-1]
     alive = history.lifetimes[-1].outcome is None
     peak = max(point.rss_high for point in history.points)
     now = f"{show_size(last.rss_high)} now, " if alive else ""
     working = sum(life.seconds for life in history.lifetimes)
     speed = f"mean {show_size(last.done / working)}/s" if working else ""
-    if alive and timeline.cells:
-        speed = f"{show_size(timeline.cells[-1].rate)}/s now, {speed}"
     return [
         Panel(
             f"memory: {now}peak {show_size(peak)}, budget {show_size(last.budget)}",
@@ -117,9 +115,9 @@ def _panels(history: History, timeline: Timeline) -> list[Panel]:
     ]
 
 
-def top_of(cells: list[Cell], panel_value: float, limit: float) -> float:
+def top_of(largest: float, limit: float) -> float:
     """Where a vertical axis ends: above all values, and above the limit unless that is far off."""
-    return nice_ceiling(max(panel_value, limit if limit <= 4 * panel_value else 0.0))
+    return nice_ceiling(max(largest, limit if limit <= 4 * largest else 0.0))
 
 
 def nice_ceiling(value: float) -> float:
@@ -132,10 +130,8 @@ def nice_ceiling(value: float) -> float:
 
 
 def _draw(panel: Panel, timeline: Timeline, height: int, glyphs: Glyphs) -> Iterator[Text]:
-    cells = timeline.cells
-    largest = max(map(panel.value, cells), default=0.0)
-    limit = max(map(panel.limit, cells), default=0.0) if panel.limit else 0.0
-    top = top_of(cells, largest, limit)
+    limit = timeline.largest(panel.limit) if panel.limit else 0.0
+    top = top_of(timeline.largest(panel.value), limit)
     title = panel.title
     if panel.limit and limit > top:
         title += " (far above the picture)"
@@ -161,20 +157,20 @@ def _append_gap(line: Text, width: int, glyphs: Glyphs) -> None:
 
 
 def _character(
-    panel: Panel, cell: Cell | None, row: int, height: int, top: float, glyphs: Glyphs
+    panel: Panel, cell: Cell, row: int, height: int, top: float, glyphs: Glyphs
 ) -> tuple[str, str]:
     """What stands in a row, counted from 1 at the bottom, of one column, and its style."""
-    if cell is None:
+    value, limit = panel.value(cell), panel.limit(cell) if panel.limit else None
+    if value is None:
         return " ", ""
     steps = len(glyphs.levels) - 1
-    value = panel.value(cell)
     level = round(value / top * height * steps) - (row - 1) * steps
     if row == 1 and value > 0:
         level = max(1, level)  # little is not nothing
     if level > 0:
-        over = panel.limit is not None and value > panel.limit(cell)
+        over = limit is not None and value > limit
         return glyphs.levels[min(steps, level)], "red" if over else panel.style
-    if panel.limit is not None and math.ceil(panel.limit(cell) / top * height - 1e-9) == row:
+    if limit and math.ceil(limit / top * height - 1e-9) == row:
         return glyphs.limit, "yellow"
     return " ", ""
 

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from resumerge.ui.history import Cell
 from resumerge.ui.html import Html, join, tag
-from resumerge.ui.plot import nice_ceiling
+from resumerge.ui.plot import nice_ceiling, top_of
 from resumerge.ui.sizes import show_seconds
-from resumerge.ui.timeline import Span, Timeline
+from resumerge.ui.timeline import Span, Timeline, Value
 from resumerge.ui.timings import Timing
 
 HEIGHT = 100
 """Of every drawing, in its own unit; its width is a column a unit."""
 
-Value = Callable[[Cell], float]
 Points = list[tuple[float, float]]
 
 
@@ -43,11 +41,8 @@ def history_chart(
         kind: the class of the drawing.
         steps: the quantity changes at once, not by and by.
     """
-    cells = timeline.cells
-    largest = max(map(value, cells), default=0.0)
-    highest_limit = max(map(limit, cells), default=0.0) if limit else 0.0
-    near = highest_limit <= 4 * largest
-    top = nice_ceiling(max(largest, highest_limit if near else 0.0))
+    highest_limit = timeline.largest(limit) if limit else 0.0
+    top = top_of(timeline.largest(value), highest_limit)
 
     def drawn(span: Span) -> Iterator[Html]:
         if span.start:
@@ -58,7 +53,7 @@ def history_chart(
                 lows = [p for piece in _pieces(span, low, top, steps) for p in piece]
                 yield tag("path", class_="band", d=_line([*points, *reversed(lows)]) + "Z")
             yield tag("path", class_="line", d=_line(points))
-        if limit and near:
+        if limit and highest_limit <= top:
             for points in _pieces(span, limit, top, steps=True):
                 yield tag("path", class_="limit", d=_line(points))
         if span.lifetime.outcome in ("killed", "oom", "error", "crash", "stalled"):
@@ -174,15 +169,15 @@ def _axis(top: float, shown: Callable[[float], str]) -> Html:
 def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
     """The line through a span's values, in pieces where nothing was measured between."""
     pieces: list[Points] = []
-    before: Cell | None = None
+    level = None
     for column, cell in enumerate(span.cells, span.start):
-        if cell is not None:
-            y = HEIGHT * (1 - value(cell) / top)
+        before, level = level, value(cell)
+        if level is not None:
+            y = HEIGHT * (1 - level / top)
             if before is None:
                 pieces.append([(column, y)])
             pieces[-1] += [(column, y), (column + 1, y)] if steps else [(column + 0.5, y)]
-        before = cell
-    if pieces and before is not None:
+    if level is not None:
         pieces[-1].append((span.end, pieces[-1][-1][1]))
     return pieces
 

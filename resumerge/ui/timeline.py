@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from resumerge.ui.history import Cell, History, Lifetime
+
+Value = Callable[[Cell], float | None]
+"""What a plot shows of a cell; None where it was not measured."""
 
 ROOMY = 12
 """Columns an attempt from which the breaks between attempts may be wide."""
@@ -17,7 +20,7 @@ class Span:
 
     lifetime: Lifetime
     start: int
-    cells: Sequence[Cell | None]
+    cells: Sequence[Cell]
 
     @property
     def end(self) -> int:
@@ -38,10 +41,9 @@ class Timeline:
     spans: Sequence[Span]
     left_out: int
 
-    @property
-    def cells(self) -> list[Cell]:
-        """Every cell in which something was measured."""
-        return [cell for span in self.spans for cell in span.cells if cell is not None]
+    def largest(self, value: Value) -> float:
+        """Of a value that cells have, over all cells; 0 where none has it."""
+        return max((v for span in self.spans for v in map(value, span.cells) if v), default=0.0)
 
 
 def lay_out(history: History, columns: int) -> Timeline:

@@ -1,0 +1,80 @@
+"""One run that was killed, stopped by a signal and finished, for status to speak of."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RECIPE = """
+merge_method: linear
+models:
+  - {model: math, parameters: {weight: 1}}
+  - {model: code, parameters: {weight: 1}}
+dtype: bfloat16
+"""
+
+
+def start(*words: object, cwd: Path, **options: Any) -> subprocess.Popen[str]:
+    """`resumerge` as a process of its own."""
+    command = [sys.executable, "-m", "resumerge", *map(str, words)]
+    return subprocess.Popen(command, cwd=cwd, text=True, **options)
+
+
+def status(place: Path, *words: object, **environment: str) -> str:
+    """What `resumerge status` prints where there is no terminal."""
+    done = subprocess.run(
+        [sys.executable, "-m", "resumerge", "status", *map(str, words)],
+        cwd=place,
+        env={**os.environ, **environment},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def run_of(place: Path) -> dict[str, Any]:
+    """The only run in a folder, as its JSON says."""
+    [run] = json.loads(status(place, "--json"))["runs"]
+    return dict(run)
+
+
+def merge_until(share: float, sent: signal.Signals | None, place: Path, *words: object) -> None:
+    """Work on a run and send it a signal when so much is committed; None lets it finish."""
+    import resumerge
+
+    process = start(*words, "--no-supervise", cwd=place, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while sent is not None and process.poll() is None:
+        assert time.monotonic() < deadline
+        found = resumerge.status(state_dir=place / "state")["runs"]
+        nbytes = found[0]["bytes"] if found else {"total": 1, "committed": 0}
+        if nbytes["committed"] >= share * nbytes["total"]:
+            process.send_signal(sent)
+            break
+        time.sleep(0.02)
+    process.wait(timeout=120)
+
+
+@pytest.fixture(scope="session")
+def storied(tmp_path_factory: pytest.TempPathFactory, large_llamas: Path) -> Path:
+    """A folder whose `state` holds one finished run of three attempts."""
+    place = tmp_path_factory.mktemp("storied")
+    for model in large_llamas.iterdir():
+        (place / model.name).symlink_to(model)
+    (place / "linear.yaml").write_text(RECIPE)
+    begin = ("run", "linear.yaml", "merged", "--memory", "1GB", "--threads", "1")
+    merge_until(0.2, signal.SIGKILL, place, *begin)
+    merge_until(0.5, signal.SIGTERM, place, "resume")
+    merge_until(1.0, None, place, "resume")
+    outcomes = [attempt["outcome"] for attempt in run_of(place)["attempts"]]
+    assert outcomes == ["killed", "interrupted", "done"]
+    return place

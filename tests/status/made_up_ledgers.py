@@ -1,0 +1,83 @@
+"""Ledgers of runs that never were: as large, or as strange, as a test wants them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from resumerge.ledger import Ledger
+
+BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def at(seconds: float) -> str:
+    """A time of the run, as the ledger writes it."""
+    return (BEGIN + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+
+
+def make_ledger(
+    state: Path,
+    attempts: list[dict[str, Any]],
+    samples: list[tuple[float, int, int, int, int, int, int]] = [],  # noqa: B006
+    events: list[tuple[int, str, dict[str, Any]]] = [],  # noqa: B006
+    units: int = 10,
+    **run: Any,
+) -> Path:
+    """Write a run's ledger.
+
+    Args:
+        attempts: columns of their rows; started and ended in seconds.
+        samples: at (seconds), attempt, rss, available, budget, batch bytes, bytes done.
+        events: attempt, kind, data.
+        run: columns of its row.
+
+    Returns:
+        The run's folder.
+    """
+    folder = state / "made-up"
+    folder.mkdir(parents=True)
+    ledger = Ledger.create(folder / "ledger.db")
+    names = [f"model.layers.{n // 9}.mlp.{n % 9}_proj.weight" for n in range(units)]
+    ledger.begin(
+        {"id": folder.name, "created": at(0), "config_path": "recipe.yaml", "config_text": "",
+         "output": "merged", "options": "{}", "state": "interrupted", **run},
+        [{"number": 0, "model": "org/base", "kind": "hub", "revision": "abc", "folder": "cache"}],
+        [{"number": 0, "name": "model.safetensors", "nbytes": units * 1000, "state": "open"}],
+        [
+            {"number": n, "name": name, "shard": 0, "offset": 0, "nbytes": 1000, "blocks": 1,
+             "committed_blocks": 1, "state": "committed", "seconds": 0.5}
+            for n, name in enumerate(names)
+        ],
+    )  # fmt: skip
+    with ledger.transaction() as db:
+        for row in attempts:
+            ended = {key: at(row[key]) for key in ("started", "ended")}
+            fixed = {"pid": 1, "host": "here", "units_committed": 1, "last_seen": ended["ended"]}
+            db.table("attempts").insert({**fixed, **row, **ended})
+        db.conn.executemany(
+            "INSERT INTO samples (at, attempt, rss, available, budget, batch_bytes, bytes_done)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(at(sample[0]), *sample[1:]) for sample in samples],
+        )
+        for attempt, kind, data in events:
+            row = {"at": at(1), "attempt": attempt, "kind": kind, "data": json.dumps(data)}
+            db.table("events").insert(row)
+    ledger.close()
+    return folder
+
+
+def large_ledger(state: Path) -> Path:
+    """10,000 tensors and 100,000 samples of five attempts, of which one has a single peak."""
+    samples = []
+    for n in range(100_000):
+        rss = 900_000_000 if n == 54_321 else 300_000_000 + n % 7
+        samples.append((float(n), n // 20_000 + 1, rss, 2**33, 10**9, 2**27, n * 5_000_000))
+    attempts = [
+        {"n": n + 1, "started": n * 20_000, "ended": n * 20_000 + 19_999, "outcome": "killed",
+         "budget": 10**9, "peak_rss": 900_000_000, "bytes_committed": 10**11}
+        for n in range(5)
+    ]  # fmt: skip
+    events = [(1 + n // 100, "batch_lowered", {"reason": "why"}) for n in range(500)]
+    return make_ledger(state, attempts, samples, events, units=10_000)
