@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import resumerge
 
 RECIPE = """
 merge_method: linear
@@ -38,19 +39,17 @@ def status(place: Path, *words: object, **environment: str) -> str:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
+    return done.stdout.decode(environment.get("PYTHONIOENCODING", "utf-8"))
 
 
 def run_of(place: Path) -> dict[str, Any]:
-    """The only run in a folder, as its JSON says."""
-    [run] = json.loads(status(place, "--json"))["runs"]
+    """The only run in a folder, as its document says."""
+    [run] = resumerge.status(state_dir=place / "state")["runs"]
     return dict(run)
 
 
 def merge_until(share: float, sent: signal.Signals | None, place: Path, *words: object) -> None:
     """Work on a run and send it a signal when so much is committed; None lets it finish."""
-    import resumerge
-
     process = start(*words, "--no-supervise", cwd=place, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while sent is not None and process.poll() is None:

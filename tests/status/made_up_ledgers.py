@@ -18,7 +18,7 @@ def at(seconds: float) -> str:
 
 
 def make_ledger(
-    state: Path,
+    home: Path,
     attempts: list[dict[str, Any]],
     samples: list[tuple[float, int, int, int, int, int, int]] = [],  # noqa: B006
     events: list[tuple[int, str, dict[str, Any]]] = [],  # noqa: B006
@@ -36,7 +36,7 @@ def make_ledger(
     Returns:
         The run's folder.
     """
-    folder = state / "made-up"
+    folder = home / "made-up"
     folder.mkdir(parents=True)
     ledger = Ledger.create(folder / "ledger.db")
     names = [f"model.layers.{n // 9}.mlp.{n % 9}_proj.weight" for n in range(units)]
