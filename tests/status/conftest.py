@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from asking import run_of, start
 
 import resumerge
 
@@ -21,31 +19,6 @@ models:
   - {model: code, parameters: {weight: 1}}
 dtype: bfloat16
 """
-
-
-def start(*words: object, cwd: Path, **options: Any) -> subprocess.Popen[str]:
-    """`resumerge` as a process of its own."""
-    command = [sys.executable, "-m", "resumerge", *map(str, words)]
-    return subprocess.Popen(command, cwd=cwd, text=True, **options)
-
-
-def status(place: Path, *words: object, **environment: str) -> str:
-    """What `resumerge status` prints where there is no terminal."""
-    done = subprocess.run(
-        [sys.executable, "-m", "resumerge", "status", *map(str, words)],
-        cwd=place,
-        env={**os.environ, **environment},
-        capture_output=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode(environment.get("PYTHONIOENCODING", "utf-8"))
-
-
-def run_of(place: Path) -> dict[str, Any]:
-    """The only run in a folder, as its document says."""
-    [run] = resumerge.status(state_dir=place / "state")["runs"]
-    return dict(run)
 
 
 def merge_until(share: float, sent: signal.Signals | None, place: Path, *words: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ def at(seconds: float) -> str:
 def make_ledger(
     home: Path,
     attempts: list[dict[str, Any]],
-    samples: list[tuple[float, int, int, int, int, int, int]] = [],  # noqa: B006
-    events: list[tuple[int, str, dict[str, Any]]] = [],  # noqa: B006
+    samples: Sequence[tuple[float, int, int, int, int, int, int]] = (),
+    events: Sequence[tuple[int, str, dict[str, Any]]] = (),
     units: int = 10,
     **run: Any,
 ) -> Path:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import status
+from asking import status
 from made_up_ledgers import make_ledger
 
 COPIED = ("ledger ", "go on by ")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import run_of, status
+from asking import run_of, status
 from made_up_ledgers import large_ledger
 from pages import drawing, drawn_values, read_page
 

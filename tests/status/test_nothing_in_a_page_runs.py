@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from conftest import start, status
+from asking import start, status
 from made_up_ledgers import make_ledger
 from pages import Element, read_page
 from tiny_models import write_family

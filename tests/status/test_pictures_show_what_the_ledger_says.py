@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from conftest import run_of, status
+from asking import run_of, status
 from pages import Element, drawing, drawn_values, read_page
 
 import resumerge

@@ -16,7 +16,7 @@ from pathlib import Path
 from termios import TIOCSWINSZ
 
 import pytest
-from conftest import start, status
+from asking import start, status
 from made_up_ledgers import make_ledger
 
 from resumerge.engine.lock import run_lock
