@@ -70,7 +70,7 @@ class Lifetime:
     Args:
         started, ended: seconds since the epoch; until now for one that is alive.
         outcome: None while it is alive.
-        done_before: bytes of output that were committed when it began.
+        done_before, done_after: bytes of output that were committed when it began and ended.
     """
 
     n: int
@@ -78,6 +78,7 @@ class Lifetime:
     ended: float
     outcome: str | None
     done_before: int
+    done_after: int
     points: tuple[Point, ...]
 
     @property
@@ -113,7 +114,8 @@ class Lifetime:
         for point in self.points:
             if point.done > knots[-1][1]:
                 knots.append((max(point.until, knots[-1][0]), float(point.done)))
-        return [*knots, (max(self.ended, knots[-1][0]), knots[-1][1])]
+        last = knots[-1]
+        return [*knots, (max(self.ended, last[0]), max(float(self.done_after), last[1]))]
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def history_of(run: Mapping[str, Any]) -> History:
 
 def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
     points: dict[int, list[Point]] = {}
-    done_at_end = {0: 0}
+    done = 0
     for attempt, point in _points(ledger):
         points.setdefault(attempt, []).append(point)
     lifetimes = []
@@ -157,9 +159,11 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
         known = max([started, *(point.until for point in mine[-1:])])
         ended = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
         ended = max(known, ended)
-        before = done_at_end[max(done_at_end)]
-        done_at_end[row["n"]] = mine[-1].done if mine else before
-        lifetimes.append(Lifetime(row["n"], started, ended, row["outcome"], before, mine))
+        # What the last samples of an attempt came too early for is in its row.
+        before, done = done, done + row["bytes_committed"]
+        if mine:
+            done = max(mine[-1].done, min(before, mine[0].done) + row["bytes_committed"])
+        lifetimes.append(Lifetime(row["n"], started, ended, row["outcome"], before, done, mine))
     return History(tuple(lifetimes))
 
 

@@ -85,7 +85,7 @@ def test_batch_size_on_the_page(storied: Path, page: Element) -> None:
 
 
 def test_throughput_times_time_is_what_was_committed(storied: Path, page: Element) -> None:
-    [known] = rows(storied, "SELECT max(bytes_done) AS n FROM samples")
+    [known] = rows(storied, "SELECT sum(nbytes) AS n FROM units")
     history = history_of(resumerge.status(state_dir=storied / "state")["runs"][0])
     spans = lay_out(history, COLUMNS).spans
     points = drawn_values(drawing(page, "throughput"))
