@@ -263,7 +263,7 @@ def _attempts(attempts: Sequence[Run]) -> Html | None:
             str(a["n"]),
             plain_time(a["started"]),
             "" if (seconds := _seconds(a)) is None else show_seconds(seconds),
-            join(_outcome(a["outcome"] or "running"), " ", a.get("cause") or ""),
+            _outcome(a["outcome"] or "running"),
             str(a["units_committed"]),
             show_size(a["bytes_committed"]),
             show_size(a["peak_rss"]) if a["peak_rss"] else "",

@@ -127,7 +127,6 @@ def describe(ledger: Ledger, folder: Path) -> dict[str, Any]:
                 "started": a["started"],
                 "ended": a["ended"] or (None if alive and a is last else a["last_seen"]),
                 "outcome": a["outcome"] or (None if alive and a is last else "killed"),
-                "cause": a.get("cause"),
                 "budget": a.get("budget"),
                 "peak_rss": a["peak_rss"] or 0,
                 "units_committed": a["units_committed"],

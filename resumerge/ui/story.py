@@ -20,9 +20,6 @@ _ENDS = {
     "killed": "Attempt {n} was killed",
     "interrupted": "Attempt {n} was stopped by a signal",
     "error": "Attempt {n} stopped",
-    "stalled": "Attempt {n} made no progress and was ended",
-    "crash": "Attempt {n} crashed",
-    "crashed": "Attempt {n} crashed",
 }
 _SUMMED_ENDS = {
     "oom": "killed for memory",
@@ -30,7 +27,10 @@ _SUMMED_ENDS = {
     "interrupted": "stopped by a signal",
     "error": "stopped",
 }
-_ELSEWHERE = {"batch_lowered", "batch_raised", "stopped"}
+_DEATHS = {"worker_killed", "worker_crashed", "worker_stalled"}
+"""Kinds of events that say how an attempt's process died."""
+
+_ELSEWHERE = {"batch_lowered", "batch_raised", "stopped", *_DEATHS}
 """Kinds of events that other sentences speak of."""
 
 _TIMES = {
@@ -87,11 +87,16 @@ def _end(
 
 
 def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str:
-    """The cause that was noted, or the first line of the error that stopped it."""
-    if attempt.get("cause"):
-        return str(attempt["cause"])
-    mine = [e for e in events if e["kind"] == "stopped" and e.get("attempt") == attempt["n"]]
-    return str(mine[-1]["data"].get("reason", "")).split("\n")[0].rstrip(".") if mine else ""
+    """How its process died, or the first line of the error that stopped it."""
+    mine = [e for e in events if e.get("attempt") == attempt["n"]]
+    for data in (e["data"] for e in reversed(mine) if e["kind"] in _DEATHS):
+        if data.get("cause") == "stall":
+            waited = f": it {data['waited_for']}" if data.get("waited_for") else ""
+            return f"no progress for {show_seconds(data.get('seconds') or 0.0)}{waited}"
+        if data.get("cause") != "oom" and data.get("signal"):
+            return str(data["signal"])
+    reasons = [str(e["data"].get("reason", "")) for e in mine if e["kind"] == "stopped"]
+    return reasons[-1].split("\n")[0].rstrip(".") if reasons else ""
 
 
 def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -56,7 +56,7 @@ def history_chart(
         if limit and highest_limit <= top:
             for points in _pieces(span, limit, top, steps=True):
                 yield tag("path", class_="limit", d=_line(points))
-        if span.lifetime.outcome in ("killed", "oom", "error", "crash", "stalled"):
+        if span.lifetime.outcome in ("killed", "oom", "error"):
             yield tag("line", class_="death", x1=span.end, x2=span.end, y1=0, y2=HEIGHT)
 
     drawing = _svg(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.layout.layers import before_layers, split
+from resumerge.layout.names import before_layers, split
 
 MOST_LAYERS = 240
 MOST_KINDS = 16
