@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,10 +31,18 @@ _SUMMED_ENDS = {
 _DEATHS = {"worker_killed", "worker_crashed", "worker_stalled"}
 """Kinds of events that say how an attempt's process died."""
 
-_ELSEWHERE = {"batch_lowered", "batch_raised", "stopped", *_DEATHS}
+_ELSEWHERE = {"went_on", "batch_lowered", "batch_raised", "stopped", *_DEATHS}
 """Kinds of events that other sentences speak of."""
 
+_FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
+"""What differs between two reasons of one kind."""
+
 _TIMES = {
+    "waiting": "It waited for memory, since not even one block had room",
+    "gave_up_waiting": "It gave up waiting for memory",
+    "file_set_aside": "A file that it had not written was in the place of one of its own, and kept",
+    "file_kept": "A model card that it had not written was left as it was",
+    "source_touched": "A source was touched and had not changed",
     "shard_lost": "A shard was missing or cut short, and its tensors were computed again",
     "shard_found_whole": "A shard that was not yet noted as sealed was found whole",
     "checksum_mismatch": "Tensors on disk differed from their checksums and were computed again",
@@ -105,11 +114,12 @@ def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
     if not lowered:
         return []
     least = min((data["after"] for data in lowered if data.get("after")), default=0)
-    reasons = Counter(str(data.get("reason", "")) for data in lowered)
-    why = ", ".join(
-        reason + (f" ({_times(count)})" if len(reasons) > 1 else "")
-        for reason, count in reasons.most_common(3)
-        if reason
+    alike: dict[str, list[str]] = {}
+    for reason in (str(data.get("reason", "")) for data in lowered):
+        alike.setdefault(_FIGURE.sub("", reason), []).append(reason)
+    common = sorted((same for key, same in alike.items() if key), key=len, reverse=True)[:2]
+    why = "; ".join(
+        same[-1] + (f" ({_times(len(same))})" if len(alike) > 1 else "") for same in common
     )
     return [
         f"The batch size was lowered {_times(len(lowered))}"

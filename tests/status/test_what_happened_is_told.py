@@ -105,3 +105,34 @@ def test_columns_lose_no_extreme_and_no_byte(
             assert committed == pytest.approx(expected, rel=1e-6, abs=1)
     assert end <= columns
     assert len(timeline.spans) + timeline.left_out == len(lives)
+
+
+def test_reasons_that_differ_in_their_figures_are_one(tmp_path: Path) -> None:
+    reasons = [
+        "another process took 2.9 GB; the cgroup has 50 MB left of 4.0 GB",
+        "another process took 3.1 GB; the cgroup has 0.2 GB left of 4.0 GB",
+        "everything waited for memory 12% of the time",
+    ]
+    lowered = [(1, "batch_lowered", {"reason": reason, "after": 2**22}) for reason in reasons]
+    text = told(tmp_path, [attempt(1, "done")], (), [*lowered, (1, "batch_raised", {})])
+    assert text == (
+        "The batch size was lowered 3 times, to 4.19 MB at the least: another process took 3.1 GB; "
+        "the cgroup has 0.2 GB left of 4.0 GB (twice); everything waited for memory 12% of the "
+        "time (once); and raised once."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "why"),
+    [
+        ("worker_crashed", {"cause": "crash", "signal": "SIGSEGV"}, "SIGSEGV"),
+        (
+            "worker_stalled",
+            {"cause": "stall", "seconds": 90.0, "waited_for": "read math"},
+            "no progress for 1 min 30 s: it read math",
+        ),
+    ],
+)
+def test_how_a_worker_died(tmp_path: Path, kind: str, data: dict[str, Any], why: str) -> None:
+    text = told(tmp_path, [attempt(1, "killed"), attempt(2, "done")], (), [(1, kind, data)])
+    assert text == f"Attempt 1 was killed ({why}); attempt 2 went on."
