@@ -92,7 +92,7 @@ def test_the_readme_speaks_of_the_command(command: str) -> None:
             "--no-supervise --json",
         ),
         ("resume", "--state-dir --memory --threads --device --offline --restart --json"),
-        ("status", "--state-dir --json --watch"),
+        ("status", "--state-dir --json --watch --html"),
         ("plan", "--memory --threads --shard-size --offline --json"),
         ("verify", "--state-dir --json"),
         ("methods", "--json"),
