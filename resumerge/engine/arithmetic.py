@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from resumerge.engine.buffers import Buffers
+from resumerge.engine.rows import RowReader
 from resumerge.methods import Block
 from resumerge.plan.model import Operand, Unit
 from resumerge.sources.dtypes import FLOATS, nbytes
@@ -18,6 +19,7 @@ class Arithmetic:
     def __init__(self, reader: SourceReader, buffers: Buffers, device: str) -> None:
         self._reader = reader
         self._buffers = buffers
+        self._rows = RowReader(reader, buffers)
         self._device = torch.device(device)
 
     def start_thread(self) -> None:
@@ -43,6 +45,9 @@ class Arithmetic:
         own = FLOATS[operand.tensor.dtype]
         wide = self._buffers.take(f"float32 {k}", (block.stop - block.start) * 4)
         values = torch.from_numpy(wide).view(torch.float32)
+        if operand.rows is not None:
+            self._rows.read_into(operand.rows, block.start, block.stop, cast, values)
+            return values
         if own == "float32" and cast in (None, own):
             self._read(operand, block, wide.data)
             return values

@@ -46,6 +46,7 @@ from resumerge.plan import NUMERICS, Plan, fingerprint, fingerprint_parts, make_
 from resumerge.plan.estimate import disk_needed, estimate, largest_file
 from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
 from resumerge.sources import open_source
+from resumerge.sources.tokenizers import read_tokenizers
 from resumerge.storage import Storage
 
 
@@ -214,10 +215,11 @@ class Session:
                 problems.append(_named_in(recipe, ref, _unreadable(ref, error)))
         if problems:
             raise InputError(problems)
+        tokenizers = read_tokenizers(recipe, sources, offline=self._options.offline)
         options = self._options
         seed = began.get("seed", SEED) if options.seed is None else options.seed
         size = options.shard_size or began.get("shard_size", SHARD_SIZE)
-        return make_plan(recipe, sources, seed=seed, shard_size=size)
+        return make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
 
     def _resources(self, plan: Plan) -> tuple[int, int]:
         """Threads and memory budget; refused here where they, or the device, cannot do."""

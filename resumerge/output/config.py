@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.output.layer_lists import cut_lists
+from resumerge.output.token_ids import renumbered
 from resumerge.plan.model import Plan
 from resumerge.sources.dtypes import FLOATS
 
@@ -34,6 +35,8 @@ def output_config(plan: Plan) -> dict[str, Any]:
         for key in layers.keys:
             *path_to, last = key.split(".")
             _section(config, path_to)[last] = len(layers.origins)
+    if plan.vocabulary is not None:
+        config = renumbered(config, plan.vocabulary, plan.vocabulary.host.source.config)
     return config
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from resumerge.output.card import model_card
 from resumerge.output.config import output_config
 from resumerge.output.index import index_json
+from resumerge.output.token_ids import renumbered
+from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
 from resumerge.plan.model import Plan
 from resumerge.sources import fetch_companions, list_companions
 from resumerge.sources.index import INDEX_FILE
+from resumerge.sources.vocabulary import is_tokenizer_file, read_json
+
+GENERATION = "generation_config.json"
 
 RECIPE_FILE = "mergekit_config.yml"
 """The recipe as run, under the name that mergekit gives it."""
@@ -22,17 +28,25 @@ def companions(
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every file of the output but the shards: its name, and its bytes or the file to copy.
 
-    Tokenizer, generation config and the like are the reference model's. config.json comes last:
-    without it no loader takes the folder for a model.
+    Tokenizer, generation config and the like are the reference model's, unless the recipe says
+    otherwise of the tokenizer. config.json comes last: without it no loader takes the folder for a
+    model.
 
     Args:
         name: of the output, for the model card.
     """
     reference = plan.sources[plan.reference]
     names = [n for n in list_companions(reference, offline=offline) if n != "config.json"]
+    if changes_tokenizer(plan):
+        names = [n for n in names if not is_tokenizer_file(n)]
+        yield from tokenizer_files(plan, offline=offline)
     fetch_companions(reference, names, offline=offline)
     for companion in names:
-        yield companion, reference.folder / companion
+        path = reference.folder / companion
+        if companion == GENERATION and plan.vocabulary is not None:
+            yield companion, _json(renumbered(read_json(path), plan.vocabulary, _of_host(plan)))
+        else:
+            yield companion, path
     if len(plan.shards) > 1:
         yield INDEX_FILE, index_json(plan).encode()
     yield RECIPE_FILE, plan.recipe.text.encode()
@@ -40,4 +54,16 @@ def companions(
     yield "README.md", model_card(plan, name, library).encode()
     config = output_config(plan)
     if config:
-        yield "config.json", (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode()
+        yield "config.json", _json(config)
+
+
+def _of_host(plan: Plan) -> dict[str, Any]:
+    """What the model whose tokenizer the output has says in its generation_config.json, if any."""
+    assert plan.vocabulary is not None
+    host = plan.vocabulary.host.source
+    path = host.folder / GENERATION
+    return read_json(path) if path.is_file() else dict(host.config)
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -15,6 +15,7 @@ from resumerge.plan.models import Models
 from resumerge.plan.parameters import Parameters
 from resumerge.plan.shards import Target
 from resumerge.plan.slices import base_of
+from resumerge.plan.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.sources.model import TensorInfo
@@ -30,6 +31,7 @@ class Expressions:
     parameters: Parameters
     seed: int
     mismatches: Mismatches
+    alignment: Alignment | None = None
     problems: list[Problem] = field(default_factory=list)
 
     def target(self, cell: Cell) -> Target | None:
@@ -48,11 +50,12 @@ class Expressions:
         if None in found and is_computed(cell.name):
             return self._kept(cell, guide.model, like)
         operands = []
+        shape = self._shape(guide.model, like)
         base = base_of(self.recipe, cell.slice_)
         for input_, name, tensor in zip(inputs, cell.names, found):
             if tensor is None:
                 self.mismatches.missing(input_, name, guide.model)
-            elif tensor.shape != like.shape or tensor.dtype not in FLOATS:
+            elif self._shape(input_.model, tensor) != shape or tensor.dtype not in FLOATS:
                 self.mismatches.unlike(input_, name, guide.model, like, tensor)
             else:
                 params = self.parameters.of_input(cell, input_, name, is_base=input_.model == base)
@@ -69,14 +72,17 @@ class Expressions:
         return self._merged(cell, self.method, expression)
 
     def _merged(self, cell: Cell, method: Method, expression: Expression) -> Target:
+        shape = expression.operands[0].tensor.shape
+        if self.alignment:
+            expression, shape = self.alignment.aligned(expression)
         operands = expression.operands
-        shape, dtype = operands[0].tensor.shape, self._dtype(operands)
+        dtype = self._dtype(operands)
         work = work_of(cell.name, shape, expression, self.seed)
         if not self.parameters.problems:
             self._check_together(work)
         own = operands[0].tensor.dtype
         unrounded = own == dtype and expression.cast in (None, FLOATS[own])
-        if unrounded and method.copies(work):
+        if unrounded and operands[0].rows is None and method.copies(work):
             expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
         return Target(cell.name, dtype, shape, grain(method.row(work)), expression)
 
@@ -93,6 +99,12 @@ class Expressions:
         operand = Operand(operand.source, tensor, dict(defaults))
         expression = Expression(method.name, (operand,), defaults, None, self.recipe.dtype)
         return self._merged(cell, method, expression)
+
+    def _shape(self, ref: ModelRef, tensor: TensorInfo) -> tuple[int, ...]:
+        """A tensor's shape once its rows are those of the output's vocabulary, if it has such."""
+        if self.alignment and self.alignment.applies(ref, tensor):
+            return self.alignment.shape(tensor)
+        return tensor.shape
 
     def _check_together(self, work: Work) -> None:
         """Collect what the method says against the parameters of one tensor; once, not for each."""

@@ -21,6 +21,8 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
         "numerics version": NUMERICS,
         "block": BLOCK,
         **{f"source {source.ref}": source.identity() for source in plan.sources},
+        **({"chat template": plan.chat_template} if plan.chat_template else {}),
+        **{f"tokenizer {model}": digest for model, digest in plan.tokenizers.items()},
     }
 
 

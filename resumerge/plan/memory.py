@@ -23,6 +23,9 @@ is larger is given back at once."""
 
 FLOAT32 = 4
 
+TOKEN_BYTES = 500
+"""Of a token of a tokenizer that is read: text, number and merges, as Python objects."""
+
 
 @dataclass(frozen=True)
 class Need:
@@ -59,7 +62,8 @@ def memory_need(plan: Plan, threads: int) -> Need:
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return Need(
         base=BASE_RSS if computes else COPYING_RSS,
-        held=max((_held_bytes(unit, plan.seed) for unit in plan.units), default=0),
+        held=max((_held_bytes(unit, plan.seed) for unit in plan.units), default=0)
+        + vocabulary_bytes(plan),
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
@@ -85,6 +89,15 @@ def blocks_bytes(plan: Plan, threads: int) -> int:
     return threads * kept + at_once
 
 
+def vocabulary_bytes(plan: Plan) -> int:
+    """What tokenizers take that are read, and the maps of rows made from them, each once."""
+    if plan.vocabulary is None:
+        return 0
+    operands = (operand for unit in plan.units for operand in unit.expression.operands)
+    maps = {id(o.rows.rows): o.rows.rows.nbytes for o in operands if o.rows}
+    return sum(maps.values()) + TOKEN_BYTES * len(plan.tokenizers) * plan.vocabulary.rows
+
+
 def _held_bytes(unit: Unit, seed: int) -> int:
     if unit.expression.method == "copy" or unit.blocks == 1:
         return 0
@@ -99,6 +112,8 @@ def _block_bytes(unit: Unit) -> int:
     raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
     if unit.expression.method == "copy":
         return elements * raw
+    if any(operand.rows and operand.rows.rows.has_mean for operand in operands):
+        raw += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
     method = METHODS[unit.expression.method]
     scratch = method.scratch + method.scratch_per_input * len(operands)
     wide = FLOAT32 * len(operands)

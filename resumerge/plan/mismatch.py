@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
 from resumerge.layout import collapse
+from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
 from resumerge.plan.models import Models
 from resumerge.plan.nearest import nearest
 from resumerge.recipe import Input, ModelRef, Recipe
@@ -46,6 +47,11 @@ class Mismatches:
         for (path, ref, guide), names in self._missing.items():
             yield self._lacking(path, ref, guide, names)
         for (path, ref, guide), entries in self._unlike.items():
+            entries = [entry for entry in entries if not self._of_tokens(guide, ref, entry)]
+            if len(entries) < len(self._unlike[path, ref, guide]):
+                yield self._other_vocabulary(path, ref, guide)
+            if not entries:
+                continue
             name, like, found = entries[0]
             more = f"; and {len(entries) - 1} more" if len(entries) > 1 else ""
             yield self.recipe.problem(
@@ -55,6 +61,29 @@ class Mismatches:
                 found=f"{found.dtype} {list(found.shape)} in {ref}{more}",
                 fix="merge models of one architecture and vocabulary",
             )
+
+    def _of_tokens(
+        self, guide: ModelRef, ref: ModelRef, entry: tuple[str, TensorInfo, TensorInfo]
+    ) -> bool:
+        """Whether two tensors differ in the number of tokens alone."""
+        _, like, found = entry
+        sources = self.models.sources
+        return like.shape[1:] == found.shape[1:] and all(
+            has_vocabulary_axis(tensor.name, tensor.shape, vocabulary_size(sources[model]))
+            for model, tensor in ((guide, like), (ref, found))
+        )
+
+    def _other_vocabulary(self, path: str, ref: ModelRef, guide: ModelRef) -> Problem:
+        sizes = [vocabulary_size(self.models.sources[model]) for model in (guide, ref)]
+        return self.recipe.problem(
+            "Vocabularies differ in size",
+            path,
+            expected=f"{sizes[0]} tokens, as in {guide}; or a tokenizer option that says how "
+            "tokens are matched",
+            found=f"{sizes[1]} tokens in {ref}, and no tokenizer option",
+            fix=f"add 'tokenizer_source: base' on the top level to keep the tokens of {guide}, "
+            "or 'tokenizer_source: union' to have those of all models",
+        )
 
     def _lacking(self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]) -> Problem:
         theirs = self.models.sources[ref].tensors

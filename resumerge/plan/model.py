@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resumerge.layout import Layers
 from resumerge.methods import Block, Value
 from resumerge.recipe import Recipe
 from resumerge.sources.dtypes import nbytes
 from resumerge.sources.model import Source, TensorInfo
+from resumerge.sources.row_map import RowMap
+
+if TYPE_CHECKING:
+    from resumerge.plan.vocabulary import OutputVocabulary
 
 NUMERICS = 1
 """Raised whenever the bits of any output could change; part of the fingerprint."""
@@ -32,11 +36,28 @@ class Operand:
         source: number of the source.
         tensor: the tensor to read, in that source.
         params: the per-model parameters, resolved for this tensor.
+        rows: where each of its rows comes from, if not from `tensor` as it is.
     """
 
     source: int
     tensor: TensorInfo
     params: Mapping[str, Value] = field(default_factory=dict)
+    rows: RowMap | None = None
+
+    @property
+    def tables(self) -> tuple[tuple[int, TensorInfo], ...]:
+        """Source and place of every tensor that is read."""
+        return self.rows.tables if self.rows else ((self.source, self.tensor),)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the ledger."""
+        rows = {"rows": self.rows.as_json()} if self.rows else {}
+        return {
+            "source": self.source,
+            "tensor": self.tensor.name,
+            "params": dict(self.params),
+            **rows,
+        }
 
 
 @dataclass(frozen=True)
@@ -63,10 +84,7 @@ class Expression:
             "params": dict(self.params),
             "base": self.base,
             "cast": self.cast,
-            "operands": [
-                {"source": o.source, "tensor": o.tensor.name, "params": dict(o.params)}
-                for o in self.operands
-            ],
+            "operands": [operand.as_json() for operand in self.operands],
         }
 
 
@@ -168,6 +186,9 @@ class Plan:
         seed: of the random masks.
         shard_size: largest shard in bytes, as asked for.
         notes: what a person should know, a line each.
+        vocabulary: of the output; None where the reference's tokenizer comes along as it is.
+        chat_template: Jinja; None to keep the tokenizer's.
+        tokenizers: a digest of each tokenizer that decides the output, by model.
     """
 
     recipe: Recipe
@@ -180,6 +201,9 @@ class Plan:
     seed: int
     shard_size: int
     notes: tuple[str, ...] = ()
+    vocabulary: OutputVocabulary | None = None
+    chat_template: str | None = None
+    tokenizers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def output_bytes(self) -> int:
@@ -189,10 +213,11 @@ class Plan:
     def bytes_needed(self, source: int) -> dict[str, int]:
         """Bytes read from each file of a source."""
         seen = {
-            operand.tensor.name: operand.tensor
+            tensor.name: tensor
             for unit in self.units
             for operand in unit.expression.operands
-            if operand.source == source
+            for number, tensor in operand.tables
+            if number == source
         }
         needed: dict[str, int] = {}
         for tensor in seen.values():

@@ -9,6 +9,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.layout import Part, find_parts, is_tied_copy
 from resumerge.methods import METHODS, Method
 from resumerge.plan.cells import Cell, aligned, kept, layer_map, stacked
+from resumerge.plan.chat_template import choose_template
 from resumerge.plan.expressions import Expressions
 from resumerge.plan.kinds import check_kinds
 from resumerge.plan.mismatch import Mismatches, listed
@@ -18,30 +19,39 @@ from resumerge.plan.nearest import nearest
 from resumerge.plan.parameters import Parameters, check_parameters
 from resumerge.plan.shards import pack
 from resumerge.plan.slices import check_inputs, check_layers, with_bases
+from resumerge.plan.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.sources.model import Source
+from resumerge.sources.tokenizers import Tokenizers
 
 
 def make_plan(
-    recipe: Recipe, sources: Mapping[ModelRef, Source], *, seed: int, shard_size: int
+    recipe: Recipe,
+    sources: Mapping[ModelRef, Source],
+    tokenizers: Tokenizers | None = None,
+    *,
+    seed: int,
+    shard_size: int,
 ) -> Plan:
     """Plan a merge.
 
     Args:
         sources: every model that the recipe names, opened.
+        tokenizers: those that the recipe needs; None where it needs none.
         seed: of random masks.
         shard_size: largest shard in bytes.
 
     Raises:
         InputError: with every problem that was found.
     """
-    return _Planner(recipe, sources).plan(seed, shard_size)
+    return _Planner(recipe, sources, tokenizers or Tokenizers()).plan(seed, shard_size)
 
 
 @dataclass
 class _Planner:
     recipe: Recipe
     sources: Mapping[ModelRef, Source]
+    tokenizers: Tokenizers
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -64,10 +74,16 @@ class _Planner:
         maps = self._layer_maps(pairs)
         parameters = Parameters(self.recipe, method)
         mismatches = Mismatches(self.recipe, self.models)
-        expressions = Expressions(self.recipe, method, self.models, parameters, seed, mismatches)
+        alignment, chat_template = self._tokenizer()
+        expressions = Expressions(
+            self.recipe, method, self.models, parameters, seed, mismatches, alignment
+        )
         cells = self._cells([pair for pair in pairs if pair[0] not in unfit], left)
         targets = [target for cell in cells if (target := expressions.target(cell))]
         self._collect(parameters.problems, mismatches.problems(), expressions.problems)
+        if alignment:
+            self._collect(alignment.problems)
+            self.notes += alignment.notes
         if not targets and not self.problems:
             self.problems.append(self._nothing_to_merge())
         if self.problems:
@@ -85,7 +101,26 @@ class _Planner:
             seed=seed,
             shard_size=shard_size,
             notes=tuple(dict.fromkeys(self.notes)),
+            vocabulary=alignment.vocabulary if alignment else None,
+            chat_template=chat_template,
+            tokenizers={
+                ref.text: vocabulary.digest
+                for ref, vocabulary in self.tokenizers.vocabularies.items()
+            },
         )
+
+    def _tokenizer(self) -> tuple[Alignment | None, str | None]:
+        """How rows of tokens are aligned, and the output's chat template."""
+        templates = self.tokenizers.templates
+        reference = self.models.reference
+        first = {reference: templates[reference]} if reference in templates else {}
+        template, problems, notes = choose_template(self.recipe, {**first, **templates}.values())
+        self._collect(problems)
+        self.notes += notes
+        if self.recipe.tokenizer is None:
+            return None, template
+        vocabularies = self.tokenizers.vocabularies
+        return Alignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies), template
 
     def _collect(self, *several: Iterable[Problem]) -> None:
         for problems in several:

@@ -12,6 +12,7 @@ from resumerge.recipe.model import (
     Slice,
 )
 from resumerge.recipe.resolve import interpolate, resolve
+from resumerge.recipe.tokenizer import TokenizerSetting, TokenRow
 
 __all__ = [
     "Conditional",
@@ -22,6 +23,8 @@ __all__ = [
     "Scalar",
     "Setting",
     "Slice",
+    "TokenRow",
+    "TokenizerSetting",
     "interpolate",
     "load_recipe",
     "parse_recipe",

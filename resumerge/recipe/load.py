@@ -66,10 +66,11 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
         InputError: all the problems that were found, in the order of their lines.
     """
     document = load_yaml(text, file)
-    notes, unsupported = read_options(document.data)
+    notes = read_options(document.data)
     top = {key: value for key, value in document.data.items() if key not in OPTIONS}
 
-    unfits = unsupported + list(_not_one_of_models_and_slices(document.data))
+    unfits = list(_not_one_of_models_and_slices(document.data))
+    unfits += _tokenizer_twice(document.data)
     notes += list(_idle_keys(document.data))
     problems = list(document.problems)
     problems += [_problem(unfit, file, document.lines) for unfit in unfits]
@@ -88,6 +89,8 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
         parameters=recipe_file.parameters,
         dtype=recipe_file.dtype,
         out_dtype=recipe_file.out_dtype,
+        tokenizer=recipe_file.tokenizer or recipe_file.tokenizer_source,
+        chat_template=recipe_file.chat_template,
         text=text,
         file=file,
         lines=document.lines,
@@ -174,6 +177,17 @@ def _idle_keys(top: dict[Any, Any]) -> Iterator[str]:
     slices = [entry for entries in lists if isinstance(entries, list) for entry in entries]
     if any(isinstance(entry, dict) and "residual_weight" in entry for entry in slices):
         yield "residual_weight has no effect: mergekit reads it and does nothing with it"
+
+
+def _tokenizer_twice(top: dict[Any, Any]) -> Iterator[Unfit]:
+    if top.get("tokenizer") is not None and top.get("tokenizer_source") is not None:
+        yield Unfit(
+            "A recipe has either tokenizer or tokenizer_source, not both",
+            expected="one of the two: 'tokenizer_source: x' is short for 'tokenizer: {source: x}'",
+            found="both",
+            fix="Delete tokenizer_source, and write its value as 'source:' below 'tokenizer:'",
+            at=("tokenizer_source",),
+        )
 
 
 def _problem(unfit: Unfit, file: str, lines: dict[str, int]) -> Problem:

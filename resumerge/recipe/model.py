@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resumerge.errors import Problem
 from resumerge.recipe.paths import descend, nearest_line
+
+if TYPE_CHECKING:
+    from resumerge.recipe.tokenizer import TokenizerSetting
 
 Scalar = float | int | bool | str
 
@@ -100,6 +103,8 @@ class Recipe:
     0.1.5, observed). In ``slices`` the base is never added.
 
     Args:
+        tokenizer: which vocabulary the output has; None for the reference model's, as it is.
+        chat_template: ``auto``, a built-in name, or a Jinja template; None keeps the tokenizer's.
         text: the YAML as read, to be kept in the ledger and the model card.
         file: where it was read from, for messages.
         lines: YAML path (``slices[0].sources[1]``) to line, counted from 1.
@@ -111,6 +116,8 @@ class Recipe:
     parameters: Mapping[str, Setting] = field(default_factory=dict)
     dtype: str | None = None
     out_dtype: str | None = None
+    tokenizer: TokenizerSetting | None = None
+    chat_template: str | None = None
     notes: tuple[str, ...] = ()
     """What was accepted and does not do what it may seem to, a sentence each."""
     text: str = ""
@@ -124,7 +131,13 @@ class Recipe:
 
     @property
     def models(self) -> tuple[ModelRef, ...]:
-        """Every model named, once, in order of appearance (the base where it first appears)."""
+        """Every model named, once: those that are merged, then those of tokens only."""
+        tokens = self.tokenizer.models if self.tokenizer else ()
+        return tuple(dict.fromkeys((*self.merged_models, *tokens)))
+
+    @property
+    def merged_models(self) -> tuple[ModelRef, ...]:
+        """Models whose tensors are merged, in order of appearance (the base where it first is)."""
         named = [i.model for s in self.slices for i in s.inputs]
         named += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
         return tuple(dict.fromkeys(named))
@@ -161,6 +174,8 @@ class Recipe:
             "parameters": _plain(self.parameters),
             "dtype": self.dtype,
             "out_dtype": self.out_dtype,
+            "tokenizer": self.tokenizer.normalized() if self.tokenizer else None,
+            "chat_template": self.chat_template,
             **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
         }
 

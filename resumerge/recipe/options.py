@@ -1,11 +1,9 @@
-"""mergekit's options that are accepted without effect, and those that are not supported yet."""
+"""mergekit's options that are accepted without effect."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-from resumerge.recipe.unfit import Unfit, describe
 
 _OF_THE_COMMAND_LINE = {
     "out_shard_size": "give --shard-size to 'resumerge run' instead",
@@ -23,51 +21,10 @@ _WITHOUT_MEANING = {
     "int8_mask": "masks take no memory to speak of, and mergekit ignores it here too",
     **_OF_THE_COMMAND_LINE,
 }
-_UNSUPPORTED = {
-    "tokenizer": "Delete it: the base model's tokenizer, or else the first model's, is copied",
-    "tokenizer_source": "Write 'tokenizer_source: base', or delete it",
-    "chat_template": "Delete it: the base model's chat template is copied with its tokenizer. "
-    "To use another, edit chat_template in the output's tokenizer_config.json",
-}
-OPTIONS = frozenset(_WITHOUT_MEANING) | frozenset(_UNSUPPORTED)
+OPTIONS = frozenset(_WITHOUT_MEANING)
 """Keys of the top level that `read_options` speaks for."""
 
 
-def read_options(top: Mapping[Any, Any]) -> tuple[list[str], list[Unfit]]:
-    """What to say about the options on a recipe's top level: notes, and what is unsupported.
-
-    An option that is null is not there. ``tokenizer_source`` is accepted where it names the base
-    model, since the base's tokenizer is the one that is copied.
-    """
-    notes = [
-        f"{name} has no effect: {why}" for name, why in _WITHOUT_MEANING.items() if name in top
-    ]
-    unfits = []
-    for name, fix in _UNSUPPORTED.items():
-        value = top.get(name)
-        if value is None:
-            continue
-        if _means_the_base(name, value, top.get("base_model")):
-            notes.append(
-                f"{name} has no effect: the base's tokenizer is copied anyway, and embeddings are "
-                "merged row by row, so all models must number their tokens alike"
-            )
-            continue
-        unfits.append(
-            Unfit(
-                f"The option '{name}' is not supported yet",
-                expected="a recipe without it",
-                found=describe(value),
-                fix=fix,
-                at=(name,),
-            )
-        )
-    return notes, unfits
-
-
-def _means_the_base(name: str, value: object, base: object) -> bool:
-    if name == "tokenizer" and isinstance(value, Mapping) and set(value) == {"source"}:
-        value = value["source"]
-    elif name != "tokenizer_source":
-        return False
-    return value == "base" or (base is not None and value == base)
+def read_options(top: Mapping[Any, Any]) -> list[str]:
+    """What to say about the options on a recipe's top level, a note each."""
+    return [f"{name} has no effect: {why}" for name, why in _WITHOUT_MEANING.items() if name in top]

@@ -16,6 +16,7 @@ from resumerge.recipe.dtypes import read_dtype
 from resumerge.recipe.layer_ranges import check_equal_lengths, read_layer_range
 from resumerge.recipe.references import read_reference
 from resumerge.recipe.settings import read_setting
+from resumerge.recipe.tokenizer import read_chat_template, read_tokenizer, read_tokenizer_source
 from resumerge.recipe.unfit import Unfit, describe
 
 
@@ -131,3 +132,6 @@ class RecipeFile(_Level):
     parameters: Parameters = {}
     dtype: DtypeName = None
     out_dtype: DtypeName = None
+    tokenizer: Annotated[Any, PlainValidator(_by(read_tokenizer))] = None
+    tokenizer_source: Annotated[Any, PlainValidator(_by(read_tokenizer_source))] = None
+    chat_template: Annotated[Any, PlainValidator(_by(read_chat_template))] = None

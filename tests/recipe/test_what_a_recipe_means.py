@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from resumerge.errors import InputError
 from resumerge.recipe import Conditional, ModelRef, Setting, parse_recipe
 
 HEAD = "merge_method: linear\nmodels:\n  - model: org/a\n  - model: org/b\n"
@@ -90,17 +89,11 @@ def test_null_and_empty_stand_for_absent() -> None:
     assert (recipe.parameters, recipe.notes, recipe.modules[0].stacked) == ({}, (), False)
 
 
-@pytest.mark.parametrize(
-    "option", ["tokenizer_source: base", "tokenizer_source: org/a", "tokenizer: {source: base}"]
-)
-def test_the_base_tokenizer_is_accepted_with_a_note(option: str) -> None:
-    [note] = parse_recipe(HEAD + f"base_model: org/a\n{option}").notes
-    assert "tokenizer is copied anyway" in note
-
-
-def test_another_tokenizer_is_not_supported_yet() -> None:
-    with pytest.raises(InputError, match="not supported yet"):
-        parse_recipe(HEAD + "base_model: org/a\ntokenizer_source: org/b")
+@pytest.mark.parametrize("source", ["union", "base", "org/b"])
+def test_tokenizer_source_is_short_for_tokenizer(source: str) -> None:
+    short = parse_recipe(HEAD + f"tokenizer_source: {source}")
+    long = parse_recipe(HEAD + f"tokenizer: {{source: {source}}}")
+    assert short.normalized() == long.normalized() != parse_recipe(HEAD).normalized()
 
 
 def test_options_of_the_command_line_are_noted_and_change_nothing() -> None:

@@ -18,9 +18,9 @@ MERGEKIT = str(_BESIDE) if _BESIDE.exists() else shutil.which("mergekit-yaml")
 
 _RUN_ALL = """
 import json, runpy, sys
-script, names = sys.argv[1], json.loads(sys.argv[2])
+script, names, options = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
 for name in names:
-    sys.argv = [script, f"{name}.yaml", f"{name}.mergekit", "--no-copy-tokenizer",
+    sys.argv = [script, f"{name}.yaml", f"{name}.mergekit", *options,
                 "--no-write-model-card", "--random-seed", "1"]
     try:
         runpy.run_path(script, run_name="__main__")
@@ -30,14 +30,17 @@ for name in names:
 """
 
 
-def run_mergekit(folder: Path, recipes: Mapping[str, str]) -> None:
+def run_mergekit(
+    folder: Path, recipes: Mapping[str, str], *, option: str = "--no-copy-tokenizer"
+) -> None:
     """Merge each recipe into ``folder/NAME.mergekit``; starting takes longer than a merge."""
     assert MERGEKIT is not None
     for name, text in recipes.items():
         (folder / f"{name}.yaml").write_text(text)
     python = re.match(rb"#!(\S+)", Path(MERGEKIT).read_bytes())
+    interpreter = python[1].decode() if python else sys.executable
     subprocess.run(
-        [python[1] if python else sys.executable, "-c", _RUN_ALL, MERGEKIT, json.dumps([*recipes])],
+        [interpreter, "-c", _RUN_ALL, MERGEKIT, json.dumps([*recipes]), option],
         cwd=folder,
         check=True,
         capture_output=True,

@@ -1,0 +1,116 @@
+"""The output's tokenizer files: the host's, with the tokens that the recipe adds to them.
+
+Where nothing is added they are the host's, byte for byte. Numbers of the host's tokens never
+change: new ones follow its last. A plain token of another model gets into the vocabulary, so that
+its number can be decoded, but text is cut as the host cuts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from resumerge.plan.model import Plan
+from resumerge.plan.vocabulary import OutputVocabulary
+from resumerge.sources import fetch_companions, list_companions
+from resumerge.sources.vocabulary import CONFIG, TOKENIZER, is_tokenizer_file, read_json
+
+_NEVER_CHOSEN = 1000.0
+"""How far the score of an added piece of a Unigram stays below the host's lowest."""
+
+_KEPT_BESIDE = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
+"""Files that say what tokenizer.json says can be kept in step with it; the others cannot."""
+
+
+def changes_tokenizer(plan: Plan) -> bool:
+    """Whether the tokenizer is not simply the reference's."""
+    return plan.vocabulary is not None or plan.chat_template is not None
+
+
+def tokenizer_files(plan: Plan, *, offline: bool = False) -> Iterator[tuple[str, bytes | Path]]:
+    """Every tokenizer file of the output: its name, and its bytes or the file to copy."""
+    vocabulary = plan.vocabulary
+    host = vocabulary.host.source if vocabulary else plan.sources[plan.reference]
+    names = [n for n in list_companions(host, offline=offline) if is_tokenizer_file(n)]
+    fetch_companions(host, names, offline=offline)
+    changed: dict[str, dict[str, Any]] = {}
+    if vocabulary is not None and vocabulary.new:
+        changed = _with_new_tokens(host.folder, names, vocabulary)
+        if any(token.definition is None for token in vocabulary.new):
+            names = [n for n in names if n in _KEPT_BESIDE or n.startswith("chat_template")]
+    if plan.chat_template is not None:
+        names = [n for n in names if "chat_template" not in n]
+        config = changed.get(CONFIG) or _read(host.folder, names, CONFIG)
+        changed[CONFIG] = {**config, "chat_template": plan.chat_template}
+    for name in sorted({*names, *changed}):
+        yield name, _text(name, changed[name]) if name in changed else host.folder / name
+
+
+def _with_new_tokens(
+    folder: Path, names: list[str], vocabulary: OutputVocabulary
+) -> dict[str, dict[str, Any]]:
+    added = {t.content: t for t in vocabulary.new if t.definition is not None}
+    changed = {TOKENIZER: extended(vocabulary)}
+    if "added_tokens.json" in names:
+        listed = _read(folder, names, "added_tokens.json")
+        changed["added_tokens.json"] = {**listed, **{c: t.id for c, t in added.items()}}
+    config = _read(folder, names, CONFIG)
+    if "added_tokens_decoder" in config:
+        decoder = dict(config["added_tokens_decoder"])
+        decoder |= {str(t.id): _definition(t.content, t.definition) for t in added.values()}
+        changed[CONFIG] = {**config, "added_tokens_decoder": decoder}
+    return changed
+
+
+def extended(vocabulary: OutputVocabulary) -> dict[str, Any]:
+    """The host's tokenizer.json with the new tokens in it."""
+    facts = vocabulary.host.facts()
+    if any(token.definition is None for token in vocabulary.new):
+        facts["model"] = _extended_model(facts["model"], vocabulary)
+    facts["added_tokens"] = [
+        *(facts.get("added_tokens") or []),
+        *(
+            {"id": token.id, **_definition(token.content, token.definition)}
+            for token in vocabulary.new
+            if token.definition is not None
+        ),
+    ]
+    return facts
+
+
+def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> dict[str, Any]:
+    """Every token in the model's own vocabulary, added ones too: only so do all keep their numbers,
+    since added tokens that are not in it are numbered from its end when it is loaded.
+    """
+    model = dict(host)
+    own = model["vocab"]
+    if isinstance(own, Mapping):
+        model["vocab"] = {**own, **vocabulary.ids}
+        if vocabulary.merges:
+            texts = bool(model["merges"]) and isinstance(model["merges"][0], str)
+            merges = [" ".join(m) if texts else list(m) for m in vocabulary.merges]
+            model["merges"] = [*model["merges"], *merges]
+        return model
+    lowest = min(score for _, score in own) - _NEVER_CHOSEN
+    by_number = {number: token for token, number in vocabulary.ids.items()}
+    further = [
+        [by_number.get(number, f"<no token {number}>"), lowest]
+        for number in range(len(own), max(by_number) + 1)
+    ]
+    model["vocab"] = [*own, *further]
+    return model
+
+
+def _definition(content: str, definition: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {**(definition or {}), "content": content}
+
+
+def _read(folder: Path, names: list[str], name: str) -> dict[str, Any]:
+    return read_json(folder / name) if name in names else {}
+
+
+def _text(name: str, value: Mapping[str, Any]) -> bytes:
+    indent = None if name == TOKENIZER else 2  # of hundreds of thousands of lines
+    return (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,69 @@
+"""Promise: a merge that unites vocabularies is resumed as any other, to the same bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from crashing import KILLED, Bench, Merge
+from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
+
+RECIPE = """\
+merge_method: ties
+base_model: base
+models:
+  - {model: math, parameters: {weight: 0.6}}
+  - {model: code, parameters: {weight: 0.4}}
+parameters: {density: 0.5}
+dtype: float32
+out_dtype: bfloat16
+tokenizer:
+  source: union
+  pad_to_multiple_of: 64
+  tokens:
+    t5: {source: {kind: zero}, force: true}
+    "<new>": {source: math}
+chat_template: chatml
+"""
+POINTS = 12
+
+
+@pytest.fixture(scope="module")
+def strangers(workplace: Path) -> Path:
+    """`base`, `math` and `code` with vocabularies of different tokens in different orders."""
+    folder = workplace / "strangers"
+    for seed, name in enumerate(("base", "math", "code")):
+        tokens = [f"t{number}" for number in range(160)]
+        random.Random(seed).shuffle(tokens)
+        tokens = [*tokens[:130], *(["<new>"] if name == "math" else [])]
+        config = {**LLAMA, "num_hidden_layers": 2, "vocab_size": len(tokens) + 3 * seed}
+        write_model(folder / name, random_tensors(llama_shapes(config), seed), config)
+        vocab = {token: number for number, token in enumerate(tokens)}
+        facts = {"model": {"type": "BPE", "vocab": vocab, "merges": []}, "added_tokens": []}
+        (folder / name / "tokenizer.json").write_text(json.dumps(facts))
+    return folder
+
+
+def test_killed_and_resumed(
+    workplace: Path, strangers: Path, request: pytest.FixtureRequest
+) -> None:
+    bench = Bench(workplace / "of strangers", strangers, RECIPE, {"shard_size": 8000})
+    request.addfinalizer(bench.close)
+    ended, reference = bench.calm()
+    operations = len(ended.kinds)
+    assert json.loads(reference["config.json"])["vocab_size"] == 192
+    crashed = []
+
+    def check(merge: Merge, at: int) -> None:
+        first = merge.run(at)
+        assert first.code in (KILLED, 0), first.stderr
+        merge.assert_finals_are(reference)
+        merge.finish()
+        merge.assert_done(reference)
+        assert merge.rewritten() <= merge.batch_bytes()
+        crashed.append(first.code == KILLED)
+
+    bench.each(range(1, operations + 1, max(1, operations // POINTS)), check)
+    assert sum(crashed) >= POINTS - 1
