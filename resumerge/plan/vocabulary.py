@@ -118,6 +118,9 @@ class Alignment:
         refs = tuple(every[operand.source] for operand in operands)
         if not self.applies(refs[0], operands[0].tensor):
             return expression, operands[0].tensor.shape
+        shape = self.shape(operands[0].tensor)
+        if self.problems:  # they are told; there may be no rows to find
+            return expression, shape
         base = refs[expression.base] if expression.base is not None else None
         others = [ref for ref in self._named() if ref not in refs]
         tables = [(operand.source, operand.tensor) for operand in operands]
@@ -126,7 +129,7 @@ class Alignment:
             tensor = self.models.find(ref, name)
             if tensor is None or not self.applies(ref, tensor):
                 self._no_tensor(ref, name)
-                return expression, self.shape(operands[0].tensor)
+                return expression, shape
             tables.append((self.models.numbers[ref], tensor))
         if (refs, base) not in self._known:
             self._known[refs, base] = self._rows(refs, base, others)
@@ -135,7 +138,7 @@ class Alignment:
             for k, (rows, ref) in enumerate(zip(self._known[refs, base], refs))
         ]
         operands = tuple(replace(o, rows=rows) for o, rows in zip(operands, maps))
-        return replace(expression, operands=operands), self.shape(operands[0].tensor)
+        return replace(expression, operands=operands), shape
 
     def _named(self) -> list[ModelRef]:
         """Models that the recipe takes rows of single tokens from."""
