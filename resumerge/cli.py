@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -15,8 +13,8 @@ from rich.markup import escape
 
 import resumerge
 from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
-from resumerge.engine.options import MEMORY_WAIT
-from resumerge.errors import Interrupted, Problem, Resumable, ResumergeError
+from resumerge.engine.options import MEMORY_WAIT, STALL_SECONDS, Options
+from resumerge.errors import Problem, ResumergeError
 from resumerge.ui.console import PatientConsole, escape_unknown_letters, silence
 from resumerge.ui.mergekit_options import without_mergekit_options
 from resumerge.ui.plain import plain
@@ -97,6 +95,14 @@ Chdir = Annotated[
         help="Work as if started in this folder.",
     ),
 ]
+StallTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="Start a worker without progress anew after this long; 0: never.",
+    ),
+]
 NoSupervise = Annotated[bool, typer.Option("--no-supervise", help="Run in this process.")]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
@@ -115,16 +121,18 @@ def run(
     restart: Restart = False,
     memory_wait: MemoryWait = MEMORY_WAIT,
     no_supervise: NoSupervise = False,
+    stall_timeout: StallTimeout = STALL_SECONDS,
     chdir: Chdir = None,
     as_json: Json = False,
 ) -> None:
     """Merge; if OUT already has an unfinished run of the same recipe, go on with it."""
-    from resumerge.engine.options import Options
+    from resumerge.ui.merging import Merging
 
     options = Options(
         state_dir, memory, threads, device, shard_size, seed, offline, restart, memory_wait
     )
-    _merge(options, as_json, lambda session: session.run(config, out))
+    merging = Merging(options, lambda session: session.run(config, out), as_json=as_json, err=err)
+    raise typer.Exit(merging.here() if no_supervise else merging.supervised(stall_timeout))
 
 
 @app.command()
@@ -138,53 +146,16 @@ def resume(
     restart: Restart = False,
     memory_wait: MemoryWait = MEMORY_WAIT,
     no_supervise: NoSupervise = False,
+    stall_timeout: StallTimeout = STALL_SECONDS,
     chdir: Chdir = None,
     as_json: Json = False,
 ) -> None:
     """Go on with an interrupted run."""
-    from resumerge.engine.options import Options
+    from resumerge.ui.merging import Merging
 
     options = Options(state_dir, memory, threads, device, None, None, offline, restart, memory_wait)
-    _merge(options, as_json, lambda session: session.resume(run))
-
-
-def _merge(options: Any, as_json: bool, work: Callable[[Any], Any]) -> None:
-    """Run a session; where it stops short, the last line on stderr says how to resume."""
-    from resumerge.engine.stop import Stop
-    from resumerge.ui.resume_command import repeat_command, resume_command
-
-    console: Any = None
-    session: Any = None
-    stop = Stop()
-    try:
-        with stop.listening():  # before what takes long to import
-            from resumerge.engine.session import Session
-            from resumerge.ui.progress import ConsoleReporter, JsonReporter
-
-            console = ConsoleReporter(err)
-            session = Session(options, JsonReporter(sys.stdout) if as_json else console, stop=stop)
-            work(session)
-    except (Interrupted, Resumable) as stopped:
-        if console:
-            console.close()
-        err.print(str(stopped), highlight=False, markup=False, soft_wrap=True)
-        known = session is not None and session.run_id is not None
-        command = resume_command(session.run_id, options.state_dir) if known else repeat_command()
-        print(command, file=sys.stderr)
-        raise typer.Exit(stopped.exit_code) from None
-    except ResumergeError:
-        raise
-    except Exception:
-        if console:
-            console.close()
-        traceback.print_exc()
-        err.print("This is a bug in resumerge; what is committed is kept.", highlight=False)
-        if session is not None and session.run_id:
-            print(resume_command(session.run_id, options.state_dir), file=sys.stderr)
-        raise typer.Exit(1) from None
-    finally:
-        if console:
-            console.close()
+    merging = Merging(options, lambda session: session.resume(run), as_json=as_json, err=err)
+    raise typer.Exit(merging.here() if no_supervise else merging.supervised(stall_timeout))
 
 
 @app.command()
@@ -243,7 +214,6 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Check everything and estimate: nothing is written, only headers are read."""
-    from resumerge.engine.options import Options
     from resumerge.engine.planning import describe_plan
     from resumerge.ui.plan import show_plan
 

@@ -100,6 +100,10 @@ class Interrupted(ResumergeError):
     def exit_code(self) -> int:  # type: ignore[override]
         return 128 + self.signum
 
+    @property
+    def name(self) -> str:
+        """Of the signal."""
+        return "SIGINT" if self.signum == 2 else "SIGTERM"
+
     def __str__(self) -> str:
-        name = "SIGINT" if self.signum == 2 else "SIGTERM"
-        return f"Stopped by {name}; what was done is committed"
+        return f"Stopped by {self.name}; what was done is committed"

@@ -71,6 +71,7 @@ class Attempt:
         outcome, state, started, merging = "error", "failed", time.monotonic(), 0.0
         try:
             self.stop.check()
+            self.reporter.began(number, self.budget)
             self._fetch()
             merging = self._merge(number)
             self._finish()
@@ -125,7 +126,9 @@ class Attempt:
             need = replace(self.need, base=rss())
             self.stop.check()
             started = time.monotonic()
-            progress = Recovery(self.plan, self.ledger, files, self.storage, self.distrust).run()
+            progress = Recovery(
+                self.plan, self.ledger, files, self.storage, self.distrust, self.reporter.beat
+            ).run()
             watch = Governor(
                 self.budget, need, self.ledger.event, self.reporter.note, self.memory_wait
             )
@@ -145,7 +148,7 @@ class Attempt:
                     cache,
                     self.stop,
                     self.threads,
-                    self.reporter.pulse,
+                    self.reporter,
                 ).run()
             return time.monotonic() - started
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +14,7 @@ from resumerge.engine.evaluate import Evaluator
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import Governor
 from resumerge.engine.page_cache import PageCache
-from resumerge.engine.report import Pulse
+from resumerge.engine.report import Pulse, Reporter
 from resumerge.engine.stop import Stop
 from resumerge.ledger import Progress
 from resumerge.methods.method import Part, Scan
@@ -40,12 +40,12 @@ class Engine:
         cache: PageCache,
         stop: Stop,
         threads: int,
-        report: Callable[[Pulse], None],
+        reporter: Reporter,
     ) -> None:
         self._plan, self._progress, self._evaluator = plan, progress, evaluator
         self._files, self._storage, self._committer = files, storage, committer
         self._governor, self._cache = governor, cache
-        self._stop, self._report = stop, report
+        self._stop, self._reporter = stop, reporter
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "block", evaluator.start_thread)
         self._units_done = sum(known.checksum is not None for known in progress)
@@ -128,6 +128,7 @@ class Engine:
         origin = self._evaluator.copied_from(unit, index)
         if origin is None or not self._storage.copy(*origin, target, offset, nbytes):
             self._storage.write(target, data, offset)
+        self._reporter.beat()
         return Written(unit, index, hash_block(data), time.perf_counter() - started)
 
     def _scanner(self, unit: Unit) -> Scan[Any]:
@@ -143,6 +144,7 @@ class Engine:
                 if len(running) > self._in_flight():
                     yield running.popleft().result()
                 self._cache.scanned(unit, index - len(running))
+                self._reporter.beat()
             while running:
                 yield running.popleft().result()
 
@@ -155,7 +157,7 @@ class Engine:
 
     def _tell(self, batch: list[Written]) -> None:
         self._units_done += sum(w.index == w.unit.blocks - 1 for w in batch)
-        self._report(
+        self._reporter.pulse(
             Pulse(
                 self._committer.bytes_committed
                 + sum(w.unit.block_bytes(w.index)[1] for w in batch),

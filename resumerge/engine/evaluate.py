@@ -6,7 +6,9 @@ process or on another machine and would give the same bits.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from resumerge.engine.buffers import Buffers
@@ -19,6 +21,19 @@ from resumerge.sources.read import SourceReader
 
 if TYPE_CHECKING:
     from resumerge.engine.arithmetic import Arithmetic
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """No garbage collection inside: importing torch makes a million objects that all stay, and
+    to look through them again and again takes a quarter of the import's time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Evaluator:
@@ -35,7 +50,8 @@ class Evaluator:
         self._buffers = Buffers()
         self._arithmetic: Arithmetic | None = None
         if any(unit.expression.method != "copy" for unit in plan.units):
-            from resumerge.engine.arithmetic import Arithmetic
+            with _without_collecting():
+                from resumerge.engine.arithmetic import Arithmetic
 
             self._arithmetic = Arithmetic(reader, self._buffers, device)
 

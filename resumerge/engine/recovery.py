@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from resumerge.engine.checksums import first_mismatch
@@ -103,14 +103,21 @@ class Recovery:
     """Brings ledger and shards into agreement before an attempt begins."""
 
     def __init__(
-        self, plan: Plan, ledger: Ledger, files: ShardFiles, storage: Storage, distrust: bool
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        files: ShardFiles,
+        storage: Storage,
+        distrust: bool,
+        beat: Callable[[], None],
     ) -> None:
         """
         Args:
             distrust: read everything that is said to be committed, not only the last batches.
+            beat: called after every unit that was read.
         """
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._distrust = distrust
+        self._distrust, self._beat = distrust, beat
 
     def run(self) -> list[Progress]:
         """Check every shard; afterwards each is sealed, or open with its partial file in place.
@@ -191,12 +198,12 @@ class Recovery:
         """Units whose bytes are not what was committed; they are pending afterwards."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            damaged = [
-                number
-                for number in units
-                if first_mismatch(fd, self._plan.units[number], self._progress[number].hashes)
-                is not None
-            ]
+            damaged = []
+            for number in units:
+                unit, hashes = self._plan.units[number], self._progress[number].hashes
+                if first_mismatch(fd, unit, hashes) is not None:
+                    damaged.append(number)
+                self._beat()
         finally:
             os.close(fd)
         if damaged:

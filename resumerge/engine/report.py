@@ -43,6 +43,12 @@ class Reporter:
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         """The plan is made and checked."""
 
+    def began(self, attempt: int, budget: int) -> None:
+        """An attempt began, and is in the ledger; it may have `budget` bytes of RSS."""
+
+    def beat(self) -> None:
+        """Bytes were read or computed. Called often, by any thread; to be answered at once."""
+
     def fetching(self, name: str, nbytes: int) -> None:
         """A source file is being downloaded; `nbytes` of it are there."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -20,7 +20,12 @@ class Stop:
     loses nothing that is committed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, last_words: Callable[[int], None] | None = None) -> None:
+        """
+        Args:
+            last_words: called with the signal before the second one ends the process.
+        """
+        self._last_words = last_words or (lambda signum: None)
         self.signum: int | None = None
         self._deferred = False
 
@@ -35,6 +40,7 @@ class Stop:
             yield self
             return
         before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, before)  # a supervisor held them back till now
         try:
             yield self
         finally:
@@ -57,7 +63,8 @@ class Stop:
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.signum is not None:
-            os._exit(128 + signum)
+            self._last_words(self.signum)
+            os._exit(128 + self.signum)
         self.signum = signum
         if not self._deferred:
             raise Interrupted(signum)

@@ -157,10 +157,10 @@ def peak_rss() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def cgroups() -> list[Cgroup]:
-    """The memory cgroups of this process, from its own up to the topmost in sight."""
+def cgroups(pid: int | str = "self") -> list[Cgroup]:
+    """The memory cgroups of a process, from its own up to the topmost in sight."""
     try:
-        memberships = Path("/proc/self/cgroup").read_text().splitlines()
+        memberships = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     except OSError:
         return []

@@ -256,6 +256,14 @@ class Ledger:
         with self.transaction() as db:
             db.table("attempts").update(attempt, {"ended": now(), "outcome": outcome, **facts})
 
+    def close_attempt(self, pid: int, outcome: str) -> None:
+        """Close the attempt of a process that died without doing so, if there is one."""
+        with self.transaction() as db:
+            db.execute(
+                "UPDATE attempts SET outcome = ?, ended = ? WHERE pid = ? AND ended IS NULL",
+                [outcome, now(), pid],
+            )
+
     def event(self, kind: str, **data: Any) -> None:
         """Note that something happened."""
         with self.transaction() as db:

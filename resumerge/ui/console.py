@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 
@@ -21,6 +22,14 @@ class PatientConsole(Console):
     def on_broken_pipe(self) -> None:
         self.quiet = True
         silence(self.file)
+
+
+def print_json_line(stream: TextIO, kind: str, **data: Any) -> None:
+    """One of the JSON Lines of ``--json``."""
+    try:
+        print(json.dumps({"kind": kind, **data}), file=stream, flush=True)
+    except BrokenPipeError:  # nobody listens any more, which is no reason to stop
+        silence(stream)
 
 
 def silence(stream: object) -> None:

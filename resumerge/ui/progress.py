@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any, TextIO
 
@@ -13,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from resumerge.engine.report import Pulse, Reporter, Result
 from resumerge.plan.estimate import Estimate
 from resumerge.plan.model import Plan
-from resumerge.ui.console import silence
+from resumerge.ui.console import print_json_line
 from resumerge.ui.sizes import show_seconds, show_size
 
 LINE_SECONDS = 5.0
@@ -151,7 +150,4 @@ class JsonReporter(Reporter):
         )
 
     def _write(self, kind: str, **data: Any) -> None:
-        try:
-            print(json.dumps({"kind": kind, **data}), file=self._stream, flush=True)
-        except BrokenPipeError:  # nobody listens any more, which is no reason to stop
-            silence(self._stream)
+        print_json_line(self._stream, kind, **data)

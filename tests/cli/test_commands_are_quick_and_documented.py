@@ -56,9 +56,14 @@ def test_a_merge_that_computes_loads_torch_and_one_that_copies_does_not(
 ) -> None:
     copied = "merge_method: passthrough\nmodels: [{model: math}]\n"
     (tmp_path / "copied.yaml").write_text(copied)
-    words = ["--state-dir", str(tmp_path / "state")]
+    words = ["--state-dir", str(tmp_path / "state"), "--no-supervise"]
     assert heavy(place, "run", "linear.yaml", str(tmp_path / "1"), *words) == ["torch"]
     assert heavy(place, "run", str(tmp_path / "copied.yaml"), str(tmp_path / "2"), *words) == []
+
+
+def test_the_supervisor_of_a_merge_loads_nothing_heavy(place: Path, tmp_path: Path) -> None:
+    words = ["run", "linear.yaml", str(tmp_path / "out"), "--state-dir", str(tmp_path / "state")]
+    assert heavy(place, *words) == []
 
 
 def test_status_answers_in_well_under_half_a_second(place: Path) -> None:
@@ -89,7 +94,7 @@ def test_the_readme_speaks_of_the_command(command: str) -> None:
         (
             "run",
             "--state-dir --memory --threads --device --shard-size --seed --offline --restart "
-            "--no-supervise --json",
+            "--no-supervise --stall-timeout --json",
         ),
         ("resume", "--state-dir --memory --threads --device --offline --restart --json"),
         ("status", "--state-dir --json --watch --html"),

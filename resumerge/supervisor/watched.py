@@ -1,0 +1,45 @@
+"""A reporter in the worker that also keeps its supervisor informed."""
+
+from __future__ import annotations
+
+from resumerge.engine.report import Pulse, Reporter, Result
+from resumerge.plan.estimate import Estimate
+from resumerge.plan.model import Plan
+from resumerge.supervisor.link import Link
+
+
+class Watched(Reporter):
+    """Passes everything on to another reporter; what it hears is progress to the supervisor.
+
+    The facts on the link: ``run``, the id; ``budget``, bytes of RSS that this worker may have;
+    ``floor``, bytes without which not even one thread can work.
+    """
+
+    def __init__(self, inner: Reporter, link: Link) -> None:
+        self._inner, self._link = inner, link
+
+    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+        self._link.tell(run=run, floor=estimate.memory.least_rss)
+        self._inner.planned(run, plan, estimate, resumed=resumed)
+
+    def began(self, attempt: int, budget: int) -> None:
+        self._link.tell(budget=budget)
+        self._inner.began(attempt, budget)
+
+    def beat(self) -> None:
+        self._link.beat()
+
+    def fetching(self, name: str, nbytes: int) -> None:
+        self._link.beat()
+        self._inner.fetching(name, nbytes)
+
+    def pulse(self, pulse: Pulse) -> None:
+        self._link.beat()
+        self._inner.pulse(pulse)
+
+    def note(self, text: str) -> None:
+        self._link.beat()
+        self._inner.note(text)
+
+    def done(self, result: Result) -> None:
+        self._inner.done(result)

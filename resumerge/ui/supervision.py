@@ -1,0 +1,88 @@
+"""What the supervisor tells: lines on stderr for people, JSON Lines on stdout for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.control import Control
+from rich.segment import ControlType
+
+from resumerge.supervisor.death import Death
+from resumerge.supervisor.supervisor import MOST_FAILURES, Orders
+from resumerge.ui.console import PatientConsole, print_json_line
+from resumerge.ui.sizes import show_size
+
+_ADVICE = {
+    "oom": "Stop other programs, or raise the memory limit of this container, before resuming.",
+    "killed": "Find out who kills it (a job's time or memory limit, a process manager), "
+    "before resuming.",
+    "crash": "A library or a merge method of your own is at fault; another version of it, or "
+    "--threads 1, may help. What is committed is kept.",
+    "stall": "Mend the disk or the network filesystem that it waits for, before resuming.",
+}
+
+
+class Supervision:
+    """Tells people or programs; the last line on stderr is the command that resumes.
+
+    Args:
+        command: the command that resumes a run, or repeats this one where there is no run yet.
+    """
+
+    def __init__(
+        self, err: PatientConsole, command: Callable[[str | None], str], *, as_json: bool
+    ) -> None:
+        self._err, self._command, self._as_json = err, command, as_json
+
+    def died(self, death: Death, orders: Orders) -> None:
+        smaller = orders.memory is not None and orders.memory != death.budget
+        how = f" with a budget of {show_size(orders.memory)}" if smaller and orders.memory else ""
+        self._clear()
+        self._say(f"{death}; going on{how}")
+        self._event(death.event, **death.facts(), run=orders.run, next_budget=orders.memory)
+
+    def gave_up(self, death: Death, run: str | None) -> None:
+        self._clear()
+        self._say(f"{death}; that was {MOST_FAILURES + 1} times without progress, and is enough")
+        self._say(_ADVICE[death.cause])
+        command = self._command(run)
+        self._event(death.event, **death.facts(), run=run)
+        self._event("stopped", reason=death.cause, run=run, resume=command, exit_code=75)
+        self._say(command)
+
+    def hangs(self, death: Death, run: str | None) -> None:
+        self._clear()
+        self._say(f"{death}. It does not even die when it is killed: the kernel waits for a device")
+        self._say(_ADVICE["stall"])
+        command = self._command(run)
+        self._event("stopped", reason="stall", run=run, resume=command, exit_code=75)
+        self._say(command)
+
+    def stopped(self, signum: int, run: str | None) -> None:
+        command = self._command(run)
+        self._clear()
+        self._say("The worker did not leave by itself and was killed; what is committed is kept")
+        self._event("interrupted", run=run, resume=command, exit_code=128 + signum)
+        self._say(command)
+
+    def refused(self, run: str) -> None:
+        command = self._command(run)
+        self._event("stopped", reason="refused", run=run, resume=command, exit_code=75)
+        self._say(command)
+
+    def _clear(self) -> None:
+        """Take away what a worker's progress bar left on a terminal when it was killed."""
+        if self._err.is_terminal:
+            self._err.control(
+                Control((ControlType.CARRIAGE_RETURN,), (ControlType.ERASE_IN_LINE, 2))
+            )
+            self._err.show_cursor()
+
+    def _say(self, text: str) -> None:
+        self._err.print(text, highlight=False, soft_wrap=True)
+
+    def _event(self, kind: str, **data: Any) -> None:
+        if self._as_json:
+            print_json_line(sys.stdout, kind, **data)
