@@ -146,7 +146,7 @@ class Supervisor:
                 return RESUMABLE
             orders = self._next(orders, death, run or orders.run, facts.get("floor", 0))
             self._teller.died(death, orders)
-            if not self._pause(failures):
+            if not self._pause(failures if death.cause == "oom" else 0):
                 self._teller.stopped(self._signals[0][0], orders.run)
                 return 128 + self._signals[0][0]
 
@@ -200,7 +200,7 @@ class Supervisor:
         return Orders(run, min(death.budget, max(floor, death.budget // 2)))
 
     def _pause(self, failures: int) -> bool:
-        """Give what killed the worker time to pass; whether no signal came meanwhile."""
+        """Give others time to let go of memory; whether no signal came meanwhile."""
         until = time.monotonic() + (2 ** (failures - 2) if failures > 1 else 0)
         while not self._signals:
             left = until - time.monotonic()

@@ -1,0 +1,44 @@
+"""Models that take a few seconds with a slow method, and merges of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from supervised import Supervised
+from tiny_models import LLAMA, write_family
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six million parameters: 52 blocks."""
+    config = {
+        **LLAMA,
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "head_dim": 128,
+        "vocab_size": 8192,
+    }
+    return write_family(tmp_path_factory.mktemp("models"), config)
+
+
+@pytest.fixture
+def new_merge(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Callable[[], Supervised]:
+    return lambda: Supervised(tmp_path_factory.mktemp("merge"), models)
+
+
+@pytest.fixture
+def merge(new_merge: Callable[[], Supervised]) -> Supervised:
+    """A merge that has not begun."""
+    return new_merge()
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory, models: Path) -> dict[str, bytes]:
+    """What a merge writes that nothing disturbs."""
+    calm = Supervised(tmp_path_factory.mktemp("calm"), models, {"SLOWLY_SECONDS": "0"})
+    process = calm.start()
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    return calm.files()

@@ -1,0 +1,125 @@
+"""A supervised merge as a process: its worker, its ledger, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.home import Home
+
+SLOWLY = Path(__file__).with_name("slowly.py")
+RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
+PATIENCE_SECONDS = 120
+
+
+@dataclass
+class Supervised:
+    """One merge in a folder of its own.
+
+    Args:
+        folder: for recipe, output, ledger and accidents.
+        models: where the recipe's models lie.
+    """
+
+    folder: Path
+    models: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.out, self.state = self.folder / "merged", self.folder / "state"
+        self.accidents = self.folder / "accidents"
+        self.accidents.mkdir()
+        (self.folder / "recipe.yaml").write_text(RECIPE)
+
+    @property
+    def command(self) -> list[str]:
+        program = [sys.executable, "-m", "resumerge"]
+        words = ["run", str(self.folder / "recipe.yaml"), str(self.out)]
+        return [*program, *words, "--state-dir", str(self.state), "--threads", "1"]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of `subprocess`."""
+        environment = {"SLOWLY_ACCIDENTS": str(self.accidents), "RESUMERGE_METHODS": str(SLOWLY)}
+        return {
+            "cwd": self.models,
+            "env": {**os.environ, "COLUMNS": "200", **environment, **self.environment},
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([*self.command, *words], text=True, **self.options)
+
+    def resume(self) -> None:
+        """`resumerge resume`, as fast as it can, to its end."""
+        words = ["resume", str(self.out), "--state-dir", str(self.state)]
+        options = {**self.options, "env": {**self.options["env"], "SLOWLY_SECONDS": "0"}}
+        done = subprocess.run([*self.command[:3], *words], text=True, **options)
+        assert done.returncode == 0, done.stderr
+
+    def wait_for(self, condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+        """Wait for something true about a live merge; that is returned."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (found := condition()):
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return found
+
+    def wait_until_committed(self, process: subprocess.Popen[str], blocks: int = 1) -> int:
+        """Wait until so many blocks are committed; the pid of the worker."""
+        self.wait_for(lambda: self.committed() >= blocks, process)
+        (worker,) = psutil.Process(process.pid).children()
+        return worker.pid
+
+    def committed(self) -> int:
+        """Blocks that are committed."""
+        rows = self.rows("SELECT coalesce(sum(committed_blocks), 0) AS n FROM units")
+        return int(rows[0]["n"]) if rows else 0
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """Of the ledger; none where there is no run yet."""
+        runs = Home(self.state).runs()
+        if not runs:
+            return []
+        ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)
+        try:
+            return ledger.rows(sql)
+        finally:
+            ledger.close()
+
+    def outcomes(self) -> list[str | None]:
+        """Of all attempts, in order."""
+        return [row["outcome"] for row in self.rows("SELECT outcome FROM attempts ORDER BY n")]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """What the events of a kind say."""
+        rows = self.rows("SELECT kind, data FROM events ORDER BY id")
+        return [json.loads(row["data"]) for row in rows if row["kind"] == kind]
+
+    def files(self) -> dict[str, bytes]:
+        """Every file of the output."""
+        return {
+            str(path.relative_to(self.out)): path.read_bytes()
+            for path in sorted(self.out.rglob("*"))
+            if path.is_file()
+        }
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs or could."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

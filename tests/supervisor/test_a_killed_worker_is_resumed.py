@@ -1,0 +1,147 @@
+"""Promise: a worker that dies or stands still is started again, and the ledger says why it died."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from cgroups import memory_cgroup
+from supervised import Supervised
+
+MB = 10**6
+
+
+def test_killed_by_somebody(merge: Supervised, reference: dict[str, bytes]) -> None:
+    process = merge.start("--json")
+    os.kill(merge.wait_until_committed(process), signal.SIGKILL)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert merge.files() == reference
+    assert merge.outcomes() == ["killed", "done"]
+    [event] = merge.events("worker_killed")
+    assert (event["cause"], event["signal"]) == ("killed", "SIGKILL")
+    lines = [json.loads(line) for line in stdout.splitlines()]
+    kinds = [line["kind"] for line in lines]
+    assert kinds.count("worker_killed") == 1
+    assert [line["resumed"] for line in lines if line["kind"] == "planned"] == [False, True]
+    assert kinds[-1] == "done"
+
+
+def test_killed_by_the_kernel_for_want_of_memory(
+    merge: Supervised, reference: dict[str, bytes]
+) -> None:
+    try:
+        with memory_cgroup(4000 * MB) as group:
+            process = group.start(merge.command, **merge.options)
+            merge.wait_until_committed(process)
+            group.limit(700 * MB)
+            (merge.accidents / "hunger").touch()
+            _, stderr = process.communicate()
+            kills = group.kills
+    except PermissionError as error:
+        pytest.skip(str(error))
+    assert process.returncode == 0, stderr
+    assert kills == 1
+    assert merge.files() == reference
+    assert merge.outcomes() == ["oom", "done"]
+    [event] = merge.events("worker_killed")
+    assert event["cause"] == "oom"
+    assert "killed by the kernel" in stderr
+    [first, second] = merge.rows(
+        "SELECT max(budget) AS budget FROM samples GROUP BY attempt ORDER BY attempt"
+    )
+    assert second["budget"] <= first["budget"] / 2
+
+
+def test_crashed(merge: Supervised, reference: dict[str, bytes]) -> None:
+    process = merge.start()
+    merge.wait_until_committed(process)
+    (merge.accidents / "segfault").touch()
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert "crashed: SIGSEGV" in stderr
+    assert merge.files() == reference
+    assert merge.outcomes() == ["error", "done"]
+    [event] = merge.events("worker_crashed")
+    assert event["signal"] == "SIGSEGV"
+
+
+def test_stopped_and_forgotten(merge: Supervised, reference: dict[str, bytes]) -> None:
+    process = merge.start("--stall-timeout", "10")
+    os.kill(merge.wait_until_committed(process), signal.SIGSTOP)
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert "is stopped by a signal" in stderr
+    assert merge.files() == reference
+    assert merge.outcomes() == ["killed", "done"]
+    [event] = merge.events("worker_stalled")
+    assert event["seconds"] > 10
+
+
+def test_a_worker_that_computes_for_ever(merge: Supervised, reference: dict[str, bytes]) -> None:
+    (merge.accidents / "hang").touch()
+    process = merge.start("--stall-timeout", "10")
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert "made no progress" in stderr
+    assert merge.files() == reference
+
+
+def test_five_times_without_progress_is_enough(
+    merge: Supervised, reference: dict[str, bytes]
+) -> None:
+    (merge.accidents / "segfaults").touch()
+    process = merge.start("--json")
+    stdout, stderr = process.communicate()
+    assert process.returncode == 75
+    assert merge.outcomes() == ["error"] * 6
+    assert stderr.splitlines()[-1].startswith("resumerge resume merged-")
+    last = json.loads(stdout.splitlines()[-1])
+    assert (last["kind"], last["reason"]) == ("stopped", "crash")
+    assert last["resume"] == stderr.splitlines()[-1]
+    (merge.accidents / "segfaults").unlink()
+    merge.resume()
+    assert merge.files() == reference
+
+
+def test_killed_before_there_is_a_run(merge: Supervised, reference: dict[str, bytes]) -> None:
+    process = merge.start()
+    found = merge.wait_for(lambda: psutil.Process(process.pid).children(), process)
+    os.kill(found[0].pid, signal.SIGKILL)
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert merge.files() == reference
+
+
+def test_starting_over_is_not_done_twice(merge: Supervised, reference: dict[str, bytes]) -> None:
+    process = merge.start()
+    merge.wait_until_committed(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    [given_up] = merge.state.glob("merged-*")
+    process = merge.start("--restart")
+    merge.wait_for(lambda: not given_up.exists() and merge.rows("SELECT 1 FROM attempts"), process)
+    runs = list(merge.state.glob("merged-*"))
+    os.kill(merge.wait_until_committed(process), signal.SIGKILL)
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert merge.files() == reference
+    assert merge.outcomes() == ["killed", "done"]
+    assert list(merge.state.glob("merged-*")) == runs
+
+
+def test_the_supervisor_is_small(merge: Supervised) -> None:
+    process = merge.start()
+    os.kill(merge.wait_until_committed(process), signal.SIGKILL)
+    merge.wait_for(lambda: len(merge.outcomes()) == 2, process)
+    supervisor = psutil.Process(process.pid)
+    print(f"the supervisor has {supervisor.memory_info().rss / 1e6:.0f} MB")
+    assert supervisor.memory_info().rss < 60 * MB
+    libraries = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "libtorch" not in libraries
+    process.kill()
+    process.communicate()

@@ -1,0 +1,154 @@
+"""Promise: Ctrl-C and SIGTERM reach the worker once; who dies takes the other along, resumably."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from supervised import Supervised, is_alive
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_supervisor(
+    merge: Supervised, reference: dict[str, bytes], signum: int
+) -> None:
+    process = merge.start("--json")
+    worker = merge.wait_until_committed(process)
+    process.send_signal(signum)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 128 + signum, stderr
+    assert not is_alive(worker)
+    assert merge.outcomes() == ["interrupted"]
+    command = stderr.splitlines()[-1]
+    assert command.startswith("resumerge resume merged-")
+    last = json.loads(stdout.splitlines()[-1])
+    assert (last["kind"], last["resume"]) == ("interrupted", command)
+    assert last["exit_code"] == 128 + signum
+    merge.resume()
+    assert merge.files() == reference
+
+
+def test_ctrl_c_in_a_terminal(merge: Supervised, reference: dict[str, bytes]) -> None:
+    """The terminal sends it to the whole group, and a second one would cut the commit off."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(merge.models)
+        os.execve(merge.command[0], merge.command, merge.options["env"])
+    said = b""
+    deadline = time.monotonic() + 120
+    os.set_blocking(terminal, False)
+    pressed = False
+    while time.monotonic() < deadline:
+        try:
+            if not (piece := os.read(terminal, 65536)):
+                break
+            said += piece
+        except BlockingIOError:
+            time.sleep(0.05)
+        except OSError:  # the terminal's other end is closed
+            break
+        if not pressed and merge.committed():
+            os.write(terminal, b"\x03")
+            pressed = True
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 130, said
+    assert b"Stopped by SIGINT; what was done is committed" in said
+    assert b"resumerge resume merged-" in said.strip().splitlines()[-1]
+    assert merge.outcomes() == ["interrupted"]
+    merge.resume()
+    assert merge.files() == reference
+
+
+def test_a_signal_to_the_group_and_to_the_process(merge: Supervised) -> None:
+    """As `timeout` and process managers send it."""
+    process = subprocess.Popen(merge.command, text=True, start_new_session=True, **merge.options)
+    merge.wait_until_committed(process)
+    process.send_signal(signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)
+    _, stderr = process.communicate()
+    assert process.returncode == 143, stderr
+    assert merge.outcomes() == ["interrupted"]
+
+
+def test_a_second_signal_leaves_at_once(merge: Supervised, reference: dict[str, bytes]) -> None:
+    merge.environment["SLOWLY_SECONDS"] = "5"
+    process = merge.start("--json")
+    merge.wait_for(lambda: merge.outcomes() == [None], process)
+    time.sleep(3)  # it computes a block, of which it is not to be disturbed by the first
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    stdout, stderr = process.communicate()
+    took = time.monotonic() - sent
+    assert process.returncode == 130, stderr
+    assert took < 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert stderr.splitlines()[-1].startswith("resumerge resume merged-")
+    assert json.loads(stdout.splitlines()[-1])["resume"] == stderr.splitlines()[-1]
+    assert merge.outcomes() == ["interrupted"]
+    merge.resume()
+    assert merge.files() == reference
+
+
+def test_a_stopped_worker_hears_it_too(merge: Supervised) -> None:
+    process = merge.start()
+    os.kill(merge.wait_until_committed(process), signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate()
+    assert process.returncode == 143, stderr
+    assert merge.outcomes() == ["interrupted"]
+
+
+def test_a_supervisor_that_is_killed_takes_the_worker_along(
+    merge: Supervised, reference: dict[str, bytes]
+) -> None:
+    process = merge.start()
+    worker = merge.wait_until_committed(process)
+    process.kill()
+    process.communicate()  # until the worker, too, has let go of its output
+    deadline = time.monotonic() + 10
+    while is_alive(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    merge.resume()
+    assert merge.outcomes() == ["killed", "done"]
+    assert merge.files() == reference
+
+
+def test_where_the_kernel_cannot_be_asked_a_pipe_tells_the_worker(
+    merge: Supervised, reference: dict[str, bytes]
+) -> None:
+    without = "from resumerge.supervisor import worker; worker._PR_SET_PDEATHSIG = -1\n"
+    program = f"{without}from resumerge.cli import main; main()"
+    command = [merge.command[0], "-c", program, *merge.command[3:]]
+    process = subprocess.Popen(command, text=True, **merge.options)
+    worker = merge.wait_until_committed(process)
+    process.kill()
+    process.communicate()
+    assert not is_alive(worker)
+    merge.resume()
+    assert merge.files() == reference
+
+
+def test_ctrl_z_stops_both_and_they_go_on(merge: Supervised, reference: dict[str, bytes]) -> None:
+    process = merge.start()
+    worker = merge.wait_until_committed(process)
+    process.send_signal(signal.SIGTSTP)
+    for pid in (process.pid, worker):
+        merge.wait_for(lambda pid=pid: _state(pid) == "T", process)
+    process.send_signal(signal.SIGCONT)
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert merge.files() == reference
+    assert merge.outcomes() == ["done"]
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
