@@ -35,7 +35,6 @@ class ArceeFusion(Method):
     base = "required"
     fewest = 2
     most = 2
-    scratch = 6
 
     def reads(self, work: Work) -> int:
         return 3

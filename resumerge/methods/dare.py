@@ -23,7 +23,6 @@ class Dropped(TaskVectors):
 
     papers: ClassVar[tuple[Paper, ...]] = (DARE,)
     parameters = parameters(normalize=False, rescale=True)
-    scratch = 18
 
     def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
         density = float(work.per_model[i]["density"])

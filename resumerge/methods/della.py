@@ -36,7 +36,6 @@ class SampledByRank(TaskVectors):
     """
 
     papers = (DELLA,)
-    scratch = 17
     version = 2
 
     def row(self, work: Work) -> int | None:

@@ -33,7 +33,6 @@ class IsoC(Method):
     )
     base = "required"
     whole_tensor = True
-    scratch = 8
 
     def row(self, work: Work) -> int | None:
         return work.numel if len(work.shape) == 2 else None

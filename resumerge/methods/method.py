@@ -141,9 +141,8 @@ class Method(ABC):
     """Raised when the method's results change; part of a run's fingerprint."""
     whole_tensor: ClassVar[bool] = False
     """Whether a block is the whole tensor, however large it is."""
-    scratch: ClassVar[float] = 1
-    scratch_per_input: ClassVar[float] = 0
-    """Blocks of float32 that it may hold beside its inputs, and as many more for each of them."""
+    scratch: ClassVar[int] = 12
+    """Blocks of float32 that it may hold beside its inputs."""
 
     def objection(self, work: Work) -> str | None:
         """What is wrong with the parameters taken together, for one tensor; None if nothing."""

@@ -6,11 +6,12 @@ from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
+from resumerge.plan.costs import cost
 from resumerge.plan.expressions import work_of
 from resumerge.plan.model import Plan, Unit
 from resumerge.sources.dtypes import BITS
 
-BASE_RSS = 262_000_000
+BASE_RSS = 258_000_000
 """Bytes that the process takes besides its blocks with torch loaded (measured; another build of
 torch takes another amount, which a run measures before it computes)."""
 
@@ -114,7 +115,7 @@ def _block_bytes(unit: Unit) -> int:
         return elements * raw
     if any(operand.rows and operand.rows.rows.has_mean for operand in operands):
         raw += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
-    method = METHODS[unit.expression.method]
-    scratch = method.scratch + method.scratch_per_input * len(operands)
+    beside = cost(unit.expression.method)
+    scratch = beside.scratch + beside.per_input * len(operands)
     wide = FLOAT32 * len(operands)
     return int(elements * (raw + wide + BITS[unit.dtype] // 8 + FLOAT32 * scratch))
