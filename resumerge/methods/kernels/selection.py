@@ -1,8 +1,8 @@
 """Order statistics of whole vectors, exactly, without sorting them and in little memory.
 
 The bits of a float32, its sign bit put aside or folded in, are ordered as the float is. A sample
-says between which two keys the k-th largest is to be expected; counting what is above, and sorting
-the few that are between, finds it. If it is not there, two histograms (of the upper 16 bits, then
+says between which two keys the k-th largest is to be expected; counting what is above, and the few
+that are between, finds it. If it is not there, two histograms (of the upper 16 bits, then
 of the lower 16 in the bin that the k-th falls into) do. Both ways give the k-th largest exactly.
 Elements equal to it are kept in the order of their index until k are kept. NaN counts as larger
 than any number.
@@ -186,23 +186,24 @@ def _guess(wanted: Sequence[Which], scan: ScanVectors, key: Key) -> dict[Which, 
     """
     brackets = _brackets(wanted, scan, key)
     above = dict.fromkeys(brackets, 0)
-    inside: dict[Which, list[Bits]] = {which: [] for which in brackets}
+    inside: dict[Which, list[tuple[Bits, np.ndarray]]] = {which: [] for which in brackets}
     if brackets:
         for part in scan(lambda v, block: _around(v, brackets, key)):
-            for which, (count, bits) in part.items():
+            for which, (count, keys, counts) in part.items():
                 above[which] += count
-                inside[which].append(bits)
+                inside[which].append((keys, counts))
     found = {}
     for which, pieces in inside.items():
-        # NumPy sorts whole numbers faster than it partitions them, with many equal ones at least.
-        bits = np.sort(np.concatenate(pieces))
+        keys, numbers = (np.concatenate(arrays) for arrays in zip(*pieces))
+        order = np.argsort(keys)[::-1]
+        reached = np.cumsum(numbers[order])
         rest = which[1] - above[which]
-        if not 1 <= rest <= len(bits):
+        if not 1 <= rest <= (reached[-1] if len(reached) else 0):
             continue
-        threshold = bits[len(bits) - rest]
-        greater = len(bits) - int(np.searchsorted(bits, threshold, side="right"))
+        threshold = keys[order[np.searchsorted(reached, rest)]]
+        greater = int(numbers[keys > threshold].sum())
         selection = Selection(int(threshold), rest - greater)
-        counts = [int(np.count_nonzero(piece == threshold)) for piece in pieces]
+        counts = [int(number[piece == threshold].sum()) for piece, number in pieces]
         if selection.equal < sum(counts):
             selection.before = [0, *accumulate(counts)]
         found[which] = selection
@@ -253,14 +254,19 @@ def _brackets(
 
 def _around(
     vectors: Vectors, brackets: Mapping[Which, tuple[np.uint32, np.uint32]], key: Key
-) -> dict[Which, tuple[int, Bits]]:
-    """How many elements are above each bracket, and the keys of those inside."""
+) -> dict[Which, tuple[int, Bits, np.ndarray]]:
+    """How many elements are above each bracket, and the keys inside with how many have them.
+
+    Counted here, not collected as they are: differences of 16-bit numbers are few different ones,
+    and a bracket may hold a large share of the tensor.
+    """
     found = {}
     keys = {i: key(vectors[i]) for i in {i for i, _ in brackets}}
     for (i, k), (low, high) in brackets.items():
         bits = keys[i]
         inside = np.flatnonzero(bits - low <= high - low)
-        found[i, k] = (int(np.count_nonzero(bits > high)), bits[inside])
+        different, counts = np.unique(bits[inside], return_counts=True)
+        found[i, k] = (int(np.count_nonzero(bits > high)), different, counts.astype(np.int32))
     return found
 
 

@@ -30,5 +30,5 @@ def selection_bytes(numel: int, vectors: int, ranks: int = 1) -> int:
     bracket = int(2 * STANDARD_ERRORS * numel / math.sqrt(sample))
     bracket = min(bracket, numel, MOST_COLLECTED)
     samples = vectors * 2 * sample + sample  # as collected, and sorted
-    brackets = vectors * ranks * bracket + 2 * bracket  # one at a time in one piece, and sorted
+    brackets = vectors * ranks * bracket + bracket  # keys and counts, and one at a time in order
     return 4 * max(samples, brackets)
