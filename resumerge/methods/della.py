@@ -32,7 +32,8 @@ class SampledByRank(TaskVectors):
 
     r is its rank by magnitude, from 0, within its row; rows run along dimension 1 (a tensor of one
     dimension is one row), and L is their length. The one element of a row of length 1 is kept with
-    probability `density`. Equal magnitudes share the mean of their ranks.
+    probability `density`. Magnitudes that agree to 11 bits share the mean of their ranks: mergekit
+    ranks what is equal in any order, and in bf16 agrees to 8 bits.
     """
 
     papers = (DELLA,)

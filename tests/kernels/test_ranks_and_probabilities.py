@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rank_masks import dense_mask
 
 from resumerge.methods import Block
-from resumerge.methods.kernels import drop_at_random, kept_by_rank
+from resumerge.methods.kernels import kept_by_rank
 
 REACHES = st.sampled_from([0.0, 0.1, 0.29, -0.2])
 
@@ -66,9 +66,3 @@ def test_equal_magnitudes_are_kept_as_often_as_the_density_says() -> None:
     numel = 1 << 20
     kept = kept_by_rank(torch.ones(numel), 64, 0.4, 0.3, "key", Block(0, 0, numel))
     assert abs(kept.mean() - 0.4) <= 5 * math.sqrt(0.24 / numel)
-
-
-def test_no_reach_is_the_mask_of_that_density() -> None:
-    block = Block(3, 0, 10_000)
-    by_rank = kept_by_rank(torch.ones(10_000), 100, 0.3, 0.0, "key", block)
-    assert by_rank.tolist() == drop_at_random(torch.ones(10_000), 0.3, "key", block).tolist()

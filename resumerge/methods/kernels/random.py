@@ -43,9 +43,9 @@ def drop_at_random(values: Tensor, density: float, key: str, block: Block) -> Te
 def draw_between(
     low: float, high: float, key: str, block: Block, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Uniform draws in [0, 1), spelled out only where they may lie between `low` and `high`.
+    """Uniform draws of 24 bits in [0, 1), spelled out only where they may lie in an interval.
 
-    A random byte is all that is drawn for the others, and 64 more bits for these.
+    A random byte is all that is drawn for the others, and 16 more bits for these.
 
     Args:
         low: at least 0.
@@ -53,14 +53,15 @@ def draw_between(
 
     Returns:
         uint8, for each element 1 where its draw is below `low`, 0 elsewhere; the indices of the
-        elements whose draw may lie between; float64, the draws of these.
+        elements whose draw may lie in the interval; float64, the draws of these.
     """
     first, last = int(low * 256.0), int(high * 256.0)
     draw = _bytes(key, block, count)
     below = draw < np.uint8(first)
     between = np.flatnonzero(draw - np.uint8(first) <= np.uint8(last - first))
-    words = _words(key, block, _MORE_BITS, len(between))
-    return below.view(np.uint8), between, (draw[between] + words * 2.0**-64) / 256.0
+    words = _words(key, block, _MORE_BITS, -(-len(between) // 4))
+    more = words.astype("<u8", copy=False).view("<u2")[: len(between)]
+    return below.view(np.uint8), between, (draw[between] * 65536.0 + more) * 2.0**-24
 
 
 def _bytes(key: str, block: Block, count: int) -> np.ndarray:

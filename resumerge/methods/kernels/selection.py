@@ -33,8 +33,8 @@ _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
 _LARGEST = np.uint32(0xFFFFFFFF)
 _SIGN = np.uint32(0x80000000)
-LARGEST_MAGNITUDE = _MAGNITUDE = np.uint32(0x7FFFFFFF)
-_INFINITY = np.uint32(0x7F800000)
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+INFINITY = np.uint32(0x7F800000)
 _NAN_KEY = np.uint32(0xFFC00000)
 
 Bits = np.ndarray
@@ -82,7 +82,7 @@ class Selection:
         """Set the elements that are not kept to zero, in place; the keys are magnitudes."""
         if self.equal == 0:
             return values.zero_()
-        if self.threshold >= _INFINITY:
+        if self.threshold >= INFINITY:
             return keep_only(values, self.mask(magnitude_bits(values), block))
         # Where a block keeps all or none of the elements at the threshold, no mask is needed.
         if not self.before or self.before[block.index + 1] <= self.equal:
@@ -119,7 +119,7 @@ def ordered_bits(values: Tensor) -> Bits:
     """Keys of signed numbers: uint32, ordered as the numbers are; -0 is below 0, NaN above all."""
     bits = values.cpu().numpy().view(np.uint32)
     keys = np.where(bits & _SIGN, ~bits, bits | _SIGN)
-    keys[(bits & _MAGNITUDE) > _INFINITY] = _NAN_KEY
+    keys[(bits & _MAGNITUDE) > INFINITY] = _NAN_KEY
     return keys
 
 
