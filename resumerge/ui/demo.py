@@ -55,7 +55,7 @@ def _tell(console: Console, folder: Path) -> int:
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.format(folder=folder))
 
-    say("2. resumerge run recipe.yaml merged — and SIGKILL when half of it is committed")
+    say("2. resumerge run recipe.yaml merged --no-supervise — and SIGKILL when half is committed")
     home = Home(folder / "state")
     share = kill_half_way(recipe, folder / "merged", home)
     console.print(f"   killed with {share:.0%} committed", highlight=False)
@@ -132,7 +132,12 @@ def make_model(folder: Path, seed: int) -> int:
 def kill_half_way(recipe: Path, out: Path, home: Home) -> float:
     """Start a merge and SIGKILL it once half is committed; the share that was."""
     worker = subprocess.Popen(
-        [*_command("run", str(recipe), str(out)), "--state-dir", str(home.folder)],
+        [
+            *_command("run", str(recipe), str(out)),
+            "--no-supervise",
+            "--state-dir",
+            str(home.folder),
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 from crashing import RECIPE
 
 from resumerge.ledger import LEDGER_FILE, Ledger
@@ -76,16 +77,25 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
         time.sleep(0.001)
 
 
+def _of_worker(process: subprocess.Popen[str], file: str) -> str:
+    """A file in /proc of the process's worker; empty while there is none."""
+    try:
+        workers = psutil.Process(process.pid).children()
+        return Path(f"/proc/{workers[0].pid}/{file}").read_text() if workers else ""
+    except (OSError, psutil.NoSuchProcess):
+        return ""
+
+
 def listens(process: subprocess.Popen[str]) -> bool:
-    """Whether the process handles SIGTERM itself."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    caught = next(line.split()[1] for line in lines if line.startswith("SigCgt"))
+    """Whether the worker handles SIGTERM itself."""
+    lines = _of_worker(process, "status").splitlines()
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt")), "0")
     return bool(int(caught, 16) & 1 << (signal.SIGTERM - 1))
 
 
 def has_mapped(process: subprocess.Popen[str], library: str) -> bool:
-    """Whether the process has begun to load a library."""
-    return library in Path(f"/proc/{process.pid}/maps").read_text()
+    """Whether the worker has begun to load a library."""
+    return library in _of_worker(process, "maps")
 
 
 def committed(state_dir: Path) -> int:
