@@ -42,7 +42,9 @@ def run(
     memory_wait: float = MEMORY_WAIT,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Merge; if `out` has an unfinished run of the same recipe, go on with it.
+    """Merge in this process; if `out` has an unfinished run of the same recipe, go on with it.
+
+    There is no supervisor: if this process is killed, `resume` goes on, but nobody calls it.
 
     Args:
         memory, shard_size: bytes, or a size like ``"2GB"``.
