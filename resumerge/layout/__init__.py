@@ -3,7 +3,7 @@
 from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
 from resumerge.layout.modules import Part, find_parts
-from resumerge.layout.names import LayerName, before_layers, collapse
+from resumerge.layout.names import LayerName, before_layers, collapse, split
 from resumerge.layout.ties import find_tensor, is_computed, is_tied_copy
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "is_computed",
     "is_tied_copy",
     "match_names",
+    "split",
     "step_position",
 ]

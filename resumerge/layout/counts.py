@@ -23,7 +23,7 @@ _SAME = {
     "decoders": "decoder",
 }
 _UNMARKED = frozenset({"text", "decoder"})
-"""Words that a language model's key has and its tensors' names need not have."""
+"""Words that a language model's key has and its tensors' names need not have, if no others do."""
 
 
 def layer_counts(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int]]:
@@ -56,8 +56,9 @@ def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[
         stacks: lengths of the numbered lists.
         config: config.json.
     """
+    free = _UNMARKED - {word for stack in stacks for word in words(stack)}
     found = {
-        (stack, key): _fit(words(stack), words(key))
+        (stack, key): _fit(words(stack), words(key) - free)
         for key, count in layer_counts(config)
         for stack, length in stacks.items()
         if length == count
@@ -76,4 +77,4 @@ def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[
 
 
 def _fit(stack: frozenset[str], key: frozenset[str]) -> int:
-    return 2 * len(stack & key) - len(key - stack - _UNMARKED)
+    return 2 * len(stack & key) - len(key - stack)

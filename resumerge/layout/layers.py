@@ -38,7 +38,7 @@ class Layers:
     def locate(self, tensor: str) -> LayerName | None:
         """Where a tensor stands, or None for one outside every stack."""
         name = split(tensor)
-        return name if name is not None and name.stack in self.counts else None
+        return name if name is not None and name.index < self.counts.get(name.stack, 0) else None
 
     def position(self, tensor: str) -> float:
         """Where a gradient stands at this tensor: from 0 at the first layer to 1 at the last.
@@ -76,11 +76,24 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
     if not list(layer_counts(config)):
         return Layers(gapless, max(gapless, key=lambda stack: (members[stack], stack)))
     keys = counting_keys(gapless, config)
-    return Layers({stack: gapless[stack] for stack in keys}, _main(keys), keys)
+    for beyond in _predicting(config):
+        shorter = {s: n - beyond for s, n in gapless.items() if s not in keys}
+        found = counting_keys(shorter, config)
+        gapless |= {stack: shorter[stack] for stack in found}
+        keys |= found
+    return Layers({stack: gapless[stack] for stack in keys}, _main(keys, members), keys)
 
 
-def _main(keys: Mapping[str, list[str]]) -> str | None:
-    """The language model's stack, or the only one; an encoder beside a decoder leaves none."""
+def _predicting(config: Mapping[str, Any]) -> list[int]:
+    """How many layers stand beyond those that are counted, to predict further tokens."""
+    return [n for key, n in layer_counts(config) if "nextn" in key or "mtp" in key]
+
+
+def _main(keys: Mapping[str, list[str]], members: Mapping[str, int]) -> str | None:
+    """The language model's stack, or the only one; an encoder beside a decoder leaves none.
+
+    Of several that the same key may count, the one with the most tensors.
+    """
     if len(keys) == 1:
         return next(iter(keys))
     said = {stack: {frozenset(words(key)) for key in counting} for stack, counting in keys.items()}
@@ -89,4 +102,6 @@ def _main(keys: Mapping[str, list[str]]) -> str | None:
         return texts[0] if len(texts) == 1 else None
     sides = {word for stack in keys for word in words(stack) & {"encoder", "decoder"}}
     plain = [stack for stack, sayings in said.items() if frozenset() in sayings]
-    return plain[0] if len(plain) == 1 and len(sides) < 2 else None
+    if not plain or len(sides) > 1:
+        return None
+    return max(plain, key=lambda stack: members[stack])

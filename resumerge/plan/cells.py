@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from resumerge.layout import Part, before_layers, step_position
+from resumerge.layout import Part, before_layers, split, step_position
 from resumerge.plan.model import LayerMap, LayerOrigin
 from resumerge.plan.models import Models
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
@@ -112,9 +112,17 @@ def _outside(
     layers = models.layers[models.reference]
     for name in part.tensors:
         located = layers.locate(name)
-        if located is not None and located.stack == part.stack:
-            continue
-        if (located is not None or before_layers(name)) == before:
+        numbered = split(name)
+        if numbered is not None and numbered.stack == part.stack:
+            if located is None and not before:  # predicts further tokens: it stays the last
+                last = (
+                    numbered.index
+                    - layers.counts[numbered.stack]
+                    + sum(_length(s) for s in module.slices)
+                )
+                cell = _cell(models, module, slice_, name, 0.0)
+                yield replace(cell, name=numbered.at(last))
+        elif (located is not None or before_layers(name)) == before:
             yield _cell(models, module, slice_, name, 0.0)
 
 

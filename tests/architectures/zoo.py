@@ -236,6 +236,9 @@ def _recurrent() -> dict[str, Architecture]:
 def _encoders() -> dict[str, Architecture]:
     return {
         "bert": Architecture("BertForMaskedLM", "BertConfig", BERT, stack="bert.encoder.layer"),
+        "bert_classifier": Architecture(
+            "BertForSequenceClassification", "BertConfig", BERT, stack="bert.encoder.layer"
+        ),
         "roberta": Architecture(
             "RobertaForMaskedLM", "RobertaConfig", BERT, stack="roberta.encoder.layer"
         ),
@@ -313,6 +316,7 @@ def _encoder_decoders() -> dict[str, Architecture]:
                 "num_decoder_layers": 4,
                 "num_heads": 2,
                 "decoder_start_token_id": 0,
+                "feed_forward_proj": "gated-gelu",
             },
             both,
             stack=None,
