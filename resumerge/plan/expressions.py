@@ -78,7 +78,7 @@ class Expressions:
         operands = expression.operands
         dtype = self._dtype(operands)
         work = work_of(cell.name, shape, expression, self.seed)
-        if not self.parameters.problems:
+        if method is self.method and self.parameters.sound:
             self._check_together(work)
         own = operands[0].tensor.dtype
         unrounded = own == dtype and expression.cast in (None, FLOATS[own])

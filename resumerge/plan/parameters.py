@@ -15,10 +15,15 @@ from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolv
 
 @dataclass
 class Parameters:
-    """Resolves the parameters of one recipe; collects each problem once, not once a tensor."""
+    """Resolves the parameters of one recipe; collects each problem once, not once a tensor.
+
+    Args:
+        sound: whether `check_parameters` found nothing.
+    """
 
     recipe: Recipe
     method: Method
+    sound: bool = True
     _found: dict[tuple[str, str], Problem] = field(default_factory=dict)
 
     @property
@@ -73,7 +78,7 @@ class Parameters:
         if parameter.kind == "int" and not number.is_integer():
             owner = f" of {input_.model}" if input_ else ""
             self._problem(
-                self._place(cell, input_),
+                next(path for path, _ in self._written(parameter.name, cell, input_)),
                 parameter,
                 f"The parameter {parameter.name!r}{owner} is not a whole number",
                 expected=f"a whole number for every tensor ({parameter.meaning})",
@@ -84,10 +89,11 @@ class Parameters:
 
     def _missing(self, parameter: Parameter, cell: Cell, input_: Input | None, tensor: str) -> None:
         owner = f" for {input_.model}" if input_ else ""
-        empty = next(self._empty(parameter.name, cell, input_), None)
-        if empty is not None:
+        written = self._written(parameter.name, cell, input_)
+        empty = [path for path, setting in written if setting == ()]
+        if empty:
             self._problem(
-                empty,
+                empty[0],
                 parameter,
                 f"The parameter {parameter.name!r} is an empty list{owner}",
                 expected=f"{parameter.name}: {parameter.meaning}; a number, or a list of some",
@@ -95,8 +101,9 @@ class Parameters:
                 fix=f"write a number, like `{parameter.name}: 0.5`",
             )
             return
+        place = (input_.path or cell.slice_.path) if input_ else ""
         self._problem(
-            f"{self._place(cell, input_)}.parameters".removeprefix("."),
+            f"{place}.parameters".removeprefix("."),
             parameter,
             f"The parameter {parameter.name!r} of {self.method.name} is missing{owner}",
             expected=f"{parameter.name}: {parameter.meaning}",
@@ -105,19 +112,19 @@ class Parameters:
             + (" of this model, or of the whole recipe" if input_ else ""),
         )
 
-    def _empty(self, name: str, cell: Cell, input_: Input | None) -> Iterator[str]:
-        """Paths of the levels that hold an empty list for a parameter."""
+    def _written(
+        self, name: str, cell: Cell, input_: Input | None
+    ) -> Iterator[tuple[str, Setting]]:
+        """(YAML path, setting) of a parameter on every level that has it, innermost first."""
         levels = [(input_.path, input_.parameters)] if input_ else []
         levels.append((cell.slice_.path, cell.slice_.parameters))
         levels += [(cell.module.path, cell.module.parameters)] if cell.module else []
         for path, parameters in [*levels, ("", self.recipe.parameters)]:
-            if parameters.get(name) == ():
-                yield f"{path}.parameters.{name}".removeprefix(".")
-
-    def _place(self, cell: Cell, input_: Input | None) -> str:
-        return (input_.path or cell.slice_.path) if input_ else ""
+            if name in parameters:
+                yield f"{path}.parameters.{name}".removeprefix("."), parameters[name]
 
     def _problem(self, path: str, parameter: Parameter, what: str, **facts: str) -> None:
+        self.sound = False
         key = (path, parameter.name)
         if key not in self._found:
             self._found[key] = self.recipe.problem(what, path, **facts)

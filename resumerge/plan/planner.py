@@ -60,8 +60,8 @@ class _Planner:
         self.recipe, problems = with_bases(self.recipe, method)
         self.notes += self.recipe.notes
         self._collect(problems, check_inputs(self.recipe, method))
-        problems, notes = check_parameters(self.recipe, method)
-        self.problems += problems
+        unsound, notes = check_parameters(self.recipe, method)
+        self.problems += unsound
         self.notes += notes
         reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
         self.models = Models(self.sources, reference)
@@ -72,7 +72,7 @@ class _Planner:
             unfit += [module] * bool(found)
             self._collect(found)
         maps = self._layer_maps(pairs)
-        parameters = Parameters(self.recipe, method)
+        parameters = Parameters(self.recipe, method, sound=not unsound)
         mismatches = Mismatches(self.recipe, self.models)
         alignment, chat_template = self._tokenizer()
         expressions = Expressions(

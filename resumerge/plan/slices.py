@@ -79,7 +79,7 @@ def check_inputs(recipe: Recipe, method: Method) -> Iterator[Problem]:
             wanted = f"exactly {method.most}" if exactly else f"at least {method.fewest}"
             yield recipe.problem(
                 f"{method.name} takes {wanted} model{'s' * (method.fewest != 1)}",
-                slice_.path,
+                slice_.path or "models",
                 expected=f"{wanted} (the base model {counted})",
                 found=str(count),
                 fix="add or remove models, or choose another merge_method",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import transformers
+from loading import loaded, output
 from merging import merge, tensors_of
-from torch import Tensor
 from zoo import ARCHITECTURES
 
 RECIPES = {
@@ -36,23 +34,6 @@ dtype: float32
 """,
 }
 STACKING = [name for name, architecture in ARCHITECTURES.items() if architecture.stack]
-
-
-def loaded(name: str, folder: Path) -> Any:
-    """The model, after making sure that transformers found every tensor and no other."""
-    model, info = getattr(transformers, ARCHITECTURES[name].model).from_pretrained(
-        folder, output_loading_info=True
-    )
-    problems = {key: info[key] for key in info if "keys" in key and info[key]}
-    assert not problems, problems
-    return model.eval()
-
-
-def output(name: str, model: Any) -> Tensor:
-    with torch.no_grad():
-        found = model(**ARCHITECTURES[name].feed)[0]
-    assert found.isfinite().all()
-    return found
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

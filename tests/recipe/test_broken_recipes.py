@@ -45,6 +45,18 @@ FACTS = {
     "tokenizer_key": (5, "tokenizer.token", "not a key of tokenizer … Did you mean 'tokens'?"),
     "tokenizer_twice": (5, "tokenizer_source", "either tokenizer or tokenizer_source … Delete"),
     "modules": (3, "modules.text_decoder", "module names no models … neither models nor slices"),
+    "modules_as_a_list": (2, "modules", "not a mapping … Write 'key: value' lines"),
+    "unknown_key_in_a_module": (4, "modules.text_decoder.modles", "Did you mean 'models'?"),
+    "module_with_models_and_slices": (
+        5,
+        "modules.text_decoder.slices",
+        "A module has either models or slices, not both",
+    ),
+    "unequal_slice_in_a_module": (
+        7,
+        "modules.text_decoder.slices[0].sources[1].layer_range",
+        "different numbers of layers … org/a [0, 4] has 4, org/b [0, 5] has 5",
+    ),
     "no_such_folder": (3, "models[0].model", "neither a folder"),
     "hub_address": (3, "models[0].model", "Write 'org/a'"),
     "python_tag": (3, "", "not valid YAML … os.getcwd"),
