@@ -93,6 +93,8 @@ SIZES = {
     # As 0.85b, but for one tensor of 1 GB.
     "1.3b": Size(2048, 3808, 22, heads=32, kv_heads=4, shards=3, vocab=262144, tied=True),
     "0.85b": Size(hidden=2048, intermediate=3808, layers=22, heads=32, kv_heads=4, shards=3),
+    # With one tensor of 1.6 GB.
+    "1.5b": Size(2048, 3808, 22, heads=32, kv_heads=4, shards=3, vocab=393216, tied=True),
     "0.2b": Size(hidden=1024, intermediate=2816, layers=12, heads=16, kv_heads=4, shards=2),
     "tiny": Size(hidden=64, intermediate=128, layers=3, heads=4, kv_heads=2, shards=2, vocab=256),
 }

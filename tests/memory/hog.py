@@ -1,20 +1,29 @@
-"""A process that takes memory, holds it, and gives it back: ``hog.py BYTES RATE HOLD_SECONDS``."""
+"""A process that takes memory once it is told to: ``hog.py LEAVE SECONDS``.
+
+It reads a line, takes memory until no more than LEAVE bytes are available, and anything that is
+given back, for SECONDS; then it leaves.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 
+from resumerge.host.memory import MemoryGauge
+
+STEP = 4 << 20
+
 
 def main() -> None:
-    nbytes, rate, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    taken: list[bytearray] = []
-    step = 4 << 20
-    while len(taken) * step < nbytes:
-        taken.append(bytearray(b"\1") * step)
-        time.sleep(step / rate)
-    print("holding", flush=True)
-    time.sleep(seconds)
+    leave, seconds = int(sys.argv[1]), float(sys.argv[2])
+    gauge, taken = MemoryGauge(), []
+    print("ready", flush=True)
+    sys.stdin.readline()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if gauge.measure().available > leave + STEP:
+            taken.append(bytearray(b"\1") * STEP)
+        time.sleep(0.004)
 
 
 if __name__ == "__main__":

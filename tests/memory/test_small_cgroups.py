@@ -3,128 +3,65 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cgroups import MB, TestCgroup, drop_cache, memory_cgroup
+from cgroups import MB, memory_cgroup
+from merging_in_cgroups import Merging
 
-import resumerge
+from benchmarks.models import make_models
 
-HOG = Path(__file__).with_name("hog.py")
 TIES = """
 merge_method: ties
-base_model: base
+base_model: {}
 models:
-  - {model: math, parameters: {weight: 0.5, density: 0.5}}
-  - {model: code, parameters: {weight: 0.5, density: 0.5}}
+  - {{model: {}, parameters: {{weight: 0.5, density: 0.5}}}}
+  - {{model: {}, parameters: {{weight: 0.5, density: 0.5}}}}
 dtype: bfloat16
 """
 
 
-class Merging:
-    """One merge in a working folder with `base`, `math` and `code`."""
-
-    def __init__(self, models: Path, folder: Path, recipe: str = TIES) -> None:
-        self.models, self.out, self.state = models, folder / "out", folder / "state"
-        folder.mkdir()
-        self.recipe = folder / "recipe.yaml"
-        self.recipe.write_text(recipe)
-
-    def command(self, *options: str) -> list[str]:
-        program = [sys.executable, "-m", "resumerge", "run", str(self.recipe), str(self.out)]
-        return [*program, "--state-dir", str(self.state), *options]
-
-    def run(self, group: TestCgroup | None, *options: str) -> float:
-        """Merge, with the inputs on disk alone at first; the seconds of merging are returned."""
-        drop_cache(self.models)
-        command = self.command(*options)
-        place: dict[str, Any] = {"cwd": self.models, "stderr": subprocess.PIPE}
-        process = group.start(command, **place) if group else subprocess.Popen(command, **place)
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
-        return float(self.status()["merging_s"])
-
-    def status(self) -> dict[str, Any]:
-        return resumerge.status(state_dir=self.state)["runs"][0]
-
-    def shards(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in self.out.glob("*.safetensors")}
-
-
-@pytest.fixture(scope="module")
-def unlimited(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Merging]:
-    merging = Merging(large_llamas, tmp_path_factory.mktemp("unlimited") / "merge")
-    merging.run(None)
-    yield merging
-    shutil.rmtree(merging.out)
-
-
-def test_a_merge_of_a_gigabyte_finishes_in_a_small_cgroup(
-    unlimited: Merging, large_llamas: Path, tmp_path: Path
+@pytest.mark.slow
+def test_a_gigabyte_in_a_cgroup_little_larger_than_torch(
+    large_llamas: Path, tmp_path: Path
 ) -> None:
-    """1.1 GB are read and written, most of it twice, beside 260 MB that torch takes."""
-    merging = Merging(large_llamas, tmp_path / "merge")
-    with memory_cgroup(400 * MB) as group:
-        merging.run(group)
-        assert group.kills == 0
-    assert merging.shards() == unlimited.shards()
-    status = merging.status()
-    assert len(status["attempts"]) == 1
-    assert status["memory"]["peak_rss"] < 400 * MB
+    """1.1 GB are read and written, part of it twice, beside the 260 MB that torch takes."""
+    recipe = TIES.format("base", "math", "code")
+    _same_in_a_cgroup(large_llamas, tmp_path, recipe, 400 * MB)
 
 
-def test_memory_taken_by_another_process_lowers_the_batch_until_it_leaves(
-    unlimited: Merging, large_llamas: Path, tmp_path: Path
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["0.85b", "1.5b"])
+def test_models_of_gigabytes_in_700_megabytes(
+    size: str, soak: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    merging = Merging(large_llamas, tmp_path / "merge")
-    with memory_cgroup(700 * MB) as group:
-        drop_cache(large_llamas)
-        merge = group.start(
-            merging.command("--threads", "1"), cwd=large_llamas, stderr=subprocess.PIPE
-        )
-        _wait_until(lambda: _committed(merging) > 0, merge)
-        room = 700 * MB - group.used + _cache(group)
-        hog = group.start(
-            [sys.executable, str(HOG), str(room - 50 * MB), str(400 * MB), "2"],
-            stdout=subprocess.PIPE,
-        )
-        assert hog.wait() == 0
-        _, errors = merge.communicate()
-        assert merge.returncode == 0, errors
+    """The largest tensor of the one has 131 MB, of the other 1.6 GB; in at most twice the time."""
+    if not soak:
+        pytest.skip("takes minutes and 7 to 13 GB of disk: with --soak")
+    folder = tmp_path_factory.mktemp(size)
+    models = make_models(size, 2, folder)
+    try:
+        times = _same_in_a_cgroup(folder, folder, TIES.format(*models), 700 * MB)
+        assert times[1] <= 2.0 * times[0], times
+    finally:
+        shutil.rmtree(folder)
+
+
+def _same_in_a_cgroup(models: Path, folder: Path, recipe: str, limit: int) -> tuple[float, float]:
+    """Merge without a limit and with one, both from files that are on disk alone.
+
+    Returns:
+        Seconds of merging, without and with the limit.
+    """
+    free, limited = (Merging(models, folder / name, recipe) for name in ("free", "limited"))
+    seconds = free.run(None)
+    with memory_cgroup(limit) as group:
+        beside = limited.run(group)
         assert group.kills == 0
-    assert merging.shards() == unlimited.shards()
-    status = merging.status()
+    assert limited.same_shards_as(free)
+    status = limited.status()
     assert len(status["attempts"]) == 1
-    events = [event for event in status["events"] if event["kind"].startswith("batch_")]
-    lowered = [event for event in events if event["kind"] == "batch_lowered"]
-    raised = [event for event in events if event["kind"] == "batch_raised"]
-    assert any("another process took" in event["data"]["reason"] for event in lowered), events
-    assert raised and raised[-1]["at"] > lowered[-1]["at"], events
-    assert all(event["data"]["available"] > 0 for event in lowered)
-
-
-def _committed(merging: Merging) -> int:
-    runs = resumerge.status(state_dir=merging.state)["runs"] if merging.state.exists() else []
-    return int(runs[0]["bytes"]["committed"]) if runs else 0
-
-
-def _cache(group: TestCgroup) -> int:
-    """Bytes of page cache in a cgroup."""
-    for line in (group.folder / "memory.stat").read_text().splitlines():
-        name, number = line.split()
-        if name in ("total_cache", "file"):
-            return int(number)
-    return 0
-
-
-def _wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert status["memory"]["peak_rss"] <= limit
+    shutil.rmtree(free.out)
+    shutil.rmtree(limited.out)
+    return seconds, beside
