@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["plan", "resume", "run", "status", "verify"]
+__all__ = ["cache_check", "cache_repair", "plan", "resume", "run", "status", "verify"]
 
 if TYPE_CHECKING:
-    from resumerge.api import plan, resume, run, status, verify
+    from resumerge.api import cache_check, cache_repair, plan, resume, run, status, verify
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.cached import CacheReport, check_cache, repair_cache
 from resumerge.engine.options import MEMORY_WAIT, Options, as_path
 from resumerge.engine.planning import describe_plan
 from resumerge.engine.preflight import OUTPUT, STATE
@@ -40,6 +41,7 @@ def run(
     offline: bool = False,
     restart: bool = False,
     memory_wait: float = MEMORY_WAIT,
+    evict: bool = False,
     reporter: Reporter | None = None,
 ) -> Result:
     """Merge in this process; if `out` has an unfinished run of the same recipe, go on with it.
@@ -49,6 +51,7 @@ def run(
     Args:
         memory, shard_size: bytes, or a size like ``"2GB"``.
         memory_wait: seconds to wait where there is no memory, before `Resumable` is raised.
+        evict: delete downloads of this run as soon as nothing needs them.
         reporter: told about progress.
 
     Raises:
@@ -66,6 +69,7 @@ def run(
         offline,
         restart,
         memory_wait,
+        evict,
     )
     return Session(options, reporter).run(as_path(config, RECIPE), as_path(out, OUTPUT))
 
@@ -80,6 +84,7 @@ def resume(
     offline: bool = False,
     restart: bool = False,
     memory_wait: float = MEMORY_WAIT,
+    evict: bool = False,
     reporter: Reporter | None = None,
 ) -> Result:
     """Go on with a run, named by its id or output folder; by default the newest.
@@ -97,6 +102,7 @@ def resume(
         offline,
         restart,
         memory_wait,
+        evict,
     )
     return Session(options, reporter).resume(_name(run))
 
@@ -142,6 +148,26 @@ def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> V
         InputError: there is no such run.
     """
     return verify_run(Home(_path(state_dir)).find(_name(run)), Storage())
+
+
+def cache_check(
+    target: StrPath, *, state_dir: StrPath | None = None, offline: bool = False
+) -> CacheReport:
+    """Read the cached files of a recipe, or of ``org/name``, and compare them with their hashes.
+
+    Raises:
+        InputError: no such recipe; or nothing of the repo is in the cache.
+    """
+    return check_cache(str(target), Options(_path(state_dir), offline=offline))
+
+
+def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheReport:
+    """Check, and fetch the files that are damaged or missing, and no others.
+
+    Raises:
+        InputError, Resumable: as `run`.
+    """
+    return repair_cache(str(target), Options(_path(state_dir)))
 
 
 def _path(path: StrPath | None, what: str = STATE) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -84,6 +85,9 @@ Seed = Annotated[
     int | None, typer.Option("--seed", "--random-seed", help="For randomized methods (0).")
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Touch no network.")]
+Evict = Annotated[
+    bool, typer.Option("--evict", help="Delete downloads of this run when nothing needs them.")
+]
 Restart = Annotated[bool, typer.Option("--restart", help="Give up the run in OUT and start over.")]
 Chdir = Annotated[
     Path | None,
@@ -120,6 +124,7 @@ def run(
     offline: Offline = False,
     restart: Restart = False,
     memory_wait: MemoryWait = MEMORY_WAIT,
+    evict: Evict = False,
     no_supervise: NoSupervise = False,
     stall_timeout: StallTimeout = STALL_SECONDS,
     chdir: Chdir = None,
@@ -129,7 +134,7 @@ def run(
     from resumerge.ui.merging import Merging
 
     options = Options(
-        state_dir, memory, threads, device, shard_size, seed, offline, restart, memory_wait
+        state_dir, memory, threads, device, shard_size, seed, offline, restart, memory_wait, evict
     )
     merging = Merging(options, lambda session: session.run(config, out), as_json=as_json, err=err)
     raise typer.Exit(merging.here() if no_supervise else merging.supervised(stall_timeout))
@@ -145,6 +150,7 @@ def resume(
     offline: Offline = False,
     restart: Restart = False,
     memory_wait: MemoryWait = MEMORY_WAIT,
+    evict: Evict = False,
     no_supervise: NoSupervise = False,
     stall_timeout: StallTimeout = STALL_SECONDS,
     chdir: Chdir = None,
@@ -153,7 +159,9 @@ def resume(
     """Go on with an interrupted run."""
     from resumerge.ui.merging import Merging
 
-    options = Options(state_dir, memory, threads, device, None, None, offline, restart, memory_wait)
+    options = Options(
+        state_dir, memory, threads, device, None, None, offline, restart, memory_wait, evict
+    )
     merging = Merging(options, lambda session: session.resume(run), as_json=as_json, err=err)
     raise typer.Exit(merging.here() if no_supervise else merging.supervised(stall_timeout))
 
@@ -211,13 +219,14 @@ def plan(
     shard_size: ShardSize = None,
     seed: Seed = None,
     offline: Offline = False,
+    evict: Evict = False,
     as_json: Json = False,
 ) -> None:
     """Check everything and estimate: nothing is written, only headers are read."""
     from resumerge.engine.planning import describe_plan
     from resumerge.ui.plan import show_plan
 
-    options = Options(state_dir, memory, threads, device, shard_size, seed, offline)
+    options = Options(state_dir, memory, threads, device, shard_size, seed, offline, evict=evict)
     document = describe_plan(config, out, options)
     if as_json:
         _print_json(document)
@@ -258,6 +267,57 @@ def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -
             err.print(f"Not noted in the ledger ({again})", highlight=False, soft_wrap=True)
         err.print("Damaged tensors are computed anew by:", highlight=False)
         print(resume_command(found.run, state_dir), file=sys.stderr)
+        raise typer.Exit(75)
+
+
+cache = typer.Typer(
+    help="Whether cached sources are intact, and mending them.", no_args_is_help=True
+)
+app.add_typer(cache, name="cache")
+
+Target = Annotated[
+    str, typer.Argument(metavar="CONFIG|REPO", help="A recipe, or org/name[@revision].")
+]
+
+
+@cache.command("check")
+def cache_check(
+    target: Target, state_dir: StateDir = None, offline: Offline = False, as_json: Json = False
+) -> None:
+    """Read cached files again and compare them with their hashes; exits 75 if one is not right."""
+    from resumerge.engine.cached import check_cache
+
+    _show_cache(check_cache, target, state_dir, offline, as_json)
+
+
+@cache.command("repair")
+def cache_repair(target: Target, state_dir: StateDir = None, as_json: Json = False) -> None:
+    """Check, and fetch the files that are damaged or missing, and no others."""
+    from resumerge.engine.cached import repair_cache
+
+    _show_cache(repair_cache, target, state_dir, False, as_json)
+
+
+def _show_cache(
+    work: Callable[..., Any], target: str, state_dir: Path | None, offline: bool, as_json: bool
+) -> None:
+    from resumerge.engine.options import Options
+    from resumerge.ui.cache import show_cache
+    from resumerge.ui.resume_command import repair_command
+
+    with err.status("reading") as status:
+        found = work(
+            target,
+            Options(state_dir, offline=offline),
+            lambda name: status.update(f"reading {name}"),
+        )
+    if as_json:
+        _print_json(found.as_json())
+    else:
+        out_console.print(show_cache(found))
+    if not found.intact:
+        err.print("`resumerge run`, `resume` or this fetch what is not right:", highlight=False)
+        print(repair_command(target, state_dir), file=sys.stderr)
         raise typer.Exit(75)
 
 

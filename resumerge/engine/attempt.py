@@ -9,20 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.engine.checksums import hash_block
+from resumerge.engine.damage import forget_damaged
 from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.downloads import Downloads
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import LARGEST_BATCH
 from resumerge.engine.ownership import CARD, has_checksum, set_aside
+from resumerge.engine.pending import fetching_order
 from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
-from resumerge.ledger import Ledger, take_snapshot
+from resumerge.ledger import Ledger, Progress, take_snapshot
 from resumerge.output import companions
 from resumerge.plan.memory import Need
 from resumerge.plan.model import Plan
-from resumerge.sources import fetch
+from resumerge.sources.fetcher import Fetcher
+from resumerge.sources.records import Records
 from resumerge.storage import Storage
 
 
@@ -34,6 +38,8 @@ class Attempt:
         budget: bytes of RSS.
         need: what the merge is predicted to take.
         memory_wait: seconds to wait for memory for one block.
+        records: what is known of files of the Hub.
+        evict: downloads of this run are removed as soon as nothing needs them.
         distrust: the ledger was restored from a snapshot; nothing on disk is trusted unread.
     """
 
@@ -48,7 +54,9 @@ class Attempt:
     need: Need
     memory_wait: float
     device: str
+    records: Records
     offline: bool
+    evict: bool
     distrust: bool
 
     def run(self) -> float:
@@ -72,7 +80,6 @@ class Attempt:
         try:
             self.stop.check()
             self.reporter.began(number, self.budget)
-            self._fetch()
             merging = self._merge(number)
             self._finish()
             outcome = state = "done"
@@ -98,16 +105,13 @@ class Attempt:
                 self.ledger.set_state(state)
                 take_snapshot(self.ledger, self.storage)
 
-    def _fetch(self) -> None:
-        for number, source in enumerate(self.plan.sources):
-            needed = self.plan.bytes_needed(number)
-            fetch(source, needed, self.reporter.fetching, offline=self.offline)
-
     def _merge(self, number: int) -> float:
         """Bring the shards to where the ledger says they are, then compute what is pending.
 
+        The files that this needs are brought meanwhile.
+
         Returns:
-            Seconds from there until everything was committed, without loading torch.
+            Seconds until everything was committed, without loading torch.
         """
         from resumerge.engine.allocator import reuse_freed_memory
         from resumerge.engine.commit import Committer
@@ -119,46 +123,75 @@ class Attempt:
         from resumerge.sources.read import SourceReader
 
         reuse_freed_memory()
-        files = ShardFiles(self.plan, self.out, self.storage)
-        reader = SourceReader(self.plan.sources)
+        plan, ledger, storage, records = self.plan, self.ledger, self.storage, self.records
+        files = ShardFiles(plan, self.out, storage)
+        reader = SourceReader(plan.sources)
         try:
-            evaluator = Evaluator(self.plan, reader, self.device)
-            need = replace(self.need, base=rss())
-            self.stop.check()
+            forget_damaged(plan, ledger, records, self._go_on)
             started = time.monotonic()
             progress = Recovery(
-                self.plan, self.ledger, files, self.storage, self.distrust, self.reporter.beat
+                plan, ledger, files, storage, self.distrust, self.reporter.beat
             ).run()
-            watch = Governor(
-                self.budget, need, self.ledger.event, self.reporter.note, self.memory_wait
-            )
-            with watch as governor, self.stop.deferred():
-                cache = PageCache(self.plan, reader, files, governor)
-                committer = Committer(
-                    self.plan, self.ledger, files, self.storage, number, governor, cache
+            downloads = Downloads(plan, ledger, records, reader, progress, evict=self.evict)
+            downloads.evict_unneeded()
+            with self._fetcher(progress, downloads) as fetcher:
+                loading = time.monotonic()
+                evaluator = Evaluator(plan, reader, self.device)
+                need = replace(self.need, base=rss())
+                self.stop.check()
+                started += time.monotonic() - loading
+                watch = Governor(
+                    self.budget, need, ledger.event, self.reporter.note, self.memory_wait
                 )
-                Engine(
-                    self.plan,
-                    progress,
-                    evaluator,
-                    files,
-                    self.storage,
-                    committer,
-                    governor,
-                    cache,
-                    self.stop,
-                    self.threads,
-                    self.reporter,
-                ).run()
+                with watch as governor, self.stop.deferred():
+                    cache = PageCache(plan, reader, files, governor)
+                    committer = Committer(
+                        plan, ledger, files, storage, number, governor, cache, downloads.committed
+                    )
+                    Engine(
+                        plan,
+                        progress,
+                        evaluator,
+                        files,
+                        storage,
+                        committer,
+                        governor,
+                        cache,
+                        self.stop,
+                        self.threads,
+                        fetcher,
+                        self.reporter,
+                    ).run()
             return time.monotonic() - started
         finally:
             files.close()
             reader.close()
 
+    def _go_on(self) -> None:
+        """Called while a file is read for its hash."""
+        self.reporter.beat()
+        self.stop.check()
+
+    def _fetcher(self, progress: list[Progress], downloads: Downloads) -> Fetcher:
+        """What brings the files that pending units read, and those that lie beside the weights."""
+        reference = self.plan.sources[self.plan.reference]
+        pending = [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
+        beside = [(reference, name) for name in reference.companions]
+        return Fetcher(
+            [*beside, *fetching_order(self.plan, pending)],
+            self.records,
+            offline=self.offline,
+            evicting=self.evict,
+            began=downloads.began,
+            event=self.ledger.event,
+        )
+
     def _finish(self) -> None:
         """Write the files beside the shards, each whole or not at all, config.json last."""
         noted = self.ledger.companions()
-        for name, content in companions(self.plan, self.out.name, offline=self.offline):
+        for name, content in companions(
+            self.plan, self.out.name, self.records, offline=self.offline
+        ):
             path = self.out / name
             data = content if isinstance(content, bytes) else content.read_bytes()
             checksum = hash_block(data).hex()

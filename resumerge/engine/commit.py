@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -47,9 +48,15 @@ class Committer:
         attempt: int,
         governor: Governor,
         cache: PageCache,
+        committed: Callable[[Sequence[int]], None],
     ) -> None:
+        """
+        Args:
+            committed: told the numbers of units that are committed now, in the commit's thread.
+        """
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
         self._attempt, self._governor, self._cache = attempt, governor, cache
+        self._committed = committed
         self._began = time.monotonic()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._last: Future[None] | None = None
@@ -123,6 +130,7 @@ class Committer:
         for number in done:
             del self._hashes[number]
             self._left[self._plan.units[number].shard] -= 1
+        self._committed(done)
 
     def _sample(self) -> dict[str, int] | None:
         """Memory and progress, for the ledger, at a bounded rate."""

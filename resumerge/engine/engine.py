@@ -14,11 +14,13 @@ from resumerge.engine.evaluate import Evaluator
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import Governor
 from resumerge.engine.page_cache import PageCache
+from resumerge.engine.pending import Pending
 from resumerge.engine.report import Pulse, Reporter
 from resumerge.engine.stop import Stop
 from resumerge.ledger import Progress
 from resumerge.methods.method import Part, Scan
 from resumerge.plan.model import BLOCK, Plan, Unit
+from resumerge.sources.fetcher import Fetcher
 from resumerge.storage import Storage
 
 BATCH_SECONDS = 1.0
@@ -40,14 +42,18 @@ class Engine:
         cache: PageCache,
         stop: Stop,
         threads: int,
+        fetcher: Fetcher,
         reporter: Reporter,
     ) -> None:
         self._plan, self._progress, self._evaluator = plan, progress, evaluator
         self._files, self._storage, self._committer = files, storage, committer
         self._governor, self._cache = governor, cache
         self._stop, self._reporter = stop, reporter
-        self._threads = threads
+        self._threads, self._fetcher = threads, fetcher
         self._pool = ThreadPoolExecutor(threads, "block", evaluator.start_thread)
+        unfinished = [unit for unit, known in zip(plan.units, progress) if known.checksum is None]
+        self._pending = Pending(plan, unfinished, fetcher)
+        self._blocks: Iterator[tuple[Unit, int, Any]] = iter(())
         self._units_done = sum(known.checksum is not None for known in progress)
         self._largest_block = max((unit.block_bytes(0)[1] for unit in plan.units), default=0)
 
@@ -55,23 +61,28 @@ class Engine:
         """Go on until everything is committed, or a signal asks to stop.
 
         Raises:
-            Resumable: a source cannot be read now.
+            Resumable: a source cannot be brought or read now.
             OSError: the output cannot be written now.
             Interrupted: a signal came; what was computed is committed.
         """
         try:
-            pending = self._pending()
-            while batch := self._compute(pending):
-                self._committer.submit(batch)
-                self._tell(batch)
+            while (batch := self._compute()) or self._files_arrive():
+                if batch:
+                    self._committer.submit(batch)
+                    self._tell(batch)
             self._committer.wait()
             self._stop.check()
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._committer.close()
 
-    def _compute(self, pending: Iterator[tuple[Unit, int, Any]]) -> list[Written]:
-        """One batch: its blocks computed, written and hashed, in order; empty at the end.
+    def _files_arrive(self) -> bool:
+        """Wait for the files of another unit; False where none is left to compute, or on a stop."""
+        self._committer.wait()
+        return self._pending.wait(self._stop, self._tell_of_downloads)
+
+    def _compute(self) -> list[Written]:
+        """One batch: its blocks computed, written and hashed, in order; empty if none can be now.
 
         At most half the batch size (or one block), since the batch before is still being
         committed meanwhile, and a kill costs both.
@@ -85,7 +96,7 @@ class Engine:
             while time.monotonic() < deadline:
                 full = nbytes + self._largest_block > self._governor.batch_bytes // 2
                 full = nbytes > 0 and (full or self._governor.cramped)
-                item = None if self._stop.requested or full else next(pending, None)
+                item = None if self._stop.requested or full else self._next()
                 if item is None:
                     break
                 unit, index, statistics = item
@@ -100,19 +111,28 @@ class Engine:
                 future.cancel()
         return batch
 
-    def _pending(self) -> Iterator[tuple[Unit, int, Any]]:
-        """Every block that is not committed, in the order of the plan, with its statistics."""
-        for unit, known in zip(self._plan.units, self._progress):
-            if known.checksum is not None:
-                continue
-            statistics = None
-            if unit.blocks > 1 and self._evaluator.needs_statistics(unit):
-                try:
-                    statistics = self._evaluator.statistics(unit, self._scanner(unit))
-                except _Stopped:
-                    return
-            for index in range(known.committed_blocks, unit.blocks):
-                yield unit, index, statistics
+    def _next(self) -> tuple[Unit, int, Any] | None:
+        """The next block of units whose files are here, with its statistics."""
+        while not self._stop.requested:
+            item = next(self._blocks, None)
+            if item is not None:
+                return item
+            unit = self._pending.take()
+            if unit is None:
+                break
+            self._blocks = self._blocks_of(unit)
+        return None
+
+    def _blocks_of(self, unit: Unit) -> Iterator[tuple[Unit, int, Any]]:
+        """Every block of a unit that is not committed."""
+        statistics = None
+        if unit.blocks > 1 and self._evaluator.needs_statistics(unit):
+            try:
+                statistics = self._evaluator.statistics(unit, self._scanner(unit))
+            except _Stopped:
+                return
+        for index in range(self._progress[unit.index].committed_blocks, unit.blocks):
+            yield unit, index, statistics
 
     def _write_block(self, unit: Unit, index: int, statistics: Any) -> Written:
         """Runs in a worker thread."""
@@ -157,6 +177,7 @@ class Engine:
 
     def _tell(self, batch: list[Written]) -> None:
         self._units_done += sum(w.index == w.unit.blocks - 1 for w in batch)
+        self._tell_of_downloads()
         self._reporter.pulse(
             Pulse(
                 self._committer.bytes_committed
@@ -167,6 +188,11 @@ class Engine:
                 batch[-1].unit.name,
             )
         )
+
+    def _tell_of_downloads(self) -> None:
+        self._reporter.beat()  # a download that stands still ends by itself
+        if fetched := self._fetcher.fetched:
+            self._reporter.fetching(fetched)
 
 
 class _Stopped(Exception):

@@ -29,6 +29,7 @@ class Options:
         offline: touch no network.
         restart: give up the unfinished run and start over.
         memory_wait: seconds that a run waits for memory before it stops, resumable.
+        evict: remove downloads of this run as soon as nothing needs them.
 
     Raises:
         InputError: an option is not of its type, or out of range.
@@ -43,6 +44,7 @@ class Options:
     offline: bool = False
     restart: bool = False
     memory_wait: float = MEMORY_WAIT
+    evict: bool = False
 
     def __post_init__(self) -> None:
         problems = [
@@ -55,6 +57,7 @@ class Options:
                 ("device", self.device, isinstance(self.device, str), "cpu, cuda or auto"),
                 ("offline", self.offline, isinstance(self.offline, bool), "True or False"),
                 ("memory_wait", self.memory_wait, _is_seconds(self.memory_wait), "seconds"),
+                ("evict", self.evict, isinstance(self.evict, bool), "True or False"),
                 ("restart", self.restart, isinstance(self.restart, bool), "True or False"),
             )
             if not fits

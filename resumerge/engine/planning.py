@@ -15,6 +15,7 @@ from resumerge.engine.preflight import (
     check_output,
     check_outside,
     check_path,
+    check_sources,
     check_writable,
     existing_folder,
     fit_threads,
@@ -56,6 +57,7 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         problems += check_output(out)
         problems += check_outside(out, (source.folder for source in plan.sources))
     problems += check_disk(out or Path.cwd(), disk_needed(plan))
+    problems += check_sources(plan, out or Path.cwd(), offline=options.offline, evict=options.evict)
     try:
         resolve_device(options.device)
     except InputError as error:

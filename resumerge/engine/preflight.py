@@ -14,8 +14,17 @@ from resumerge.engine.governor import margin
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.host.machine import cores
 from resumerge.host.memory import measure_memory, rss
+from resumerge.plan.estimate import disk_needed
 from resumerge.plan.memory import Need, memory_need
 from resumerge.plan.model import Plan
+from resumerge.sources.hub_cache import cache_folder
+from resumerge.sources.hub_files import (
+    env_offline,
+    hub_file,
+    lacking,
+    missing_offline,
+    partial_bytes,
+)
 
 OUTPUT, STATE = "output folder", "state folder"
 
@@ -154,6 +163,45 @@ def check_disk(out: Path, needed: int) -> list[Problem]:
             expected=f"{needed / 1e9:.2f} GB free",
             found=f"{free / 1e9:.2f} GB free",
             fix=f"free {(needed - free) / 1e9:.2f} GB, or name an output on another disk",
+        )
+    ]
+
+
+def check_sources(plan: Plan, out: Path, *, offline: bool, evict: bool) -> list[Problem]:
+    """Offline every file must be there; else there must be room for what is to be downloaded."""
+    absent = {
+        number: sorted(n for n in plan.bytes_needed(number) if not source.files[n].present)
+        for number, source in enumerate(plan.sources)
+        if source.kind == "hub"
+    }
+    files = [hub_file(plan.sources[k], name) for k, names in absent.items() for name in names]
+    if files and (offline or env_offline()):
+        return [
+            missing_offline(
+                plan.sources[k].ref.name,
+                plan.sources[k].revision or "",
+                [lacking(hub_file(plan.sources[k], name)) for name in names],
+            ).problems[0]
+            for k, names in absent.items()
+            if names
+        ]
+    needed = sum(file.size - partial_bytes(file) for file in files)
+    if evict or not needed:
+        return []
+    cache, there = existing_folder(cache_folder().absolute()), existing_folder(out.absolute())
+    if cache and there and cache.stat().st_dev == there.stat().st_dev:
+        needed += disk_needed(plan)
+    free = free_bytes(cache_folder().absolute())
+    if free >= needed:
+        return []
+    return [
+        Problem(
+            "The disk is too small for the downloads",
+            where=str(cache),
+            expected=f"{needed / 1e9:.2f} GB free",
+            found=f"{free / 1e9:.2f} GB free",
+            fix="free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
+            "downloads of this run as soon as they are no longer needed",
         )
     ]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resumerge.plan.estimate import Estimate
 from resumerge.plan.model import Plan
+from resumerge.sources.fetcher import Fetched
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Reporter:
     def beat(self) -> None:
         """Bytes were read or computed. Called often, by any thread; to be answered at once."""
 
-    def fetching(self, name: str, nbytes: int) -> None:
-        """A source file is being downloaded; `nbytes` of it are there."""
+    def fetching(self, fetched: Fetched) -> None:
+        """Source files are being downloaded, or were in this attempt."""
 
     def pulse(self, pulse: Pulse) -> None:
         """A batch was computed."""

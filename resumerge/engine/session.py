@@ -15,6 +15,7 @@ import resumerge
 from resumerge.engine.attempt import Attempt
 from resumerge.engine.changed import advice, describe, headline, parts_now, samples
 from resumerge.engine.checksums import hash_block
+from resumerge.engine.damage import find_damage
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
 from resumerge.engine.disk_errors import UNFIT_ERRORS, resumable_disk_errors
@@ -29,6 +30,7 @@ from resumerge.engine.preflight import (
     check_output,
     check_outside,
     check_path,
+    check_sources,
     check_writable,
     fit_threads,
     memory_budget,
@@ -45,7 +47,7 @@ from resumerge.ledger.home import RECIPE_FILE, Home
 from resumerge.plan import NUMERICS, Plan, fingerprint, fingerprint_parts, make_plan
 from resumerge.plan.estimate import disk_needed, estimate, largest_file
 from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
-from resumerge.sources import open_source
+from resumerge.sources import Records, open_source
 from resumerge.sources.tokenizers import read_tokenizers
 from resumerge.storage import Storage
 
@@ -69,6 +71,7 @@ class Session:
         self._storage = storage or Storage()
         self._stop = stop or Stop()
         self._home = Home(options.state_dir)
+        self._records = Records(self._home.folder)
         self.run_id: str | None = None
 
     def run(self, config: Path, out: Path) -> Result:
@@ -120,6 +123,7 @@ class Session:
             *check_output(out),
             *check_outside(out, (source.folder for source in plan.sources)),
             *check_disk(out, disk_needed(plan)),
+            *check_sources(plan, out, offline=self._options.offline, evict=self._options.evict),
         ]
         if problems:
             raise InputError(problems)
@@ -151,6 +155,7 @@ class Session:
                     self._options,
                     memory=self._options.memory or began.get("memory"),
                     threads=self._options.threads or began.get("threads"),
+                    evict=self._options.evict or began.get("evict", False),
                 )
                 given = self._recipe_of(row, recipe)
                 if self._options.restart:
@@ -169,8 +174,10 @@ class Session:
                 }
                 plan = self._plan(given, pins, began)
                 self._check_unchanged(row, plan, ledger)
-                if row["state"] == "done" and _is_whole(
-                    plan, ledger, ShardFiles(plan, out, self._storage)
+                if (
+                    row["state"] == "done"
+                    and _is_whole(plan, ledger, ShardFiles(plan, out, self._storage))
+                    and not find_damage(plan, ledger, self._records)
                 ):
                     result = Result(folder.name, out, ledger.path, already_done=True)
                     self._reporter.done(result)
@@ -203,7 +210,9 @@ class Session:
         for ref in recipe.models:
             try:
                 pin = pins.get(ref.text, {})
-                sources[ref] = open_source(ref, **pin, offline=self._options.offline)
+                sources[ref] = open_source(
+                    ref, **pin, offline=self._options.offline, records=self._records
+                )
             except Resumable as error:
                 hint = f"If {ref} is meant as a folder: there is none of that name in {Path.cwd()}."
                 raise Resumable(error.reason, f"{error}\n{hint}") from error
@@ -328,6 +337,7 @@ class Session:
                         "shard_size": plan.shard_size,
                         "memory": self._options.memory,
                         "threads": self._options.threads,
+                        "evict": self._options.evict,
                     }
                 ),
                 "versions": json.dumps(versions()),
@@ -407,7 +417,9 @@ class Session:
             need=self._estimate.memory,
             memory_wait=self._options.memory_wait,
             device=self._device,
+            records=self._records,
             offline=self._options.offline,
+            evict=self._options.evict,
             distrust=distrust,
         )
         seconds = attempt.run()

@@ -238,6 +238,23 @@ class Ledger:
         rows = self.rows("SELECT name FROM shards UNION ALL SELECT name FROM companions")
         return [row["name"] for row in rows]
 
+    # Downloads
+
+    def note_download(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
+        """Note a file of the Hub's cache that this run brings there."""
+        row = {"path": path, "repo": repo, "name": name, "nbytes": nbytes, "inode": inode}
+        with self.transaction() as db:
+            db.table("downloads").upsert({**row, "at": now()}, pk="path")
+
+    def forget_download(self, path: str) -> None:
+        """It is not there any more."""
+        with self.transaction() as db:
+            db.execute("DELETE FROM downloads WHERE path = ?", [path])
+
+    def downloads(self) -> dict[str, int]:
+        """The inodes of the files that this run brought, by path."""
+        return {row["path"]: row["inode"] for row in self.rows("SELECT path, inode FROM downloads")}
+
     # Attempts, events, samples
 
     def start_attempt(self, facts: Mapping[str, Any]) -> int:

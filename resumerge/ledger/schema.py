@@ -114,3 +114,13 @@ def m001_tables(db: Database) -> None:
 def m002_budget_of_attempts(db: Database) -> None:
     """What an attempt may use is known from its start, before its first sample."""
     db.table("attempts").add_column("budget", int)
+
+
+@migrations()
+def m003_downloads(db: Database) -> None:
+    """What the run brought into the Hub's cache, which it may remove again."""
+    db.create_table(
+        "downloads",
+        {"path": str, "repo": str, "name": str, "nbytes": int, "inode": int, "at": str},
+        pk="path",
+    )

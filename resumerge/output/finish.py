@@ -13,7 +13,7 @@ from resumerge.output.index import index_json
 from resumerge.output.token_ids import renumbered
 from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
 from resumerge.plan.model import Plan
-from resumerge.sources import fetch_companions, list_companions
+from resumerge.sources import Records, fetch, list_companions
 from resumerge.sources.index import INDEX_FILE
 from resumerge.sources.vocabulary import is_tokenizer_file, read_json
 
@@ -24,7 +24,7 @@ RECIPE_FILE = "mergekit_config.yml"
 
 
 def companions(
-    plan: Plan, name: str, *, offline: bool = False
+    plan: Plan, name: str, records: Records, *, offline: bool = False
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every file of the output but the shards: its name, and its bytes or the file to copy.
 
@@ -36,11 +36,11 @@ def companions(
         name: of the output, for the model card.
     """
     reference = plan.sources[plan.reference]
-    names = [n for n in list_companions(reference, offline=offline) if n != "config.json"]
+    names = [n for n in list_companions(reference) if n != "config.json"]
     if changes_tokenizer(plan):
         names = [n for n in names if not is_tokenizer_file(n)]
         yield from tokenizer_files(plan, offline=offline)
-    fetch_companions(reference, names, offline=offline)
+    fetch(reference, names, records, offline=offline)
     for companion in names:
         path = reference.folder / companion
         if companion == GENERATION and plan.vocabulary is not None:

@@ -6,15 +6,16 @@ from pathlib import Path
 
 from resumerge.recipe.model import ModelRef
 from resumerge.recipe.references import is_local
-from resumerge.sources.hub_files import fetch, fetch_companions, list_companions
+from resumerge.sources.hub_files import fetch, list_companions
 from resumerge.sources.model import Source, SourceFile, TensorInfo
+from resumerge.sources.records import Records
 
 __all__ = [
+    "Records",
     "Source",
     "SourceFile",
     "TensorInfo",
     "fetch",
-    "fetch_companions",
     "list_companions",
     "open_source",
 ]
@@ -26,6 +27,7 @@ def open_source(
     revision: str | None = None,
     folder: Path | None = None,
     offline: bool = False,
+    records: Records | None = None,
 ) -> Source:
     """Open a model: its headers and config are read, its weights are not.
 
@@ -33,6 +35,7 @@ def open_source(
         revision: the commit that a run has pinned; None resolves the reference's own revision.
         folder: where a local model was when a run began; None looks from the working folder.
         offline: touch no network.
+        records: what is known of Hub files already.
 
     Raises:
         InputError: the model is not there, or is damaged.
@@ -44,4 +47,4 @@ def open_source(
         return open_local(ref, folder)
     from resumerge.sources.hub import open_hub
 
-    return open_hub(ref, revision=revision, offline=offline)
+    return open_hub(ref, revision=revision, offline=offline, records=records)

@@ -5,26 +5,33 @@ Everything goes through the standard cache of huggingface_hub, so other programs
 
 from __future__ import annotations
 
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.recipe.model import ModelRef
+from resumerge.sources.companions import companion_files
 from resumerge.sources.headers import read_header
-from resumerge.sources.hub_files import download, env_offline, missing_offline, whole
+from resumerge.sources.hub_cache import COMMIT, HubFile
+from resumerge.sources.hub_files import bring, env_offline, lacking, missing_offline
 from resumerge.sources.hub_headers import remote_header
-from resumerge.sources.hub_snapshot import COMMIT, Snapshot, cached_snapshot, hub_snapshot
+from resumerge.sources.hub_snapshot import Snapshot, cached_snapshot, hub_snapshot, with_facts
 from resumerge.sources.index import INDEX_FILE, SINGLE_FILE, parse_index
 from resumerge.sources.local import check_index, read_config
 from resumerge.sources.model import Source, SourceFile, TensorInfo
+from resumerge.sources.records import Records
 
 HEADER_THREADS = 8
 """Headers read at once: a model of 200 files is 200 round trips."""
 
 
-def open_hub(ref: ModelRef, *, revision: str | None = None, offline: bool = False) -> Source:
+def open_hub(
+    ref: ModelRef,
+    *,
+    revision: str | None = None,
+    offline: bool = False,
+    records: Records | None = None,
+) -> Source:
     """Pin a Hub model and read the headers of its weight files.
 
     config.json and the index come through the cache. Headers are read by range requests, or from
@@ -34,9 +41,11 @@ def open_hub(ref: ModelRef, *, revision: str | None = None, offline: bool = Fals
         ref: the model as the recipe names it.
         revision: the commit that an earlier attempt was pinned to; instead of the recipe's branch.
         offline: ask the cache only, as with HF_HUB_OFFLINE.
+        records: what is known of files already.
 
     Returns:
-        The source, at a commit. A file is `present` when the cache holds it whole.
+        The source, at a commit. A file is `present` when the cache holds it whole and nothing
+        says that it is damaged.
 
     Raises:
         InputError: no such model, no access, no safetensors in it, damaged headers; offline, with
@@ -48,25 +57,31 @@ def open_hub(ref: ModelRef, *, revision: str | None = None, offline: bool = Fals
         >>> fetch(source, [name for name, file in source.files.items() if not file.present])
     """
     wanted = revision or ref.revision
+    records = records or Records()
     if offline or env_offline():
-        return _open(ref, cached_snapshot(ref.name, wanted))
+        return _open(ref, cached_snapshot(ref.name, wanted, records), records)
     try:
-        return _open(ref, hub_snapshot(ref.name, wanted))
+        return _open(ref, hub_snapshot(ref.name, wanted, records), records)
     except Resumable:
         # A commit never changes, so the cache may answer for it; for a branch it may not.
         if wanted and COMMIT.fullmatch(wanted):
             with suppress(InputError):
-                return _open(ref, cached_snapshot(ref.name, wanted))
+                return _open(ref, cached_snapshot(ref.name, wanted, records), records)
         raise
 
 
-def _open(ref: ModelRef, snapshot: Snapshot) -> Source:
-    if snapshot.online:
-        for name in snapshot.files.keys() & {"config.json", INDEX_FILE}:
-            _ensure(snapshot, name)
-    names = _weight_names(snapshot)
+def _open(ref: ModelRef, snapshot: Snapshot, records: Records) -> Source:
+    described = snapshot.files.keys() & {"config.json", INDEX_FILE}
+    snapshot = with_facts(snapshot, described)
+    for name in sorted(described):
+        bring(snapshot.files[name], records, offline=not snapshot.online)
+    names = _weight_names(snapshot, records)
+    beside = companion_files({name: max(0, file.size) for name, file in snapshot.files.items()})
+    snapshot = with_facts(snapshot, [*names, *beside])
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
-        headers = list(pool.map(lambda name: _header(snapshot, name), names))
+        headers = list(
+            pool.map(lambda n: _header(snapshot.files[n], records, snapshot.online), names)
+        )
     tensors: dict[str, TensorInfo] = {}
     for found in headers:
         twice = tensors.keys() & found.keys()
@@ -83,11 +98,12 @@ def _open(ref: ModelRef, snapshot: Snapshot) -> Source:
         snapshot.commit,
         read_config(snapshot.folder),
         tensors,
-        {name: _source_file(snapshot, name) for name in names},
+        {name: _source_file(snapshot.files[name], records) for name in names},
+        {name: _source_file(snapshot.files[name], records) for name in beside},
     )
 
 
-def _weight_names(snapshot: Snapshot) -> list[str]:
+def _weight_names(snapshot: Snapshot, records: Records) -> list[str]:
     """The safetensors files that make up the model, by the same rule as for a local folder."""
     names: list[str] = []
     if INDEX_FILE in snapshot.files:
@@ -99,10 +115,16 @@ def _weight_names(snapshot: Snapshot) -> list[str]:
         raise _no_safetensors(snapshot)
     absent = [name for name in names if name not in snapshot.files]
     if not snapshot.online:
+        absent += [
+            name
+            for name in names
+            if (file := snapshot.files.get(name)) and not file.content
+            if records.header(file.etag) is None
+        ]
         absent += [] if names else [f"{SINGLE_FILE}, or {INDEX_FILE} and its files"]
         absent += [] if "config.json" in snapshot.files else ["config.json"]
         if absent:
-            raise missing_offline(snapshot.repo, snapshot.commit, snapshot.folder, absent)
+            raise missing_offline(snapshot.repo, snapshot.commit, sorted(absent))
     elif absent:
         raise refuse(
             "The index names files that the repo does not have",
@@ -114,36 +136,26 @@ def _weight_names(snapshot: Snapshot) -> list[str]:
     return names
 
 
-def _ensure(snapshot: Snapshot, name: str) -> None:
-    if not snapshot.whole(name):
-        download(snapshot.repo, snapshot.commit, name, force=(snapshot.folder / name).is_file())
+def _header(file: HubFile, records: Records, online: bool) -> dict[str, TensorInfo]:
+    if online:
+        file.link()  # same content as at another commit
+    path = file.pointer
+    if not (file.whole and path.is_file()) or records.verdict(path, file.etag) is False:
+        if not online and records.header(file.etag) is None:
+            raise missing_offline(file.repo, file.commit, [lacking(file)])
+        return remote_header(file, records)
+    try:
+        return read_header(path, file.name)[0]
+    except InputError:
+        if not online:
+            raise
+        return remote_header(file, records)  # which tells whether the cached file is to blame
 
 
-def _header(snapshot: Snapshot, name: str) -> dict[str, TensorInfo]:
-    if (
-        snapshot.online
-        and not snapshot.whole(name)
-        and whole(snapshot.blob(name), snapshot.files[name].size)
-    ):
-        _ensure(snapshot, name)  # same content as at another commit: only a link is made
-    if not snapshot.whole(name):
-        return remote_header(snapshot, name)
-    return read_header(snapshot.folder / name, name)[0]
-
-
-def _source_file(snapshot: Snapshot, name: str) -> SourceFile:
-    file = snapshot.files[name]
-    etag = file.etag or _sha256(snapshot.folder / name)
-    return SourceFile(name, file.size, {"etag": etag}, snapshot.whole(name))
-
-
-def _sha256(path: Path) -> str:
-    """The etag of an LFS file, for a cache on a disk without links, where no blob is named so."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+def _source_file(file: HubFile, records: Records) -> SourceFile:
+    path = file.content
+    present = path is not None and file.whole and records.verdict(path, file.etag) is not False
+    return SourceFile(file.name, file.size, {"etag": file.etag}, present)
 
 
 def _other_weights(snapshot: Snapshot) -> list[str]:

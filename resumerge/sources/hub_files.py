@@ -1,109 +1,122 @@
-"""Files of a Hub model, brought into the standard cache at the source's commit, and no others."""
+"""Files of a Hub model: there, whole and intact, or brought into the standard cache; no others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
-from resumerge.errors import InputError, Resumable, refuse
-from resumerge.sources.companions import companion_files, folder_companions
-from resumerge.sources.hub_network import DOWNLOAD_WAITS, hub_call
-from resumerge.sources.hub_progress import Report, progress_arguments
-from resumerge.sources.hub_snapshot import cached_snapshot, hub_snapshot
+from resumerge.errors import InputError, refuse
+from resumerge.sources.companions import folder_companions
+from resumerge.sources.content_hash import is_intact
+from resumerge.sources.hub_cache import HubFile, snapshot_folder
+from resumerge.sources.hub_download import Watch, download
 from resumerge.sources.model import Source
+from resumerge.sources.records import Records
+
+DAMAGED = "source_damaged"
+"""Event: a cached file has not the content that its name says."""
+
+
+def hub_file(source: Source, name: str) -> HubFile:
+    """A file of a Hub model: one that tensors are read from, or a companion."""
+    file = source.files[name] if name in source.files else source.companions[name]
+    return HubFile(
+        source.ref.name, source.revision or "", name, file.size, str(file.identity["etag"])
+    )
+
+
+def bring(
+    file: HubFile,
+    records: Records,
+    watch: Watch | None = None,
+    *,
+    offline: bool = False,
+    room: Callable[[int], None] | None = None,
+) -> None:
+    """See to it that a file is in the cache with the content that its name says.
+
+    What is there is read once, and then trusted until it changes; what is damaged or missing is
+    downloaded.
+
+    Args:
+        room: called with the bytes that a download still needs, before it begins.
+
+    Raises:
+        InputError: the Hub denies the file; offline, it is missing or damaged.
+        Resumable: the network failed for good, or the disk is full. What came is kept.
+    """
+    watch = watch or Watch()
+    while not stands(file, records, watch):
+        if offline or env_offline():
+            raise missing_offline(file.repo, file.commit, [lacking(file)])
+        if room is not None:
+            room(file.size - partial_bytes(file))
+        download(file, records, watch)
+    file.link()
+
+
+def stands(file: HubFile, records: Records, watch: Watch) -> bool:
+    """Whether the cache has a file whole and intact; read now if that is not known."""
+    path = file.content
+    if path is None:
+        return False
+    verdict = records.verdict(path, file.etag)
+    if verdict is None:
+        verdict = is_intact(path, file.etag, file.size, watch.check)
+        records.settle(path, file.etag, verdict)
+        if not verdict:
+            latest = max((damage.id for damage in records.damages(path, since="")), default=None)
+            watch.event(DAMAGED, model=file.repo, file=file.name, damage=latest)
+    return verdict
 
 
 def fetch(
-    source: Source, names: Iterable[str], report: Report | None = None, *, offline: bool = False
+    source: Source,
+    names: Iterable[str],
+    records: Records | None = None,
+    watch: Watch | None = None,
+    *,
+    offline: bool = False,
 ) -> None:
-    """Download weight files of a source into the cache, at its commit; those there are left alone.
+    """Bring files of a source into the cache at its commit, one after the other.
 
     Args:
-        names: files of `source.files`.
-        report: called with a file's name and its bytes so far, at the latest when it is whole.
-        offline: do not download; a file that is missing is an error.
+        names: of `source.files` or `source.companions`.
 
     Raises:
-        InputError: the Hub denies a file; offline, a file is missing.
-        Resumable: the network failed for good, or the disk is full. Whole files are kept.
+        InputError: the Hub denies a file; offline, with all files that are missing or damaged.
+        Resumable: the network failed for good, or the disk is full. What came is kept.
     """
     if source.kind != "hub":
         return
-    absent = [n for n in sorted(set(names)) if not whole(source.folder / n, source.files[n].size)]
-    if absent and (offline or env_offline()):
-        raise missing_offline(source.ref.name, source.revision or "", source.folder, absent)
-    for name in absent:
-        _download_whole(source, name, report)
-        if report is not None:
-            report(name, source.files[name].size)
-
-
-def list_companions(source: Source, *, offline: bool = False) -> list[str]:
-    """Names of the files beside the weights: see `companion_files`.
-
-    Offline these are the ones in the cache.
-
-    Raises:
-        InputError, Resumable: as `open_hub`.
-    """
-    if source.kind != "hub":
-        return folder_companions(source.folder)
-    listed = cached_snapshot if offline or env_offline() else hub_snapshot
-    snapshot = listed(source.ref.name, source.revision)
-    return companion_files({name: file.size for name, file in snapshot.files.items()})
-
-
-def fetch_companions(source: Source, names: Iterable[str], *, offline: bool = False) -> None:
-    """Bring small files of `list_companions` into the source's folder, at its commit.
-
-    Raises:
-        InputError, Resumable: as `fetch`.
-    """
-    absent = [name for name in sorted(set(names)) if not (source.folder / name).is_file()]
-    if not absent or source.kind != "hub":
-        return
+    records, watch = records or Records(), watch or Watch()
+    files = [hub_file(source, name) for name in sorted(set(names))]
     if offline or env_offline():
-        raise missing_offline(source.ref.name, source.revision or "", source.folder, absent)
-    for name in absent:
-        download(source.ref.name, source.revision or "", name)
+        absent = [lacking(file) for file in files if not stands(file, records, watch)]
+        if absent:
+            raise missing_offline(source.ref.name, source.revision or "", absent)
+    for file in files:
+        bring(file, records, watch, offline=offline)
 
 
-def download(
-    repo: str, commit: str, name: str, *, force: bool = False, report: Report | None = None
-) -> None:
-    """Bring one file into the cache, where it is not downloaded again unless `force` is given."""
-    from huggingface_hub import hf_hub_download
+def list_companions(source: Source) -> list[str]:
+    """Names of the files beside the weights: see `companion_files`. Offline, those in the cache."""
+    return folder_companions(source.folder) if source.kind != "hub" else sorted(source.companions)
 
-    hub_call(
-        lambda: hf_hub_download(
-            repo,
-            name,
-            revision=commit,
-            force_download=force,
-            library_name="resumerge",
-            **progress_arguments(name, report),
-        ),
-        repo=repo,
-        revision=commit,
-        waits=DOWNLOAD_WAITS,
+
+def partial_bytes(file: HubFile) -> int:
+    """How much of a file a download has left."""
+    return min(file.size, file.partial.stat().st_size) if file.partial.exists() else 0
+
+
+def lacking(file: HubFile) -> str:
+    """A file's name, and what is wrong with it, for a list of what is missing."""
+    path = file.content
+    if path is None:
+        return file.name
+    size = path.stat().st_size
+    return file.name + (
+        " (damaged)" if size == file.size else f" (damaged: {size} of {file.size} bytes)"
     )
-
-
-def _download_whole(source: Source, name: str, report: Report | None) -> None:
-    """Download a file, from scratch if the cache holds a damaged one under its name."""
-    path, size = source.folder / name, source.files[name].size
-    for force in (False, True):
-        download(source.ref.name, source.revision or "", name, force=force, report=report)
-        if whole(path, size):
-            return
-    raise Resumable(
-        "network", f"{name} of {source.ref.name} does not arrive at its full size of {size} bytes"
-    )
-
-
-def whole(path: Path, size: int) -> bool:
-    """Whether a file is there with all of its bytes."""
-    return path.is_file() and path.stat().st_size == size
 
 
 def env_offline() -> bool:
@@ -113,12 +126,12 @@ def env_offline() -> bool:
     return bool(constants.HF_HUB_OFFLINE)
 
 
-def missing_offline(repo: str, commit: str, folder: Path, names: list[str]) -> InputError:
+def missing_offline(repo: str, commit: str, names: list[str]) -> InputError:
     """What to say when the cache lacks files and the network is not allowed."""
     return refuse(
         "The network is off, and the cache lacks files of this model",
         where=f"{repo}@{commit}",
-        expected=f"in {folder}",
+        expected=f"in {snapshot_folder(repo, commit)}",
         found=f"missing: {', '.join(names)}",
         fix="run once without --offline (and with HF_HUB_OFFLINE unset)",
     )

@@ -6,6 +6,7 @@ import errno
 import re
 import time
 from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from resumerge.errors import Resumable, ResumergeError, refuse
@@ -15,8 +16,8 @@ T = TypeVar("T")
 WAITS: Sequence[float] = (1, 2, 4, 8)
 """Seconds between attempts at a small request."""
 
-DOWNLOAD_WAITS: Sequence[float] = (5, 15)
-"""Seconds between attempts at a file: huggingface_hub retries inside each of them, too."""
+DOWNLOAD_WAITS: Sequence[float] = (1, 2, 4, 8, 16, 30)
+"""Seconds between attempts at a file that do not bring a byte more of it."""
 
 LONGEST_WAIT = 300.0
 """Seconds; a Hub that asks for more patience than this (``Retry-After``) is not waited for."""
@@ -25,7 +26,13 @@ TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
 
 def hub_call(
-    do: Callable[[], T], *, repo: str, revision: str | None, waits: Sequence[float] | None = None
+    do: Callable[[], T],
+    *,
+    repo: str,
+    revision: str | None,
+    waits: Sequence[float] | None = None,
+    pause: Callable[[float], None] | None = None,
+    progress: Callable[[], int] | None = None,
 ) -> T:
     """Call the Hub, again if the network or the Hub itself fails for a moment.
 
@@ -34,24 +41,31 @@ def hub_call(
         repo: repo id, for messages.
         revision: branch or commit, for messages.
         waits: seconds to wait before each further attempt; `WAITS` if None.
+        pause: waits for so many seconds; `time.sleep` if None. What it raises ends the call.
+        progress: bytes that there are already; while they grow, the attempts are not counted.
 
     Raises:
         InputError: the Hub answers that it will not: no such repo, revision or file, no permission.
         Resumable: ``network`` after the last attempt, ``disk_full`` at once.
     """
-    for wait in (*(WAITS if waits is None else waits), None):
+    waits = WAITS if waits is None else waits
+    left = list(waits)
+    most = progress() if progress is not None else 0
+    while True:
         try:
             return do()
         except Exception as error:
             failure = explain(error, repo, revision)
             if failure is None:
                 raise
+            if progress is not None and progress() > most:
+                left, most = list(waits), progress()
             asked = _retry_after(error)
-            is_last = wait is None or asked > LONGEST_WAIT
+            is_last = not left or asked > LONGEST_WAIT
             if is_last or not (isinstance(failure, Resumable) and failure.reason == "network"):
                 raise failure from error
-            time.sleep(max(wait or 0.0, asked))
-    raise AssertionError("unreachable")
+            seconds = max(left.pop(0), asked)
+        (pause or time.sleep)(seconds)
 
 
 def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
@@ -86,7 +100,7 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
         return Resumable(
             "network",
             f"The Hub cannot be reached for {repo}: {_brief(error)}\n"
-            "Files that were downloaded whole are kept. Resume when the network is back, "
+            "What was downloaded is kept. Resume when the network is back, "
             "or add --offline if every file is in the cache.",
         )
     return None
@@ -113,7 +127,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
         return Resumable(
             "network",
             f"The Hub does not answer for {where}: HTTP {status}, after several attempts\n"
-            "Files that were downloaded whole are kept. Resume later.",
+            "What was downloaded is kept. Resume later.",
         )
     if isinstance(error, hub_errors.GatedRepoError):
         return refuse(
@@ -176,9 +190,15 @@ def _disk_full(repo: str) -> Resumable:
 
 
 def _retry_after(error: Exception) -> float:
+    """Seconds that the Hub asks to wait, given as such or as a date."""
     answer = _http_error(error)
     text = answer.response.headers.get("Retry-After", "") if answer is not None else ""
-    return float(text) if text.isdigit() else 0.0
+    if text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def _brief(error: Exception) -> str:

@@ -1,34 +1,30 @@
-"""A Hub repo at one commit: which files it has, and where the cache keeps them."""
+"""A Hub repo at one commit: which files it has, as the Hub lists them or as the cache has them."""
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.errors import refuse
+from resumerge.sources.content_hash import content_digest, feed
+from resumerge.sources.hub_cache import (
+    COMMIT,
+    HubFile,
+    link_etag,
+    remember_commit,
+    remembered_commit,
+    repo_folder,
+    snapshot_folder,
+)
 from resumerge.sources.hub_network import hub_call
+from resumerge.sources.records import Records
 
-COMMIT = re.compile("[0-9a-f]{40}")
 LIST_TIMEOUT = 30.0
 """Seconds to wait for a listing; the Hub takes a while for repos with thousands of files."""
 
-
-@dataclass(frozen=True)
-class RepoFile:
-    """A file of a repo.
-
-    Args:
-        size: bytes.
-        etag: sha256 of an LFS file, git blob id of any other: the name of its blob in the cache.
-            None if only the cache was asked, and it is kept without links.
-    """
-
-    size: int
-    etag: str | None
+_ETAG = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 
 
 @dataclass(frozen=True)
@@ -37,27 +33,18 @@ class Snapshot:
 
     Args:
         folder: the snapshot's folder in the standard cache, whether or not it exists yet.
-        files: by name; all of the repo's if `online`, else those that the cache holds.
+        files: by name; all of the repo's if `online`, else those that are known of.
         online: whether the Hub was asked.
     """
 
     repo: str
     commit: str
     folder: Path
-    files: Mapping[str, RepoFile]
+    files: Mapping[str, HubFile]
     online: bool
 
-    def whole(self, name: str) -> bool:
-        """Whether a file of the repo is in the snapshot's folder at its full size."""
-        path = self.folder / name
-        return path.is_file() and path.stat().st_size == self.files[name].size
 
-    def blob(self, name: str) -> Path:
-        """Where the cache keeps the file's content, shared by all commits that have it."""
-        return self.folder.parent.parent / "blobs" / (self.files[name].etag or "unknown")
-
-
-def hub_snapshot(repo: str, revision: str | None) -> Snapshot:
+def hub_snapshot(repo: str, revision: str | None, records: Records) -> Snapshot:
     """Resolve a revision to its commit and list the files: one request to the Hub.
 
     Args:
@@ -72,7 +59,7 @@ def hub_snapshot(repo: str, revision: str | None) -> Snapshot:
 
     info = hub_call(
         lambda: HfApi(library_name="resumerge").model_info(
-            repo, revision=revision, files_metadata=True, timeout=LIST_TIMEOUT
+            repo, revision=revision or "main", files_metadata=True, timeout=LIST_TIMEOUT
         ),
         repo=repo,
         revision=revision,
@@ -81,76 +68,117 @@ def hub_snapshot(repo: str, revision: str | None) -> Snapshot:
     if not COMMIT.fullmatch(commit):
         raise refuse("The Hub's answer names no commit", where=repo, found=commit[:60])
     if revision != commit:
-        _remember_branch(repo, revision or "main", commit)
+        remember_commit(repo, revision or "main", commit)
     files = {
-        sibling.rfilename: RepoFile(
-            sibling.size or 0, sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
+        sibling.rfilename: HubFile(
+            repo,
+            commit,
+            sibling.rfilename,
+            sibling.size if sibling.size is not None else -1,
+            (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or "",
         )
         for sibling in info.siblings or []
     }
+    records.keep_listing(repo, commit, {n: (f.size, f.etag) for n, f in files.items()})
     return Snapshot(repo, commit, snapshot_folder(repo, commit), files, online=True)
 
 
-def cached_snapshot(repo: str, revision: str | None) -> Snapshot:
-    """The same without the network: what the cache knows of a revision.
+def with_facts(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
+    """The snapshot with size and etag of the named files, asked for one by one if not listed.
+
+    The Hub lists them; mirrors of it do not always.
+    """
+    files = dict(snapshot.files)
+    for name in names:
+        file = files[name]
+        if file.size < 0 or not file.etag:
+            file = files[name] = _asked(file)
+        if not _ETAG.fullmatch(file.etag):
+            raise refuse(
+                "The Hub names a file's content by something that is no hash",
+                where=f"{file.repo}@{file.commit}/{name}",
+                found=repr(file.etag[:60]),
+            )
+    return replace(snapshot, files=files)
+
+
+def _asked(file: HubFile) -> HubFile:
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    url = hf_hub_url(file.repo, file.name, revision=file.commit)
+    found = hub_call(
+        lambda: get_hf_file_metadata(url, timeout=LIST_TIMEOUT, library_name="resumerge"),
+        repo=file.repo,
+        revision=file.commit,
+    )
+    if found.size is None or found.etag is None:
+        raise refuse(
+            "The server tells neither size nor etag of a file",
+            where=f"{file.repo}@{file.commit}/{file.name}",
+            fix="use another mirror, or unset HF_ENDPOINT",
+        )
+    return replace(file, size=found.size, etag=found.etag)
+
+
+def cached_snapshot(repo: str, revision: str | None, records: Records) -> Snapshot:
+    """The same without the network: what the cache holds of a revision, and the records know.
 
     Raises:
         InputError: nothing of the repo, the branch or the commit is in it.
     """
     branch = revision or "main"
-    commit = branch if COMMIT.fullmatch(branch) else _remembered_branch(repo, branch)
+    commit = branch if COMMIT.fullmatch(branch) else remembered_commit(repo, branch)
     if commit is None or not snapshot_folder(repo, commit).is_dir():
         raise refuse(
             "The network is off, and the cache does not have this model",
             where=f"{repo}@{branch}",
-            expected=f"a snapshot below {_repo_folder(repo)}",
-            found="other revisions of it"
-            if _repo_folder(repo).is_dir()
-            else "nothing of this repo",
+            expected=f"a snapshot below {repo_folder(repo)}",
+            found="other revisions of it" if repo_folder(repo).is_dir() else "nothing of this repo",
             fix="run once without --offline (and with HF_HUB_OFFLINE unset)",
         )
     folder = snapshot_folder(repo, commit)
-    found = [path for path in folder.rglob("*") if path.is_file()]
     files = {
-        path.relative_to(folder).as_posix(): RepoFile(path.stat().st_size, _link_etag(path))
-        for path in found
+        name: HubFile(repo, commit, name, size, etag)
+        for name, (size, etag) in records.listing(repo, commit).items()
+        if size >= 0 and etag
     }
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name not in files:
+            etag = link_etag(path) or _etag_of(path)
+            files[name] = HubFile(repo, commit, name, path.stat().st_size, etag)
     return Snapshot(repo, commit, folder, files, online=False)
 
 
-def snapshot_folder(repo: str, commit: str) -> Path:
-    """Where the standard cache keeps a repo at a commit."""
-    return _repo_folder(repo) / "snapshots" / commit
+def cached_files(repo: str, revision: str | None) -> list[HubFile]:
+    """Every file that the cache has of a repo, or has a name for; each content once.
+
+    Args:
+        revision: branch or commit; None for all commits.
+    """
+    snapshots = repo_folder(repo) / "snapshots"
+    commits = sorted(path.name for path in snapshots.glob("*") if path.is_dir())
+    if revision is not None:
+        commits = [c for c in commits if c in (revision, remembered_commit(repo, revision))]
+    found: dict[str, HubFile] = {}
+    for commit in commits:
+        for path in sorted((snapshots / commit).rglob("*")):
+            if path.is_symlink() or path.is_file():
+                name = path.relative_to(snapshots / commit).as_posix()
+                size = path.stat().st_size if path.exists() else 0
+                etag = link_etag(path) or _etag_of(path)
+                found.setdefault(etag, HubFile(repo, commit, name, size, etag))
+    return list(found.values())
 
 
-def _repo_folder(repo: str) -> Path:
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE) / "--".join(["models", *repo.split("/")])
-
-
-def _link_etag(path: Path) -> str | None:
-    # One step only: the blob may itself be a link, into a store that repos share.
-    return Path(os.readlink(path)).name if path.is_symlink() else None  # noqa: PTH115
+def _etag_of(path: Path) -> str:
+    """For a cache on a disk without links, where no blob is named so."""
+    size = path.stat().st_size
+    digest = content_digest(("0" * 64) if path.suffix in LFS else ("0" * 40), size)
+    assert digest is not None
+    feed(path, digest)
+    return digest.hexdigest()
 
 
-def _remembered_branch(repo: str, branch: str) -> str | None:
-    try:
-        commit = (_repo_folder(repo) / "refs" / branch).read_text().strip()
-    except (OSError, ValueError):
-        return None
-    return commit if COMMIT.fullmatch(commit) else None
-
-
-def _remember_branch(repo: str, branch: str, commit: str) -> None:
-    """As hf_hub_download does for a branch; it is only ever given the commit here."""
-    if _remembered_branch(repo, branch) == commit:
-        return
-    path = _repo_folder(repo) / "refs" / branch
-    fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(commit)
-        fresh.replace(path)
-    except OSError:
-        pass  # a cache that is read-only still serves
+LFS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".model"})
+"""Files that are LFS or Xet files in nearly every repo."""

@@ -62,6 +62,7 @@ class Source:
         config: config.json, parsed; empty where there is none.
         tensors: by name.
         files: the weight files, by name relative to `folder`.
+        companions: of a Hub model, the files beside the weights that belong to it, likewise.
     """
 
     ref: ModelRef
@@ -71,6 +72,7 @@ class Source:
     config: Mapping[str, Any]
     tensors: Mapping[str, TensorInfo]
     files: Mapping[str, SourceFile] = field(default_factory=dict)
+    companions: Mapping[str, SourceFile] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
         """What pins the content, as JSON: part of the fingerprint."""

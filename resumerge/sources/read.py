@@ -69,6 +69,13 @@ class SourceReader:
                     raise self._gone(source, tensor, error.strerror or str(error)) from error
             return self._files[key]
 
+    def release(self, source: int, file: str) -> None:
+        """Close a file that nobody reads any more, so that its space can be free."""
+        with self._lock:
+            fd = self._files.pop((source, file), None)
+            if fd is not None:
+                os.close(fd)
+
     def close(self) -> None:
         """Close every file."""
         with self._lock:

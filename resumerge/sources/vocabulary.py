@@ -13,7 +13,7 @@ import xxhash
 
 from resumerge.errors import InputError, refuse
 from resumerge.recipe.model import ModelRef
-from resumerge.sources.hub_files import fetch_companions, list_companions
+from resumerge.sources.hub_files import fetch, list_companions
 from resumerge.sources.model import Source
 
 TOKENIZER = "tokenizer.json"
@@ -116,10 +116,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _fetched(source: Source, offline: bool) -> tuple[str, ...]:
-    files = tuple(
-        name for name in list_companions(source, offline=offline) if is_tokenizer_file(name)
-    )
-    fetch_companions(source, files, offline=offline)
+    files = tuple(name for name in list_companions(source) if is_tokenizer_file(name))
+    fetch(source, files, offline=offline)
     return files
 
 

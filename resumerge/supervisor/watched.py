@@ -5,6 +5,7 @@ from __future__ import annotations
 from resumerge.engine.report import Pulse, Reporter, Result
 from resumerge.plan.estimate import Estimate
 from resumerge.plan.model import Plan
+from resumerge.sources.fetcher import Fetched
 from resumerge.supervisor.link import Link
 
 
@@ -29,9 +30,9 @@ class Watched(Reporter):
     def beat(self) -> None:
         self._link.beat()
 
-    def fetching(self, name: str, nbytes: int) -> None:
+    def fetching(self, fetched: Fetched) -> None:
         self._link.beat()
-        self._inner.fetching(name, nbytes)
+        self._inner.fetching(fetched)
 
     def pulse(self, pulse: Pulse) -> None:
         self._link.beat()

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from resumerge.engine.report import Pulse, Reporter, Result
 from resumerge.plan.estimate import Estimate
 from resumerge.plan.model import Plan
+from resumerge.sources.fetcher import Fetched
 from resumerge.ui.console import print_json_line
 from resumerge.ui.sizes import show_seconds, show_size
 
@@ -25,7 +26,7 @@ class ConsoleReporter(Reporter):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._tasks: dict[str, TaskID] = {}
         self._last_line = time.monotonic()
         self._started = time.monotonic()
 
@@ -46,8 +47,15 @@ class ConsoleReporter(Reporter):
                 f"Downloading {show_size(estimate.download)} in {estimate.download_files} files"
             )
 
-    def fetching(self, name: str, nbytes: int) -> None:
-        self._line(f"downloading {escape(name)}: {show_size(nbytes)}")
+    def fetching(self, fetched: Fetched) -> None:
+        arriving = fetched.bytes_done < fetched.bytes_total
+        if arriving and self._console.is_terminal:
+            self._show("downloaded", fetched.bytes_done, fetched.bytes_total, fetched.file)
+        elif arriving:
+            self._line(
+                f"downloaded {show_size(fetched.bytes_done)} of {show_size(fetched.bytes_total)}, "
+                f"now {escape(fetched.file)}"
+            )
 
     def pulse(self, pulse: Pulse) -> None:
         if not self._console.is_terminal:
@@ -57,25 +65,27 @@ class ConsoleReporter(Reporter):
                 f"{pulse.units_done} of {pulse.units_total} tensors"
             )
             return
+        self._show("merged", pulse.bytes_done, pulse.bytes_total, pulse.unit)
+
+    def _show(self, what: str, done: int, total: int, now: str) -> None:
+        """A bar of its own for downloading and for merging."""
         if self._bar is None:
             self._bar = Progress(
+                TextColumn("{task.description}"),
                 BarColumn(),
                 TextColumn("{task.percentage:3.0f}%"),
                 TextColumn("{task.fields[size]}"),
                 TimeRemainingColumn(),
-                TextColumn("{task.fields[unit]}", markup=False),
+                TextColumn("{task.fields[now]}", markup=False),
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task("", total=pulse.bytes_total, size="", unit="")
+            self._tasks = {}
             self._bar.start()
-        assert self._task is not None
-        self._bar.update(
-            self._task,
-            completed=pulse.bytes_done,
-            size=f"{show_size(pulse.bytes_done)} of {show_size(pulse.bytes_total)}",
-            unit=pulse.unit,
-        )
+        if what not in self._tasks:
+            self._tasks[what] = self._bar.add_task(what, total=total, size="", now="")
+        size = f"{show_size(done)} of {show_size(total)}"
+        self._bar.update(self._tasks[what], completed=done, size=size, now=now)
 
     def note(self, text: str) -> None:
         self._say(f"[yellow]note:[/yellow] {escape(text)}")
@@ -108,6 +118,7 @@ class JsonReporter(Reporter):
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._fetched = ("", 0)
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         self._write(
@@ -126,8 +137,15 @@ class JsonReporter(Reporter):
             notes=list(plan.notes),
         )
 
-    def fetching(self, name: str, nbytes: int) -> None:
-        self._write("fetching", file=name, bytes=nbytes)
+    def fetching(self, fetched: Fetched) -> None:
+        state = (fetched.file, fetched.bytes_done)
+        if state != self._fetched:
+            self._fetched = state
+            self._write(
+                "fetching",
+                file=fetched.file,
+                bytes={"total": fetched.bytes_total, "done": fetched.bytes_done},
+            )
 
     def pulse(self, pulse: Pulse) -> None:
         self._write(

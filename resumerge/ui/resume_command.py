@@ -15,6 +15,12 @@ def resume_command(run: str, state_dir: Path | None) -> str:
     return shlex.join(["resumerge", "resume", run, "--state-dir", str(Home(state_dir).folder)])
 
 
+def repair_command(target: str, state_dir: Path | None) -> str:
+    """``resumerge cache repair TARGET``, with the state folder that knows of the damage."""
+    folder = str(Home(state_dir).folder)
+    return shlex.join(["resumerge", "cache", "repair", target, "--state-dir", folder])
+
+
 def repeat_command() -> str:
     """The command that this process was started with: what resumes where no run exists yet.
 
