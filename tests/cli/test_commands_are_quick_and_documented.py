@@ -10,7 +10,7 @@ import pytest
 from commands import resumerge
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-COMMANDS = ["run", "resume", "status", "plan", "verify", "methods", "demo"]
+COMMANDS = ["run", "resume", "status", "plan", "verify", "methods", "demo", "cache"]
 
 REPORT_HEAVY = """
 import atexit, sys
@@ -100,11 +100,13 @@ def test_the_readme_speaks_of_the_command(command: str) -> None:
         ("status", "--state-dir --json --watch --html"),
         ("plan", "--memory --threads --shard-size --offline --json"),
         ("verify", "--state-dir --json"),
+        ("cache check", "--state-dir --offline --json"),
+        ("cache repair", "--state-dir --json"),
         ("methods", "--json"),
     ],
 )
 def test_the_options_of_the_contract_are_there(command: str, options: str, place: Path) -> None:
-    text = resumerge(command, "--help", cwd=place).stdout
+    text = resumerge(*command.split(), "--help", cwd=place).stdout
     assert set(options.split()) <= set(re.findall(r"--[\w-]+", text))
 
 

@@ -11,15 +11,22 @@ import hashlib
 import json
 import os
 import re
+import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 LFS_SUFFIXES = (".safetensors", ".bin", ".onnx", ".gguf")
-CHUNK = 1 << 16
+CHUNK = 1 << 14
+SEND_BUFFER = 1 << 15
+"""Bytes in the kernel: what it holds for a client that was killed counts as sent."""
+
+STALL_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -29,17 +36,22 @@ class Blob:
     data: bytes
     lfs: bool
 
-    @property
+    @cached_property
     def blob_id(self) -> str:
         return hashlib.sha1(b"blob %d\0" % len(self.data) + self.data).hexdigest()
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
 
     @property
     def etag(self) -> str:
         return self.sha256 if self.lfs else self.blob_id
+
+    @cached_property
+    def cdn_etag(self) -> str:
+        """What the CDN calls it: another name, as in life."""
+        return hashlib.md5(self.data).hexdigest()
 
 
 @dataclass
@@ -78,6 +90,9 @@ class Fault:
     code: str | None
     headers: dict[str, str]
     cut_after: int | None
+    stall_after: int | None
+    wrong_byte: int | None
+    short_by: int | None
     times: int | None
 
 
@@ -98,7 +113,13 @@ class Hub:
         """While True every connection is dropped without an answer."""
         self.ranges = True
         """False: range requests are answered with the whole file, as some mirrors do."""
+        self.bytes_per_second: float | None = None
+        """Of all bodies of files together."""
+        self.sent = 0
+        """Bytes of all bodies so far, with those that are still being sent."""
+        self.over = threading.Event()
         self.lock = threading.Condition()
+        self._turn = threading.Lock()
         self._blobs: dict[str, tuple[str, Blob]] = {}
         self._server = ThreadingHTTPServer(
             ("127.0.0.1", 0), type("Handler", (Handler,), {"hub": self})
@@ -135,6 +156,7 @@ class Hub:
         ).start()
 
     def stop(self) -> None:
+        self.over.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -159,6 +181,9 @@ class Hub:
         code: str | None = None,
         headers: dict[str, str] | None = None,
         cut_after: int | None = None,
+        stall_after: int | None = None,
+        wrong_byte: int | None = None,
+        short_by: int | None = None,
         times: int | None = 1,
     ) -> None:
         """Make the next requests go wrong.
@@ -167,9 +192,24 @@ class Hub:
             match: part of the path or of the file's name; empty matches everything.
             status: answer with this instead; `code` is its ``X-Error-Code``.
             cut_after: close the connection after so many bytes of the body.
+            stall_after: send no more after so many bytes, and keep the connection.
+            wrong_byte: change the byte of the file at this place.
+            short_by: leave out so many bytes at the end of the file, and say nothing of them.
             times: how often; None for ever.
         """
-        self.faults.append(Fault(match, method, status, code, headers or {}, cut_after, times))
+        fault = Fault(
+            match,
+            method,
+            status,
+            code,
+            headers or {},
+            cut_after,
+            stall_after,
+            wrong_byte,
+            short_by,
+            times,
+        )
+        self.faults.append(fault)
 
     @property
     def requests(self) -> list[Request]:
@@ -191,8 +231,19 @@ class Hub:
         if self.requests:
             self.log.clear()
 
+    def pace(self, nbytes: int) -> None:
+        """Take the time that so many bytes take; one connection after the other."""
+        if self.bytes_per_second:
+            with self._turn:
+                self.over.wait(nbytes / self.bytes_per_second)
+
     def blob(self, sha256: str) -> tuple[str, Blob] | None:
         return self._blobs.get(sha256)
+
+    def blob_of(self, repo: str, name: str) -> Blob:
+        """A file of a repo's main branch."""
+        store = self.repos[repo]
+        return store.commits[store.branches["main"]][name]
 
     def fault_for(self, method: str, path: str, file: str, kind: str) -> Fault | None:
         with self.lock:
@@ -209,6 +260,14 @@ class Hub:
 class Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        super().setup()
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # a client that was killed
+            super().handle()
 
     def do_GET(self) -> None:
         self.answer()
@@ -328,11 +387,17 @@ class Handler(BaseHTTPRequestHandler):
         if fault := self.hub.fault_for(self.command, self.path, self.file, "status"):
             self.refuse(fault.status or 500, fault.code, fault.headers)
             return
-        self.ranged(blob.data, {"ETag": f'"{sha256}"', "Accept-Ranges": "bytes"})
+        self.ranged(blob.data, {"ETag": f'"{blob.cdn_etag}"', "Accept-Ranges": "bytes"})
 
     def ranged(self, data: bytes, headers: dict[str, str]) -> None:
+        if fault := self.hub.fault_for(self.command, self.path, self.file, "wrong_byte"):
+            at = fault.wrong_byte or 0
+            data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        if fault := self.hub.fault_for(self.command, self.path, self.file, "short_by"):
+            data = data[: -(fault.short_by or 0)]
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if wanted is None or not self.hub.ranges:
+        same = self.headers.get("If-Range", headers["ETag"]) == headers["ETag"]
+        if wanted is None or not self.hub.ranges or not same:
             self.headed(200, headers, len(data))
             self.body(data)
             return
@@ -363,10 +428,18 @@ class Handler(BaseHTTPRequestHandler):
             return
         fault = self.hub.fault_for(self.command, self.path, self.file, "cut_after")
         stop = len(data) if fault is None else min(fault.cut_after or 0, len(data))
+        stall = self.hub.fault_for(self.command, self.path, self.file, "stall_after")
+        if stall is not None:
+            stop = min(stall.stall_after or 0, len(data))
+        view = memoryview(data)
         for start in range(0, stop, CHUNK):
-            self.wfile.write(data[start : min(start + CHUNK, stop)])
+            self.hub.pace(min(CHUNK, stop - start) if self.file else 0)
+            self.wfile.write(view[start : min(start + CHUNK, stop)])
             self.sent = min(start + CHUNK, stop)
-        if fault is not None:
+            self.hub.sent += min(CHUNK, stop - start)
+        if stall is not None:
+            self.hub.over.wait(STALL_SECONDS)
+        if fault is not None or stall is not None:
             self.close_connection = True
 
     def log_it(self) -> None:

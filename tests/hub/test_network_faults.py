@@ -114,15 +114,14 @@ def test_signed_links_stay_out_of_messages(hub: Hub, sleeps: list[float], status
 
 def test_full_disk_is_resumable(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
+    import os
 
-    from huggingface_hub import file_download
-
-    def no_room(*args: object, **kwargs: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "/cache/blobs/x")
+    def no_room(fd: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     hub.commit("org/model", single())
     source = open_hub(ref("org/model"))
-    monkeypatch.setattr(file_download, "http_get", no_room)
+    monkeypatch.setattr(os, "pwrite", no_room)
     with pytest.raises(Resumable) as caught:
         fetch(source, source.files)
     assert caught.value.reason == "disk_full"

@@ -6,6 +6,7 @@ from hub_models import ref, shard, sharded, single
 from server import Hub
 
 from resumerge.sources.hub import open_hub
+from resumerge.sources.hub_download import Watch
 from resumerge.sources.hub_files import fetch
 
 
@@ -72,12 +73,11 @@ def test_file_cut_short_on_disk_is_fetched_again_and_only_that(hub: Hub) -> None
 def test_progress_ends_at_the_size_of_each_file(hub: Hub) -> None:
     hub.commit("org/model", sharded(2, numel=50_000))
     source = open_hub(ref("org/model"))
-    told: dict[str, list[int]] = {}
-    fetch(source, source.files, lambda name, done: told.setdefault(name, []).append(done))
-    assert {name: counts[-1] for name, counts in told.items()} == {
-        name: file.size for name, file in source.files.items()
-    }
-    assert all(counts == sorted(counts) and counts[0] > 0 for counts in told.values())
+    for name, file in source.files.items():
+        told: list[int] = []
+        fetch(source, [name], watch=Watch(tell=told.append))
+        assert told[-1] == file.size
+        assert told == sorted(told) and told[0] > 0
 
 
 def test_cache_is_the_standard_one(hub: Hub) -> None:

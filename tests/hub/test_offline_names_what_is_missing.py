@@ -8,7 +8,7 @@ from server import Hub
 
 from resumerge.errors import InputError
 from resumerge.sources.hub import open_hub
-from resumerge.sources.hub_files import fetch, fetch_companions, list_companions
+from resumerge.sources.hub_files import fetch, list_companions
 
 
 def test_cached_model_opens_without_one_request(hub: Hub) -> None:
@@ -96,10 +96,10 @@ def test_companions_are_listed_and_fetched_at_the_commit(hub: Hub) -> None:
         "tokenizer_config.json",
     ]
     with pytest.raises(InputError, match=r"missing: 1_Pooling/config\.json, tokenizer\.json"):
-        fetch_companions(source, names, offline=True)
-    fetch_companions(source, names)
+        fetch(source, names, offline=True)
+    fetch(source, names)
     assert (source.folder / "tokenizer_config.json").read_bytes() == b'{"a": 1}'
     hub.forget_requests()
-    fetch_companions(source, names, offline=True)
-    assert list_companions(source, offline=True) == names
+    fetch(source, names, offline=True)
+    assert list_companions(source) == names
     assert hub.requests == []

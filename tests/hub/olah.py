@@ -1,0 +1,103 @@
+"""olah, a mirror of the Hub that others wrote, on the loopback interface.
+
+It gets a virtual environment of its own: it needs fastapi-utils, which needs psutil below 6.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+PACKAGE = "olah==0.5.4"
+HOME = Path(sys.prefix) / "olah"
+
+CONFIG = """
+[basic]
+host = "127.0.0.1"
+port = {port}
+repos-path = "{folder}/repos"
+mirrors-path = ["{folder}/mirrors"]
+[accessibility]
+offline = true
+"""
+
+
+def install() -> Path:
+    """Install it, if it is not there.
+
+    Returns:
+        The command that starts it.
+    """
+    ready = HOME / PACKAGE
+    if not ready.exists():
+        shutil.rmtree(HOME, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", HOME], check=True)
+        subprocess.run([HOME / "bin" / "pip", "install", "--quiet", PACKAGE], check=True)
+        ready.touch()
+    return HOME / "bin" / "olah-cli"
+
+
+class Olah:
+    """Serves git repositories as the Hub's models; answers range requests with the whole file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def commit(self, repo: str, files: dict[str, bytes]) -> str:
+        """Put a model into a new repository; the id of its commit."""
+        folder = self.folder / "mirrors" / "models" / repo
+        folder.mkdir(parents=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        self._git(folder, "init", "--quiet", "--initial-branch", "main")
+        self._git(folder, "add", "--all")
+        self._git(folder, "commit", "--quiet", "--message", "a model")
+        return self._git(folder, "rev-parse", "HEAD").strip()
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        config = self.folder / "olah.toml"
+        config.write_text(CONFIG.format(port=self.port, folder=self.folder))
+        with (self.folder / "olah.log").open("w") as log:
+            self._process = subprocess.Popen(
+                [install(), "-c", config],
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+            )
+        until = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"{self.url}/", timeout=5).read()
+                return
+            except OSError as error:
+                if isinstance(error, urllib.error.HTTPError):
+                    return
+                assert self._process.poll() is None, (self.folder / "olah.log").read_text()
+                assert time.monotonic() < until
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def _git(self, folder: Path, *words: str) -> str:
+        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        return subprocess.run(
+            ["git", *who, "-C", folder, *words], check=True, capture_output=True, text=True
+        ).stdout

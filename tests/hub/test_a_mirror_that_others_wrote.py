@@ -1,0 +1,53 @@
+"""Against olah: no sizes in its listings, git's hashes for all files, and no ranges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from merges import Place, layered, output
+from olah import Olah
+from server import Hub
+
+
+@pytest.fixture
+def olah(tmp_path: Path) -> Iterator[Olah]:
+    server = Olah(tmp_path / "olah")
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        server.commit(name, layered(seed, shards=3, numel=1_000_000))
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_same_merge_as_from_the_hub_even_if_it_is_killed(
+    olah: Olah, hub: Hub, tmp_path: Path
+) -> None:
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        hub.commit(name, layered(seed, shards=3, numel=1_000_000))
+    calm = Place(hub, tmp_path / "hub place")
+    calm.call("run", "merge.yaml", "out")
+    hub.forget_requests()
+
+    place = Place(hub, tmp_path / "olah place", HF_ENDPOINT=olah.url)
+    document = place.document("plan", "merge.yaml")
+    assert document["problems"] == []
+    process = place.start("run", "merge.yaml", "out")
+    blobs = place.folder / "hf" / "hub"
+    until = time.monotonic() + 60
+    while not list(blobs.glob("*/blobs/*.incomplete")) and process.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    place.call("run", "merge.yaml", "out")
+    assert output(place.folder / "out") == output(calm.folder / "out")
+    assert hub.requests == []
+
+    checked = place.document("cache", "check", "merge.yaml")
+    assert checked["intact"]
+    assert len(checked["files"]) == 9
+    again = place.call("run", "merge.yaml", "again", "--offline")
+    assert "Downloading" not in again.stderr

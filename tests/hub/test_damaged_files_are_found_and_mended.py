@@ -1,0 +1,105 @@
+"""A cached file whose bytes changed is found, and it alone is fetched again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hub_models import shard
+from merges import Place, layered, output
+from server import Hub
+
+
+def flip(path: Path, at: int = 5000) -> None:
+    """Change a byte of a file, and neither its size nor its modification time."""
+    stat = path.stat()
+    with path.open("r+b") as stream:
+        stream.seek(at)
+        byte = stream.read(1)[0]
+        stream.seek(at)
+        stream.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def states(document: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    """What is not intact."""
+    return {f["file"]: f["state"] for f in document["files"] if f["state"] != "intact"}
+
+
+@pytest.fixture
+def merged(hub: Hub, tmp_path: Path) -> Place:
+    """A place where the models were merged to `out`."""
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        hub.commit(name, layered(seed))
+    place = Place(hub, tmp_path)
+    place.call("run", "merge.yaml", "out")
+    return place
+
+
+def test_found_by_the_check_and_mended_by_resume(hub: Hub, merged: Place) -> None:
+    before = output(merged.folder / "out")
+    assert states(merged.document("cache", "check", "merge.yaml")) == {}
+    flip(merged.blob("org/math", shard(3, 8)))
+    hub.forget_requests()
+
+    found = merged.document("cache", "check", "merge.yaml", expect=75)
+    assert states(found) == {shard(3, 8): "damaged"}
+    assert hub.files_served() == {}
+
+    merged.call("resume", "out")
+    assert hub.files_served() == {shard(3, 8): len(layered(1)[shard(3, 8)])}
+    assert output(merged.folder / "out") == before
+    [event] = merged.events("source_damaged")
+    assert (event["model"], event["file"], event["units"]) == ("org/math", shard(3, 8), 2)
+    assert states(merged.document("cache", "check", "merge.yaml")) == {}
+    assert "already done" in merged.call("resume", "out").stderr
+
+
+def test_mended_by_repair_and_the_run_is_mended_after(hub: Hub, merged: Place) -> None:
+    flip(merged.blob("org/code", shard(1, 8)))
+    merged.blob("org/code", "tokenizer.json").unlink(missing_ok=True)
+    hub.forget_requests()
+    repaired = merged.document("cache", "repair", "org/code")
+    assert states(repaired) == {shard(1, 8): "mended"}
+    assert set(hub.files_served()) == {shard(1, 8)}
+    merged.call("resume", "out")
+    assert [event["units"] for event in merged.events("source_damaged")] == [2]
+
+
+def test_damage_that_changed_the_time_is_found_by_the_next_run(hub: Hub, merged: Place) -> None:
+    blob = merged.blob("org/math", shard(5, 8))
+    flip(blob)
+    os.utime(blob)
+    config = merged.blob("org/math", "config.json")
+    config.write_bytes(config.read_bytes()[:-3])
+    hub.forget_requests()
+    merged.call("run", "merge.yaml", "again")
+    assert set(hub.files_served()) == {shard(5, 8), "config.json"}
+    before, after = output(merged.folder / "out"), output(merged.folder / "again")
+    assert before == after
+    assert [event["file"] for event in merged.events("source_damaged")] == [shard(5, 8)]
+
+
+def test_offline_trusts_nothing_unread_and_names_what_is_missing(hub: Hub, merged: Place) -> None:
+    for name in (shard(5, 8), shard(6, 8)):
+        flip(merged.blob("org/math", name))
+        os.utime(merged.blob("org/math", name))
+    stopped = merged.call("run", "merge.yaml", "again", "--offline", expect=75)
+    assert f"missing: {shard(5, 8)} (damaged)" in stopped.stderr
+    assert f"missing: {shard(6, 8)} (damaged)" in stopped.stderr
+    assert shard(7, 8) not in stopped.stderr
+    merged.call("resume")
+    assert output(merged.folder / "again") == output(merged.folder / "out")
+
+    merged.blob("org/code", shard(2, 8)).unlink()
+    refused = merged.call("run", "merge.yaml", "third", "--offline", expect=2)
+    assert f"missing: {shard(2, 8)}\n" in refused.stderr
+    assert not (merged.folder / "third").exists()
+    missing = merged.document("cache", "check", "merge.yaml", "--offline", expect=75)
+    assert states(missing) == {shard(2, 8): "missing"}
+
+
+def test_a_check_of_what_is_not_cached_is_refused(merged: Place) -> None:
+    assert "neither a recipe nor a repo" in merged.call("cache", "check", "org/x", expect=2).stderr
+    assert merged.call("cache", "check", "absent.yaml", expect=2).stderr

@@ -1,0 +1,119 @@
+"""With --evict a disk that is too small for all inputs at once is enough."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hub_models import shard
+from merges import Place, layered, output
+from server import Hub
+
+NUMEL = 2_000_000
+SHARD = 4 * NUMEL
+"""Bytes of a shard, without its header."""
+
+
+@pytest.fixture
+def filled(hub: Hub) -> Hub:
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        hub.commit(name, layered(seed, numel=NUMEL))
+    return hub
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk with room for five of the sixteen shards, and what downloads leave free."""
+    folder = tmp_path / "small disk"
+    folder.mkdir()
+    size = 5 * SHARD + 17_000_000
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a filesystem cannot be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def weights(place: Place) -> set[Path]:
+    """The large files in a place's cache."""
+    blobs = Path(place.env["HF_HOME"]).glob("hub/*/blobs/*")
+    return {path for path in blobs if path.stat().st_size > SHARD}
+
+
+def test_a_disk_too_small_for_the_inputs(filled: Hub, small_disk: Path, tmp_path: Path) -> None:
+    calm = Place(filled, tmp_path / "calm")
+    calm.call("run", "merge.yaml", "out")
+    place = Place(filled, tmp_path / "small", HF_HOME=str(small_disk))
+
+    refused = place.call("run", "merge.yaml", "out", expect=2)
+    assert "too small for the downloads" in refused.stderr
+    assert "--evict" in refused.stderr
+
+    filled.bytes_per_second = 40e6
+    filled.sent = 0
+    filled.forget_requests()
+    needed = 16 * SHARD
+    for part in (0.3, 0.6):
+        process = place.start(
+            *(["run", "merge.yaml", "out", "--evict"] if part == 0.3 else ["resume"])
+        )
+        until = time.monotonic() + 120
+        while filled.sent < part * needed:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    filled.bytes_per_second = None
+    place.call("resume")
+
+    assert output(place.folder / "out") == output(calm.folder / "out")
+    served = {k: n for k, n in filled.files_served().items() if k.endswith(".safetensors")}
+    assert sum(served.values()) < 1.05 * needed, "evicted files were fetched again"
+    assert weights(place) == set()
+    assert len(place.events("download_evicted")) == 16
+    assert "already done" in place.call("resume").stderr
+
+
+def test_what_was_there_before_stays(filled: Hub, tmp_path: Path) -> None:
+    place = Place(filled, tmp_path)
+    place.call("run", "merge.yaml", "before")
+    before = weights(place)
+    gone = place.blob("org/math", shard(2, 8))
+    gone.unlink()
+    place.call("run", "merge.yaml", "after", "--evict")
+    assert weights(place) == before - {gone}
+    assert output(place.folder / "before") == output(place.folder / "after")
+
+
+def test_evicted_files_come_back_when_their_units_are_computed_again(
+    filled: Hub, tmp_path: Path
+) -> None:
+    place = Place(filled, tmp_path)
+    place.call("run", "merge.yaml", "out", "--evict")
+    before = output(place.folder / "out")
+    merged = place.folder / "out" / "model.safetensors"
+    data = bytearray(merged.read_bytes())
+    data[-1] ^= 1
+    merged.write_bytes(data)
+    place.call("verify", "out", expect=75)
+    filled.forget_requests()
+    place.call("resume", "out")
+    assert output(place.folder / "out") == before
+    served = {k for k in filled.files_served() if k.endswith(".safetensors")}
+    assert len(served) == 1, "of both models, the shard of the damaged tensor"
+    assert weights(place) == set()
+
+
+def test_no_room_even_so_says_what_is_needed(filled: Hub, small_disk: Path, tmp_path: Path) -> None:
+    (small_disk / "ballast").write_bytes(bytes(4 * SHARD))
+    place = Place(filled, tmp_path / "small", HF_HOME=str(small_disk))
+    stopped = place.call("run", "merge.yaml", "out", "--evict", expect=75)
+    assert "No room to download" in stopped.stderr
+    (small_disk / "ballast").unlink()
+    place.call("resume")

@@ -1,0 +1,159 @@
+"""What is there is merged while the rest arrives; only what the recipe reads is asked for."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from hub_models import shard
+from merges import Place, layered, output
+from server import Hub
+
+QUARTER = """
+merge_method: passthrough
+dtype: bfloat16
+slices:
+  - sources: [{model: org/math, layer_range: [2, 4]}]
+"""
+
+
+@pytest.fixture
+def filled(hub: Hub) -> Hub:
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        hub.commit(name, layered(seed))
+    return hub
+
+
+def file_bytes(hub: Hub) -> dict[str, int]:
+    return {k: n for k, n in hub.files_served().items() if k.endswith(".safetensors")}
+
+
+def test_total_time_is_the_time_of_the_download(hub: Hub, tmp_path: Path) -> None:
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        hub.commit(name, layered(seed, numel=3_000_000))
+    hub.bytes_per_second = 16e6
+    place = Place(hub, tmp_path)
+    place.call("plan", "merge.yaml")
+    hub.sent = 0
+    process = place.start("run", "merge.yaml", "out", "--json")
+    assert process.stdout is not None
+    began = ended = 0.0
+    for line in process.stdout:
+        told = json.loads(line)
+        if told["kind"] == "fetching":
+            began = began or time.monotonic()
+            if told["bytes"]["done"] < told["bytes"]["total"]:
+                ended = time.monotonic()
+        if told["kind"] == "done":
+            break
+    whole, downloading = time.monotonic() - began, ended - began
+    process.communicate()
+    assert downloading > 10
+    assert whole < 1.15 * downloading, (whole, downloading)
+    print(f"the whole took {whole / downloading:.3f} of the download")
+
+
+def test_a_quarter_of_the_layers_needs_a_quarter_of_the_files(filled: Hub, tmp_path: Path) -> None:
+    place = Place(filled, tmp_path, QUARTER)
+    place.call("plan", "merge.yaml")
+    assert filled.sent < 1_000_000
+    filled.forget_requests()
+    place.call("run", "merge.yaml", "out")
+    size = len(layered(1)[shard(3, 8)])
+    assert file_bytes(filled) == {shard(3, 8): size, shard(4, 8): size}
+
+
+def test_a_plan_moves_less_than_a_megabyte(hub: Hub, tmp_path: Path) -> None:
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        hub.commit(name, layered(seed, numel=1_000_000))
+    place = Place(hub, tmp_path)
+    document = place.document("plan", "merge.yaml")
+    assert document["problems"] == []
+    assert document["download"]["bytes"] > 50_000_000
+    assert sum(request.sent for request in hub.requests) < 2_000_000
+    served = sum(request.sent for request in hub.requests)
+    place.document("plan", "merge.yaml")
+    again = sum(request.sent for request in hub.requests) - served
+    assert again < 20_000, "headers are kept"
+
+
+def test_a_second_run_serves_nothing_and_reads_nothing_again(filled: Hub, tmp_path: Path) -> None:
+    place = Place(filled, tmp_path)
+    place.call("run", "merge.yaml", "one")
+    filled.forget_requests()
+    for name in ("org/math", "org/code"):  # a hash would be seen: what is read has wrong bytes now
+        blob = place.blob(name, shard(1, 8))
+        flip(blob)
+    place.call("run", "merge.yaml", "two")
+    assert filled.files_served() == {}
+    assert place.events("source_damaged") == []
+
+
+def flip(path: Path, at: int = 5000) -> None:
+    """Change a byte of a file, and neither its size nor its modification time."""
+    import os
+
+    stat = path.stat()
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_it_waits_for_a_file_is_answered_within_two_seconds(
+    filled: Hub, tmp_path: Path, signum: signal.Signals
+) -> None:
+    place = Place(filled, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="60")
+    place.call("plan", "merge.yaml")
+    filled.fail(shard(8, 8), stall_after=1000, times=None)
+    process = place.start("run", "merge.yaml", "out")
+    until = time.monotonic() + 60
+    while place.committed() < 14:
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+    sent = time.monotonic()
+    process.send_signal(signum)
+    assert process.stderr is not None
+    assert any(line.startswith("resumerge resume") for line in process.stderr)
+    assert time.monotonic() - sent < 2
+    assert process.wait(timeout=30) == 128 + signum
+    filled.faults.clear()
+    filled.over.set()
+    place.call("resume")
+
+
+def test_network_lost_midway_merges_what_is_there_and_resumes(filled: Hub, tmp_path: Path) -> None:
+    place = Place(filled, tmp_path)
+    place.call("plan", "merge.yaml")
+    filled.fail(filled.blob_of("org/code", shard(8, 8)).sha256, status=403, times=None)
+    stopped = place.call("run", "merge.yaml", "out", expect=75)
+    assert "denies access" in stopped.stderr
+    assert stopped.stderr.strip().splitlines()[-1].startswith("resumerge resume")
+    status = place.document("status")["runs"][0]
+    assert status["units"]["committed"] == 14
+    filled.faults.clear()
+    filled.forget_requests()
+    place.call("resume")
+    assert set(file_bytes(filled)) == {shard(8, 8)}
+
+
+def test_a_branch_that_moves_meanwhile_changes_nothing(filled: Hub, tmp_path: Path) -> None:
+    calm = Place(filled, tmp_path / "calm")
+    calm.call("run", "merge.yaml", "out")
+    place = Place(filled, tmp_path / "moved")
+    filled.bytes_per_second = 2e6
+    filled.sent = 0
+    process = place.start("run", "merge.yaml", "out")
+    while filled.sent < 3_000_000:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    filled.bytes_per_second = None
+    filled.commit("org/math", layered(3))
+    place.call("resume")
+    assert output(place.folder / "out") == output(calm.folder / "out")
