@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.plan import Plan, changes, fingerprint_parts
+from resumerge.plan.fingerprint import CHAT_TEMPLATE, TOKENIZER
 from resumerge.sources import Source
 from resumerge.sources.samples import sample
 
@@ -102,7 +103,7 @@ def advice(kinds: Iterable[str], kept: str, over: str) -> str:
 
 
 def _kind(key: str) -> str:
-    if key.startswith(SOURCE):
+    if key.startswith((SOURCE, TOKENIZER)) or key == CHAT_TEMPLATE:
         return "source"
     if key in ("seed", "shard size"):
         return "option"

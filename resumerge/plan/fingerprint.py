@@ -10,6 +10,9 @@ from typing import Any
 from resumerge.methods import METHODS
 from resumerge.plan.model import BLOCK, NUMERICS, Plan
 
+TOKENIZER = "tokenizer of "
+CHAT_TEMPLATE = "chat template"
+
 
 def fingerprint_parts(plan: Plan) -> dict[str, Any]:
     """Everything that decides the bytes, part by part; threads, memory and batch size do not."""
@@ -21,8 +24,8 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
         "numerics version": NUMERICS,
         "block": BLOCK,
         **{f"source {source.ref}": source.identity() for source in plan.sources},
-        **({"chat template": plan.chat_template} if plan.chat_template else {}),
-        **{f"tokenizer {model}": digest for model, digest in plan.tokenizers.items()},
+        **({CHAT_TEMPLATE: plan.chat_template} if plan.chat_template else {}),
+        **{f"{TOKENIZER}{model}": digest for model, digest in plan.tokenizers.items()},
     }
 
 

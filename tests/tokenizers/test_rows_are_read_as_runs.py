@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,9 +13,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from merging import merge, shards_of, working_in
 from safetensors.torch import save_file
+from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
+from token_models import write_relatives
 from torch import Tensor
 
+import resumerge
 from resumerge.engine.buffers import Buffers
 from resumerge.engine.rows import RowReader
 from resumerge.recipe import ModelRef
@@ -110,3 +117,46 @@ def test_the_checksum_tells_maps_apart() -> None:
         for firsts in ([0, 1, 2], [0, 2, 1], [1, 2, 3])
     }
     assert len(checksums) == 3
+
+
+def test_the_same_bytes_whatever_the_threads(tmp_path: Path) -> None:
+    write_relatives(tmp_path, "llama")
+    models = ", ".join(f"{{model: llama-{letter}}}" for letter in "abc")
+    recipe = (
+        f"merge_method: ties\nbase_model: llama-a\nmodels: [{models}]\n"
+        "parameters: {weight: 1, density: 0.5}\n"
+        "tokenizer: {source: union, pad_to_multiple_of: 64}\n"
+    )
+    made = [
+        shards_of(merge(tmp_path, recipe, tmp_path / f"{threads}", threads=threads))
+        for threads in (1, 3)
+    ]
+    assert made[0] == made[1]
+
+
+def test_the_estimate_counts_maps_and_tokenizers(tmp_path: Path) -> None:
+    """In a process of its own, a large vocabulary that is read backwards."""
+    recipe = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+    tokens = [f"token{number}" for number in range(60_000)]
+    config = {**LLAMA, "num_hidden_layers": 1, "vocab_size": len(tokens)}
+    for seed, name in enumerate("ab"):
+        write_model(tmp_path / name, random_tensors(llama_shapes(config), seed), config)
+        vocab = dict(zip(tokens[:: 1 - 2 * seed], range(len(tokens))))
+        model = {"type": "BPE", "vocab": vocab, "merges": [["to", "ken"]] * len(tokens)}
+        (tmp_path / name / "tokenizer.json").write_text(json.dumps({"model": model}))
+    (tmp_path / "plain.yaml").write_text(recipe)
+    (tmp_path / "base.yaml").write_text(recipe + "tokenizer_source: base\n")
+    with working_in(tmp_path):
+        plain, base = (
+            resumerge.plan(tmp_path / f"{name}.yaml", threads=1)["memory"]["predicted_peak_rss"]
+            for name in ("plain", "base")
+        )
+    assert base > plain + 24 * len(tokens)
+    with working_in(tmp_path):
+        command = ["run", "base.yaml", "out", "--threads", "1", "--state-dir", "state"]
+        done = subprocess.run(
+            [sys.executable, "-m", "resumerge", *command], capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    [run] = resumerge.status(state_dir=tmp_path / "state")["runs"]
+    assert run["memory"]["peak_rss"] <= base

@@ -119,3 +119,14 @@ def test_transformers_is_not_imported_where_there_is_a_tokenizer_json(
     )
     assert done.returncode == 0, done.stderr
     assert "[C]" in json.loads((tmp_path / "out/tokenizer.json").read_text())["model"]["vocab"]
+
+
+def test_a_tokenizer_that_changed_since_is_told(models: Path, tmp_path: Path) -> None:
+    for name in ("llama", "code"):
+        shutil.copytree(models / name, tmp_path / name)
+    recipe = TWO % ("llama", "code") + "tokenizer_source: union"
+    merge(tmp_path, recipe, tmp_path / "out")
+    path = tmp_path / "code" / "tokenizer.json"
+    path.write_text(path.read_text().replace("[C]", "[D]"))
+    with pytest.raises(InputError, match=r"A source is not what[\s\S]*tokenizer of code"):
+        merge(tmp_path, recipe, tmp_path / "out")
