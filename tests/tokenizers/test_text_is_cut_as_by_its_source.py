@@ -90,11 +90,15 @@ def test_a_tokenizer_that_is_kept_is_the_sources_byte_for_byte(
 
 
 def test_tokens_of_the_recipe_are_matched_whole(relatives: Path, tmp_path: Path) -> None:
-    tokens = '{"<|im_start|>": {source: {kind: zero}}, "[B1]": {source: b}}'
+    zero = "{source: {kind: zero}}"
+    tokens = f'{{"<|im_start|>": {zero}, "[New]": {zero}, "[B1]": {{source: b}}}}'
     recipe = linear("ab", f"tokenizer: {{source: base, tokens: {tokens}}}\nbase_model: a")
     tokenizer = AutoTokenizer.from_pretrained(merge(relatives, recipe, tmp_path / "out"))
     cut = tokenizer.convert_ids_to_tokens(tokenizer.encode("of<|im_start|>two [B1]"))
     assert {"<|im_start|>", "[B1]"} <= set(cut)
+    for text, known in (("of[New]two", True), ("of[new]two", False)):  # not in another case
+        cut = tokenizer.convert_ids_to_tokens(tokenizer.encode(text))
+        assert ("[New]" in cut) is known
     source = AutoTokenizer.from_pretrained(relatives / "a")
     assert spoken(tokenizer, MIXED) == spoken(source, MIXED)
 
