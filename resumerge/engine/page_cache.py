@@ -30,9 +30,10 @@ class PageCache:
     ) -> None:
         self._reader, self._files, self._governor = reader, files, governor
         self._last_use = {
-            (operand.source, operand.tensor.name): unit.index
+            (source, tensor.name): unit.index
             for unit in plan.units
             for operand in unit.expression.operands
+            for source, tensor in operand.tables
         }
 
     def finished(self, unit: Unit, first: int, last: int) -> None:
@@ -59,9 +60,13 @@ class PageCache:
 
     def _drop_inputs(self, unit: Unit, start: int, stop: int, *, final: bool) -> None:
         for operand in unit.expression.operands:
-            tensor = operand.tensor
-            if final and self._last_use[operand.source, tensor.name] > unit.index:
-                continue
-            first = nbytes(tensor.dtype, start)
-            descriptor = self._reader.descriptor(operand.source, tensor)
-            drop_from_cache(descriptor, tensor.offset + first, nbytes(tensor.dtype, stop) - first)
+            if operand.rows and stop < unit.numel:
+                continue  # rows come from anywhere: the tensors go when the last was read
+            for source, tensor in operand.tables:
+                if final and self._last_use[source, tensor.name] > unit.index:
+                    continue
+                begin, end = (0, tensor.numel) if operand.rows else (start, stop)
+                first = nbytes(tensor.dtype, begin)
+                descriptor = self._reader.descriptor(source, tensor)
+                length = nbytes(tensor.dtype, end) - first
+                drop_from_cache(descriptor, tensor.offset + first, length)

@@ -20,9 +20,10 @@ Files = frozenset[tuple[int, str]]
 def files_of(plan: Plan, unit: Unit) -> Files:
     """The files of the Hub that a unit reads."""
     return frozenset(
-        (operand.source, operand.tensor.file)
+        (source, tensor.file)
         for operand in unit.expression.operands
-        if plan.sources[operand.source].kind == "hub"
+        for source, tensor in operand.tables
+        if plan.sources[source].kind == "hub"
     )
 
 

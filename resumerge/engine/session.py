@@ -224,7 +224,7 @@ class Session:
                 problems.append(_named_in(recipe, ref, _unreadable(ref, error)))
         if problems:
             raise InputError(problems)
-        tokenizers = read_tokenizers(recipe, sources, offline=self._options.offline)
+        tokenizers = read_tokenizers(recipe, sources, self._records, offline=self._options.offline)
         options = self._options
         seed = began.get("seed", SEED) if options.seed is None else options.seed
         size = options.shard_size or began.get("shard_size", SHARD_SIZE)

@@ -39,7 +39,7 @@ def companions(
     names = [n for n in list_companions(reference) if n != "config.json"]
     if changes_tokenizer(plan):
         names = [n for n in names if not is_tokenizer_file(n)]
-        yield from tokenizer_files(plan, offline=offline)
+        yield from tokenizer_files(plan, records, offline=offline)
     fetch(reference, names, records, offline=offline)
     for companion in names:
         path = reference.folder / companion

@@ -14,7 +14,7 @@ from typing import Any
 
 from resumerge.plan.model import Plan
 from resumerge.plan.vocabulary import OutputVocabulary
-from resumerge.sources import fetch, list_companions
+from resumerge.sources import Records, fetch, list_companions
 from resumerge.sources.vocabulary import CONFIG, TOKENIZER, is_tokenizer_file, read_json
 
 _NEVER_CHOSEN = 1000.0
@@ -29,12 +29,14 @@ def changes_tokenizer(plan: Plan) -> bool:
     return plan.vocabulary is not None or plan.chat_template is not None
 
 
-def tokenizer_files(plan: Plan, *, offline: bool = False) -> Iterator[tuple[str, bytes | Path]]:
+def tokenizer_files(
+    plan: Plan, records: Records, *, offline: bool = False
+) -> Iterator[tuple[str, bytes | Path]]:
     """Every tokenizer file of the output: its name, and its bytes or the file to copy."""
     vocabulary = plan.vocabulary
     host = vocabulary.host.source if vocabulary else plan.sources[plan.reference]
     names = [n for n in list_companions(host) if is_tokenizer_file(n)]
-    fetch(host, names, offline=offline)
+    fetch(host, names, records, offline=offline)
     changed: dict[str, dict[str, Any]] = {}
     if vocabulary is not None and vocabulary.new:
         changed = _with_new_tokens(host.folder, names, vocabulary)

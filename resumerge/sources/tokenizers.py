@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from resumerge.errors import InputError, Problem
 from resumerge.recipe.model import ModelRef, Recipe
 from resumerge.sources.model import Source
+from resumerge.sources.records import Records
 from resumerge.sources.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 
 
@@ -25,9 +26,16 @@ class Tokenizers:
 
 
 def read_tokenizers(
-    recipe: Recipe, sources: Mapping[ModelRef, Source], *, offline: bool = False
+    recipe: Recipe,
+    sources: Mapping[ModelRef, Source],
+    records: Records | None = None,
+    *,
+    offline: bool = False,
 ) -> Tokenizers:
     """Read what the recipe's ``tokenizer`` and ``chat_template`` need.
+
+    Args:
+        records: what is known of files of the Hub.
 
     Raises:
         InputError: all that is wrong with them.
@@ -37,12 +45,13 @@ def read_tokenizers(
     vocabularies: dict[ModelRef, Vocabulary] = {}
     for ref, source in sources.items() if recipe.tokenizer else ():
         try:
-            vocabularies[ref] = read_vocabulary(source, offline=offline)
+            vocabularies[ref] = read_vocabulary(source, records, offline=offline)
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
     asked = recipe.merged_models if recipe.chat_template == "auto" else ()
     return Tokenizers(
-        vocabularies, {ref: read_chat_template(sources[ref], offline=offline) for ref in asked}
+        vocabularies,
+        {ref: read_chat_template(sources[ref], records, offline=offline) for ref in asked},
     )

@@ -15,6 +15,7 @@ from resumerge.errors import InputError, refuse
 from resumerge.recipe.model import ModelRef
 from resumerge.sources.hub_files import fetch, list_companions
 from resumerge.sources.model import Source
+from resumerge.sources.records import Records
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
@@ -66,14 +67,19 @@ def is_tokenizer_file(name: str) -> bool:
     return _OF_TOKENIZERS.fullmatch(name) is not None
 
 
-def read_vocabulary(source: Source, *, offline: bool = False) -> Vocabulary:
+def read_vocabulary(
+    source: Source, records: Records | None = None, *, offline: bool = False
+) -> Vocabulary:
     """Read a model's tokenizer; of a Hub model its files are fetched, which are small.
+
+    Args:
+        records: what is known of files of the Hub.
 
     Raises:
         InputError: it has none, it is damaged, or it needs libraries that are not installed.
         Resumable: the network failed.
     """
-    files = _fetched(source, offline)
+    files = _fetched(source, records, offline)
     if not files:
         raise refuse(
             "The model has no tokenizer",
@@ -93,9 +99,11 @@ def read_vocabulary(source: Source, *, offline: bool = False) -> Vocabulary:
     return Vocabulary(source, _kind(facts), ids, added, files, digest.hexdigest())
 
 
-def read_chat_template(source: Source, *, offline: bool = False) -> str | None:
+def read_chat_template(
+    source: Source, records: Records | None = None, *, offline: bool = False
+) -> str | None:
     """A model's chat template; None where it has none, or several by name."""
-    files = _fetched(source, offline)
+    files = _fetched(source, records, offline)
     config = read_json(source.folder / CONFIG) if CONFIG in files else {}
     return _template(source.folder, files, config)
 
@@ -115,9 +123,9 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _fetched(source: Source, offline: bool) -> tuple[str, ...]:
+def _fetched(source: Source, records: Records | None, offline: bool) -> tuple[str, ...]:
     files = tuple(name for name in list_companions(source) if is_tokenizer_file(name))
-    fetch(source, files, offline=offline)
+    fetch(source, files, records, offline=offline)
     return files
 
 
