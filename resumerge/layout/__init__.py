@@ -1,5 +1,6 @@
 """What layers and parts a model has, inferred from tensor names and config.json."""
 
+from resumerge.layout.layer_lists import read_layer_list, write_layer_list
 from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
 from resumerge.layout.modules import Part, find_parts
@@ -18,6 +19,8 @@ __all__ = [
     "is_computed",
     "is_tied_copy",
     "match_names",
+    "read_layer_list",
     "split",
     "step_position",
+    "write_layer_list",
 ]

@@ -17,9 +17,9 @@ _EMBEDDING = re.compile(
 _HEAD_BIAS = re.compile(r"(^|\.)decoder\.bias$")
 _COMPUTED = re.compile(
     r"(^|\.)(inv_freq|rotary_emb\..*|position_ids|token_type_ids|num_batches_tracked"
-    r"|(attn|attention)\.(masked_)?bias|relative_position_index|embed_positions\.weights"
-    r"|final_logits_bias)$"
+    r"|masked_bias|relative_position_index|embed_positions\.weights|final_logits_bias)$"
 )
+_CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")
 
 
 def ties_embeddings(config: Mapping[str, Any]) -> bool:
@@ -50,11 +50,12 @@ def is_tied_copy(source: Source, name: str) -> bool:
     return bool(_HEAD.search(name)) and ties_embeddings(source.config)
 
 
-def is_computed(name: str) -> bool:
+def is_computed(tensor: TensorInfo) -> bool:
     """Whether a tensor is a buffer that transformers computes itself: some versions save it, some
     do not.
     """
-    return bool(_COMPUTED.search(name))
+    mask = len(tensor.shape) == 4 and _CAUSAL_MASK.search(tensor.name)
+    return bool(mask or _COMPUTED.search(tensor.name))
 
 
 def _says_tied(config: Mapping[str, Any]) -> bool | None:

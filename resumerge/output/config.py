@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.output.layer_lists import cut_lists
+from resumerge.layout import read_layer_list, write_layer_list
 from resumerge.output.token_ids import renumbered
-from resumerge.plan.model import Plan
+from resumerge.plan.model import LayerMap, Plan
 from resumerge.sources.dtypes import FLOATS
 
 
@@ -24,20 +24,40 @@ def output_config(plan: Plan) -> dict[str, Any]:
     if dtype and config:
         config["dtype" if "dtype" in config else "torch_dtype"] = dtype
     for layers in plan.layer_maps:
-        for path in {tuple(key.split(".")[:-1]) for key in layers.keys}:
-            own = [(source, layer) for source, layer in (o.inputs[0] for o in layers.origins)]
-            sections = [_section(source.config, path) for source in plan.sources]
-            cut_lists(
-                _section(config, path),
-                plan.layers.counts[layers.stack],
-                [(sections[source], layer) for source, layer in own],
-            )
         for key in layers.keys:
-            *path_to, last = key.split(".")
-            _section(config, path_to)[last] = len(layers.origins)
+            *path, last = key.split(".")
+            _cut_lists(_section(config, path), plan, layers, path, last)
+        for key in layers.keys:
+            *path, last = key.split(".")
+            _section(config, path)[last] = len(layers.origins)
     if plan.vocabulary is not None:
         config = renumbered(config, plan.vocabulary, plan.vocabulary.host.source.config)
     return config
+
+
+def _cut_lists(
+    section: dict[str, Any], plan: Plan, layers: LayerMap, path: list[str], counted: str
+) -> None:
+    """Change the lists of one section of the output's config.json, in place.
+
+    Args:
+        section: the (nested) mapping that holds the layer count.
+        path: to that section, in the config.json of every source.
+        counted: the key of the layer count in it.
+    """
+    reference = _section(plan.sources[plan.reference].config, path)
+    count = plan.layers.counts[layers.stack]
+    for key, value in reference.items():
+        default = read_layer_list(key, value, count)
+        if default is None:
+            continue
+        said = []
+        for source, layer in (origin.inputs[0] for origin in layers.origins):
+            config = plan.sources[source].config
+            own = _section(config, path) or config
+            entries = read_layer_list(key, own.get(key), own.get(counted, count)) or default
+            said.append(entries[layer % len(entries)])
+        section[key] = write_layer_list(key, value, count, said)
 
 
 def main_dtype(plan: Plan) -> str | None:

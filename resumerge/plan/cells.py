@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from resumerge.layout import Part, before_layers, split, step_position
 from resumerge.plan.model import LayerMap, LayerOrigin
 from resumerge.plan.models import Models
-from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
+from resumerge.recipe import Input, Module, Recipe, Slice
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Itera
     output_layer = 0
     for slice_ in module.slices:
         guide = guide_of(recipe, slice_)
-        rests = layer_tensors(models, guide.model, part.stack)
+        rests = models.layer_tensors(guide.model, part.stack)
         start, stop = guide.layer_range or (0, 0)
         for step in range(stop - start):
             for rest in rests.get(start + step, []):
@@ -93,17 +93,6 @@ def layer_map(models: Models, module: Module, stack: str) -> LayerMap:
     return LayerMap(
         stack, tuple(models.layers[models.reference].keys.get(stack, ())), tuple(origins)
     )
-
-
-def layer_tensors(models: Models, ref: ModelRef, stack: str) -> dict[int, list[str]]:
-    """The names inside each layer of a model's stack, in file order."""
-    own, layers = models.stack_in(ref, stack), models.layers[ref]
-    found: dict[int, list[str]] = {}
-    for name in models.ordered(ref):
-        located = layers.locate(name)
-        if located is not None and located.stack == own:
-            found.setdefault(located.index, []).append(located.rest)
-    return found
 
 
 def _outside(

@@ -47,7 +47,7 @@ class Expressions:
             guide = inputs[0]
         if cell.module is None or like.dtype not in FLOATS:
             return self._kept(cell, guide.model, like)
-        if None in found and is_computed(cell.name):
+        if None in found and is_computed(like):
             return self._kept(cell, guide.model, like)
         operands = []
         shape = self._shape(guide.model, like)

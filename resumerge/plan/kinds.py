@@ -4,17 +4,19 @@ says that such layers stand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.layout import Part
-from resumerge.plan.cells import layer_tensors
+from resumerge.layout import Part, read_layer_list
 from resumerge.plan.model import LayerMap
 from resumerge.plan.models import Models
 from resumerge.recipe import Module, Recipe
 
 Kind = frozenset[str]
+
+_BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
 
 
 def check_kinds(
@@ -33,19 +35,38 @@ def check_kinds(
     assert part.stack is not None
     kinds = [
         frozenset(names)
-        for _, names in sorted(layer_tensors(models, models.reference, part.stack).items())
+        for _, names in sorted(models.layer_tensors(models.reference, part.stack).items())
     ]
+    notes = list(_rules_by_number(models, layers))
     if len(set(kinds)) < 2 or _are_listed(models, layers, kinds):
-        return [], []
+        return [], notes
     refs = list(models.sources)
-    names = {ref: layer_tensors(models, ref, part.stack) for ref in refs}
+    names = {ref: models.layer_tensors(ref, part.stack) for ref in refs}
     wanted = continued(kinds, len(layers.origins))
     for place, (origin, kind) in enumerate(zip(layers.origins, wanted)):
         source, layer = origin.inputs[0]
         found = frozenset(names[refs[source]].get(layer, []))
         if found != kind:
             return [_out_of_place(recipe, models, module, kinds, place, refs[source], layer)], []
-    return [], []
+    return [], notes
+
+
+def _rules_by_number(models: Models, layers: LayerMap) -> Iterator[str]:
+    """What config.json says of layers by their number, once layers have changed theirs."""
+    if all(layer == place for place, o in enumerate(layers.origins) for _, layer in o.inputs[:1]):
+        return
+    for key in layers.keys:
+        section: Any = models.sources[models.reference].config
+        for step in key.split(".")[:-1]:
+            section = section.get(step, {})
+        if any(isinstance(section.get(name), list) for name in ("layer_types", "block_types")):
+            return
+        for name, value in section.items():
+            if _BY_NUMBER.search(name) and type(value) is int and value > 1:
+                yield (
+                    f"config.json's {name}: {value} says by number what a layer does: the output's "
+                    "layers follow it anew, wherever they come from"
+                )
 
 
 def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
@@ -70,26 +91,23 @@ def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
 
 
 def _are_listed(models: Models, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
-    """Whether a list in config.json, with an entry for each layer, tells the kinds apart."""
-    config: Any = models.sources[models.reference].config
+    """Whether a list in config.json tells the kinds apart."""
+    config = models.sources[models.reference].config
     for key in layers.keys:
-        level = config
+        section: Any = config
         for step in key.split(".")[:-1]:
-            level = level.get(step, {})
-        if any(_tells(value, kinds) for value in level.values()):
-            return True
+            section = section.get(step, {})
+        for name, value in section.items():
+            said = read_layer_list(name, value, len(kinds))
+            if said is not None and _tells(said, kinds):
+                return True
     return False
 
 
-def _tells(value: Any, kinds: Sequence[Kind]) -> bool:
-    if not isinstance(value, list):
-        return False
-    if len(value) != len(kinds):
-        return False
+def _tells(entries: Sequence[Any], kinds: Sequence[Kind]) -> bool:
     said: dict[str, Kind] = {}
-    return all(
-        said.setdefault(repr(entry), kind) == kind for entry, kind in zip(value, kinds)
-    ) and (len(said) > 1)
+    fits = all(said.setdefault(repr(e), kind) == kind for e, kind in zip(entries, kinds))
+    return fits and len(said) > 1
 
 
 def _out_of_place(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from resumerge.layout import Layers, find_tensor, infer_layers, match_names
@@ -23,6 +23,7 @@ class Models:
 
     sources: Mapping[ModelRef, Source]
     reference: ModelRef
+    _layer_tensors: dict[tuple[ModelRef, str], dict[int, list[str]]] = field(default_factory=dict)
 
     @cached_property
     def numbers(self) -> dict[ModelRef, int]:
@@ -67,3 +68,19 @@ class Models:
         """Tensor names in the order they stand on disk, so that reading is sequential."""
         tensors = self.sources[ref].tensors
         return sorted(tensors, key=lambda name: (tensors[name].file, tensors[name].offset, name))
+
+    def layer_tensors(self, ref: ModelRef, stack: str) -> dict[int, list[str]]:
+        """The names inside each layer of a model's stack, in file order.
+
+        Args:
+            stack: as the reference calls it.
+        """
+        if (ref, stack) not in self._layer_tensors:
+            own, layers = self.stack_in(ref, stack), self.layers[ref]
+            found: dict[int, list[str]] = {}
+            for name in self.ordered(ref):
+                located = layers.locate(name)
+                if located is not None and located.stack == own:
+                    found.setdefault(located.index, []).append(located.rest)
+            self._layer_tensors[ref, stack] = found
+        return self._layer_tensors[ref, stack]

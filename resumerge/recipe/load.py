@@ -170,13 +170,22 @@ def _one_way(level: dict[Any, Any], at: tuple[str, ...], ways: tuple[str, ...]) 
 
 
 def _idle_keys(top: dict[Any, Any]) -> Iterator[str]:
-    """Keys inside slices that mergekit reads and does not use."""
+    """Keys below the top level that mergekit reads and that have no meaning here."""
     modules = top.get("modules")
     levels = [top, *(modules.values() if isinstance(modules, dict) else ())]
     lists = [level.get("slices") for level in levels if isinstance(level, dict)]
     slices = [entry for entries in lists if isinstance(entries, list) for entry in entries]
     if any(isinstance(entry, dict) and "residual_weight" in entry for entry in slices):
         yield "residual_weight has no effect: mergekit reads it and does nothing with it"
+    if _holds(top, "override_architecture"):
+        yield "override_architecture has no effect: layers are found by the tensors' names"
+
+
+def _holds(value: object, key: str) -> bool:
+    """Whether a key stands anywhere in a YAML value."""
+    if isinstance(value, dict):
+        return key in value or any(_holds(item, key) for item in value.values())
+    return isinstance(value, list) and any(_holds(item, key) for item in value)
 
 
 def _tokenizer_twice(top: dict[Any, Any]) -> Iterator[Unfit]:

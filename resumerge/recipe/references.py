@@ -80,14 +80,6 @@ def _spelled_out(value: Mapping[Any, Any]) -> ModelRef:
         raise _lora("lora: …")
     inner = value.get("model")
     if inner is not None and not (set(value) - {"model", "lora", "override_architecture"}):
-        if value.get("override_architecture") is not None:
-            raise Unfit(
-                "override_architecture is not supported",
-                expected="a model whose config.json names its own architecture",
-                found=f"override_architecture: {value['override_architecture']}",
-                fix="Delete override_architecture: layers are found by tensor names, "
-                "whatever the architecture is called",
-            )
         if isinstance(inner, str):
             return read_reference(inner)
         if (

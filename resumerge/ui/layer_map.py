@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-WIDTH = 60
+WIDTH = 50
 """Columns of the picture at most; of a deeper model, a column is several layers."""
 
 _COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
@@ -29,7 +29,7 @@ def show_layer_map(stack: str, layers: Sequence[Origin], models: Sequence[str]) 
     columns = -(-len(layers) // each)
     used = sorted({source for layer in layers for source, _ in layer})
     picture = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    picture.add_column(overflow="ellipsis", max_width=36, no_wrap=True)
+    picture.add_column(overflow="ellipsis", max_width=26, no_wrap=True)
     picture.add_column(no_wrap=True)
     picture.add_row("output layer", _ruler(len(layers), columns))
     for source in used:

@@ -238,6 +238,7 @@ def test_a_module_that_is_not_there(family: Family, tmp_path: Path) -> None:
         ("deepseek_v3", [(0, 2), (1, 4)], True),
         ("deepseek_v3", [(0, 2), (0, 4)], False),
         ("lfm2", [(0, 4), (1, 3)], True),  # layer_types says which is which
+        ("recurrent_gemma", [(0, 4), (1, 3)], True),  # block_types, which repeat, are written out
     ],
 )
 def test_layers_of_different_kinds_stand_where_the_config_says(

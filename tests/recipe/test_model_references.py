@@ -63,7 +63,6 @@ def test_the_spelled_out_form_is_the_same_model(written: object, text: str) -> N
         {"model": {"path": 3}},
         {"model": {"path": "org/a", "revision": 3}},
         {"model": "org/a", "lora": "org/b"},
-        {"model": "org/a", "override_architecture": "LlamaForCausalLM"},
         "org/name@",
         "a/b/c",
         "org/na me",
@@ -81,3 +80,12 @@ def test_anything_else_is_refused(wrong: object) -> None:
 def test_a_revision_of_a_folder_is_noted() -> None:
     recipe = parse_recipe("merge_method: linear\nmodels: [{model: here@main}]")
     assert recipe.notes == ("here@main is a folder: its revision is ignored",)
+
+
+def test_an_architecture_written_over_the_models_own_has_no_effect() -> None:
+    recipe = parse_recipe(
+        "merge_method: linear\n"
+        "models: [{model: {model: org/a, override_architecture: LlamaForCausalLM}}]\n"
+    )
+    assert [ref.name for ref in recipe.models] == ["org/a"]
+    assert "override_architecture has no effect" in recipe.notes[0]
