@@ -448,14 +448,14 @@ def _composites() -> dict[str, Architecture]:
                 "projection_dim": 8,
             },
             {"input_ids": TOKENS, "pixel_values": IMAGE},
-            stack=None,
+            stack="text_model.encoder.layers",
         ),
         "siglip": Architecture(
             "SiglipModel",
             "SiglipConfig",
             {"text_config": BERT, "vision_config": VISION},
             {"input_ids": TOKENS, "pixel_values": IMAGE},
-            stack=None,
+            stack="text_model.encoder.layers",
         ),
     }
 
