@@ -79,9 +79,10 @@ class Place:
         }
 
     def start(self, *words: object) -> subprocess.Popen[str]:
-        """Start a command."""
+        """Start a command; a merge in one process, so that a signal to it is one to the worker."""
+        alone = ["--no-supervise"] if words[0] in ("run", "resume") else []
         return subprocess.Popen(
-            [sys.executable, "-m", "resumerge", *map(str, words)],
+            [sys.executable, "-m", "resumerge", *map(str, words), *alone],
             cwd=self.folder,
             env=self.env,
             stdout=subprocess.PIPE,
