@@ -113,6 +113,8 @@ class Hub:
         """While True every connection is dropped without an answer."""
         self.ranges = True
         """False: range requests are answered with the whole file, as some mirrors do."""
+        self.xet = False
+        """True: large files are said to be in Xet's store."""
         self.bytes_per_second: float | None = None
         """Of all bodies of files together."""
         self.sent = 0
@@ -364,6 +366,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         blob = files[name]
         headers = {"X-Repo-Commit": commit, "ETag": f'"{blob.etag}"', "Accept-Ranges": "bytes"}
+        if blob.lfs and self.hub.xet:
+            headers["X-Xet-Hash"] = blob.sha256
+            headers["X-Xet-Refresh-Route"] = f"{self.hub.url}/api/xet/token"
         if blob.lfs:
             self.headed(
                 302,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hub_models import shard
-from merges import Place, layered, output
+from merges import COPIES, Place, layered, output
 from server import Hub
 
 
@@ -32,7 +32,7 @@ def merged(hub: Hub, tmp_path: Path) -> Place:
     """A place where the models were merged to `out`."""
     for name, seed in (("org/math", 1), ("org/code", 2)):
         hub.commit(name, layered(seed))
-    place = Place(hub, tmp_path)
+    place = Place(hub, tmp_path, COPIES)
     place.call("run", "merge.yaml", "out")
     return place
 

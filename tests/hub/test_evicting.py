@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hub_models import shard
-from merges import Place, layered, output
+from merges import COPIES, Place, layered, output
 from server import Hub
 
 NUMEL = 2_000_000
@@ -46,9 +46,9 @@ def weights(place: Place) -> set[Path]:
 
 
 def test_a_disk_too_small_for_the_inputs(filled: Hub, small_disk: Path, tmp_path: Path) -> None:
-    calm = Place(filled, tmp_path / "calm")
+    calm = Place(filled, tmp_path / "calm", COPIES)
     calm.call("run", "merge.yaml", "out")
-    place = Place(filled, tmp_path / "small", HF_HOME=str(small_disk))
+    place = Place(filled, tmp_path / "small", COPIES, HF_HOME=str(small_disk))
 
     refused = place.call("run", "merge.yaml", "out", expect=2)
     assert "too small for the downloads" in refused.stderr
@@ -81,7 +81,7 @@ def test_a_disk_too_small_for_the_inputs(filled: Hub, small_disk: Path, tmp_path
 
 
 def test_what_was_there_before_stays(filled: Hub, tmp_path: Path) -> None:
-    place = Place(filled, tmp_path)
+    place = Place(filled, tmp_path, COPIES)
     place.call("run", "merge.yaml", "before")
     before = weights(place)
     gone = place.blob("org/math", shard(2, 8))
@@ -94,7 +94,7 @@ def test_what_was_there_before_stays(filled: Hub, tmp_path: Path) -> None:
 def test_evicted_files_come_back_when_their_units_are_computed_again(
     filled: Hub, tmp_path: Path
 ) -> None:
-    place = Place(filled, tmp_path)
+    place = Place(filled, tmp_path, COPIES)
     place.call("run", "merge.yaml", "out", "--evict")
     before = output(place.folder / "out")
     merged = place.folder / "out" / "model.safetensors"
@@ -112,7 +112,7 @@ def test_evicted_files_come_back_when_their_units_are_computed_again(
 
 def test_no_room_even_so_says_what_is_needed(filled: Hub, small_disk: Path, tmp_path: Path) -> None:
     (small_disk / "ballast").write_bytes(bytes(4 * SHARD))
-    place = Place(filled, tmp_path / "small", HF_HOME=str(small_disk))
+    place = Place(filled, tmp_path / "small", COPIES, HF_HOME=str(small_disk))
     stopped = place.call("run", "merge.yaml", "out", "--evict", expect=75)
     assert "No room to download" in stopped.stderr
     (small_disk / "ballast").unlink()

@@ -1,0 +1,64 @@
+"""A file that the Hub has in Xet goes through huggingface_hub, and is checked all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_models import ref, single
+from server import Hub
+
+from resumerge.sources.hub import open_hub
+from resumerge.sources.hub_files import fetch, hub_file
+
+NAME = "model.safetensors"
+
+
+@pytest.fixture
+def transfers(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What Xet delivers, one transfer after the other, in place of hf_xet and its servers."""
+    from huggingface_hub import constants, file_download
+
+    delivered = [single()[NAME]]
+
+    def xet_get(*, incomplete_path: Path, **facts: Any) -> None:
+        incomplete_path.write_bytes(delivered.pop(0))
+
+    hub.xet = True
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    monkeypatch.setattr(file_download, "is_xet_available", lambda: True)
+    monkeypatch.setattr(file_download, "xet_get", xet_get)
+    return delivered
+
+
+def test_it_comes_through_xet(hub: Hub, transfers: list[bytes]) -> None:
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    hub.forget_requests()
+    fetch(source, [NAME])
+    assert (source.folder / NAME).read_bytes() == single()[NAME]
+    assert transfers == []
+    assert hub.files_served() == {}
+
+
+def test_wrong_content_is_found_and_comes_again(hub: Hub, transfers: list[bytes]) -> None:
+    transfers.insert(0, bytes(len(single()[NAME])))
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    fetch(source, [NAME])
+    assert (source.folder / NAME).read_bytes() == single()[NAME]
+    assert transfers == []
+
+
+def test_a_part_that_came_over_http_is_finished_over_http(hub: Hub, transfers: list[bytes]) -> None:
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    file = hub_file(source, NAME)
+    file.blob.parent.mkdir(parents=True, exist_ok=True)
+    file.partial.write_bytes(single()[NAME][:600])
+    hub.forget_requests()
+    fetch(source, [NAME])
+    assert (source.folder / NAME).read_bytes() == single()[NAME]
+    assert hub.files_served() == {NAME: file.size - 600}
+    assert len(transfers) == 1
