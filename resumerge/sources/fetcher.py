@@ -95,7 +95,8 @@ class Fetcher:
 
     def __enter__(self) -> Fetcher:
         self._switching = sys.getswitchinterval()
-        sys.setswitchinterval(min(self._switching, SWITCH_SECONDS))
+        if self._threads:
+            sys.setswitchinterval(min(self._switching, SWITCH_SECONDS))
         for thread in self._threads:
             thread.start()
         return self

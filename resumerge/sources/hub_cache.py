@@ -60,6 +60,12 @@ class HubFile:
         return None
 
     @property
+    def inode(self) -> int | None:
+        """Of the file that holds its bytes now."""
+        path = self.content
+        return path.stat().st_ino if path is not None else None
+
+    @property
     def whole(self) -> bool:
         """Whether the cache has it at its full size."""
         path = self.content

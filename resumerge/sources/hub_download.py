@@ -51,11 +51,14 @@ class Watch:
     answer: Answer | None = None
 
 
-def download(file: HubFile, records: Records, watch: Watch) -> None:
+def download(file: HubFile, records: Records, watch: Watch, *, unfit: int | None = None) -> None:
     """Bring a file into the cache, where no intact one is.
 
     The verdict is noted in `records`. Another process that downloads the same content is waited
     for.
+
+    Args:
+        unfit: inode of the damaged file that is to be replaced, if there is one.
 
     Raises:
         InputError: the Hub denies the file.
@@ -66,7 +69,7 @@ def download(file: HubFile, records: Records, watch: Watch) -> None:
         return
     file.blob.parent.mkdir(parents=True, exist_ok=True)
     with file.locked(watch.check):
-        if file.whole and file.content and records.verdict(file.content, file.etag) is not False:
+        if file.whole and file.inode != unfit:
             return  # another process was quicker; whether it is intact is for the caller to see
         _by_ranges(file, records, watch)
 

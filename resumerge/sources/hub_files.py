@@ -50,7 +50,7 @@ def bring(
             raise missing_offline(file.repo, file.commit, [lacking(file)])
         if room is not None:
             room(file.size - partial_bytes(file))
-        download(file, records, watch)
+        download(file, records, watch, unfit=file.inode)
     file.link()
 
 

@@ -34,7 +34,7 @@ slices:
   - sources: [{model: org/math, layer_range: [0, 8]}]
   - sources: [{model: org/code, layer_range: [0, 8]}]
 """
-"""All layers of both, one after the other: computes nothing, and so starts in a third of the time."""
+"""All layers of both, one after the other: it computes nothing, and so starts quickly."""
 
 
 def layered(seed: int, shards: int = 8, numel: int = 100_000, tensors: int = 2) -> dict[str, bytes]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hub_models import CONFIG, ref, safetensors, sharded
-from server import Hub
+from server import Blob, Hub
 
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Resumable
+from resumerge.sources.fetcher import Fetcher
 from resumerge.sources.hub import open_hub
+from resumerge.sources.records import Records
 
 
 def test_headers_of_a_big_file_move_less_than_100_kb(hub: Hub) -> None:
@@ -56,6 +59,31 @@ def test_header_that_lies_is_refused(hub: Hub) -> None:
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": file})
     with pytest.raises(InputError, match="damaged"):
         open_hub(ref("org/model"))
+
+
+def test_etag_that_leads_out_of_the_cache_is_refused(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Blob, "blob_id", "../../../../evil")
+    hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": safetensors(["a"])})
+    with pytest.raises(InputError, match="no hash"):
+        open_hub(ref("org/model"))
+    assert not list(hub.home.parent.rglob("evil*"))
+
+
+def test_header_that_is_not_the_file_s_own_is_not_merged_by(hub: Hub, tmp_path: Path) -> None:
+    file = safetensors(["a", "b"], 1000)
+    hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": file})
+    hub.fail("/cdn/", wrong_byte=file.index(b'"b"') + 1)
+    source = open_hub(ref("org/model"), records=Records(tmp_path))
+    assert set(source.tensors) == {"a", "c"}
+    records = Records(tmp_path)
+    fetcher = Fetcher([(source, "model.safetensors")], records)
+    with fetcher, pytest.raises(Resumable) as caught:
+        for _ in range(100):
+            fetcher.wait(0.1)
+    assert caught.value.reason == "source_changed"
+    assert set(open_hub(ref("org/model"), records=records).tensors) == {"a", "b"}
 
 
 def test_index_that_leads_out_of_the_folder_is_refused(hub: Hub) -> None:

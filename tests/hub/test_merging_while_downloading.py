@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hub_models import shard
-from merges import Place, layered, output
+from merges import COPIES, Place, layered, output
 from server import Hub
 
 QUARTER = """
@@ -139,6 +139,20 @@ def test_network_lost_midway_merges_what_is_there_and_resumes(filled: Hub, tmp_p
     filled.forget_requests()
     place.call("resume")
     assert set(file_bytes(filled)) == {shard(8, 8)}
+
+
+def test_the_token_is_written_nowhere(filled: Hub, tmp_path: Path) -> None:
+    token = "hf_" + "SecretOfTheUser" * 2
+    place = Place(filled, tmp_path, COPIES, HF_TOKEN=token)
+    filled.fail(shard(8, 8), status=403, times=None)
+    place.call("plan", "merge.yaml", expect=2)
+    filled.faults.clear()
+    done = place.call("run", "merge.yaml", "out", "--json")
+    assert token not in done.stdout + done.stderr
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or token.encode() not in path.read_bytes(), path
+    carried = {request.host: request.authorization for request in filled.requests}
+    assert carried == {"127.0.0.1": f"Bearer {token}", "localhost": None}
 
 
 def test_a_branch_that_moves_meanwhile_changes_nothing(filled: Hub, tmp_path: Path) -> None:
