@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -80,7 +81,7 @@ class Governor:
         self._measure = measure or MemoryGauge().measure
         self._read_rss = rss
         self._calm_since = self._pressed_at = float("-inf")
-        self._others: deque[tuple[float, int]] = deque()
+        self._others: deque[_Others] = deque()
         self._over = threading.Event()
         self._looked = threading.Condition()
         self._thread = threading.Thread(target=self._watch, name="governor", daemon=True)
@@ -173,9 +174,12 @@ class Governor:
     def _sample(self, now: float) -> None:
         self.memory, self.rss = self._measure(), self._read_rss()
         self.peak_rss = max(self.peak_rss, self.rss)
-        if not self._others or now - self._others[-1][0] >= 1.0:
-            self._others.append((now, self._taken_by_others()))
-        while now - self._others[0][0] > REMEMBERED_SECONDS:
+        taken = self._taken_by_others()
+        if not self._others or now - self._others[-1].at >= 1.0:
+            self._others.append(_Others(now, taken, taken))
+        latest = self._others[-1]
+        latest.least, latest.most = min(latest.least, taken), max(latest.most, taken)
+        while now - self._others[0].at > REMEMBERED_SECONDS:
             self._others.popleft()
 
     def _fits(self, batch_bytes: int) -> bool:
@@ -197,13 +201,13 @@ class Governor:
     def _shortage(self) -> str:
         memory = self.memory
         left = f"{memory.bound} has {_size(memory.available)} left of {_size(memory.total)}"
-        took = self._taken_by_others() - min((taken for _, taken in self._others), default=0)
+        took = self._taken_by_others() - min(other.least for other in self._others)
         if took > self._noise():
             return f"another process took {_size(took)}; {left}"
         return left
 
     def _relief(self) -> str:
-        gave = max((taken for _, taken in self._others), default=0) - self._taken_by_others()
+        gave = max(other.most for other in self._others) - self._taken_by_others()
         if gave > self._noise():
             return f"another process gave back {_size(gave)}"
         return f"calm for {CALM_SECONDS:.0f} s"
@@ -234,6 +238,15 @@ class Governor:
     def _tell(self, kind: str, reason: str, **facts: Any) -> None:
         available = self.memory.available
         self._event(kind, reason=reason, **facts, rss=self.rss, available=available)
+
+
+@dataclass
+class _Others:
+    """What other processes had within one second: when, and bytes."""
+
+    at: float
+    least: int
+    most: int
 
 
 def _size(nbytes: int) -> str:

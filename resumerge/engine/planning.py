@@ -91,7 +91,7 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
             for m in plan.layer_maps
         ],
         "largest_unit": {"name": predicted.largest.name, "bytes": predicted.largest.nbytes},
-        "notes": [*plan.notes, *too_many_threads(options.threads)],
+        "notes": [*plan.notes, *predicted.notes, *too_many_threads(options.threads)],
         "problems": [asdict(problem) for problem in problems],
     }
 

@@ -245,7 +245,7 @@ def fit_threads(plan: Plan, asked: int | None, budget: int) -> int:
     threads = min(asked or cores(), most_threads())
     while True:
         need = memory_need(plan, threads)
-        if need.peak_rss <= budget:
+        if need.enough <= budget:
             return threads
         if threads == 1:
             raise InputError([_too_little(need, budget)])
@@ -253,7 +253,7 @@ def fit_threads(plan: Plan, asked: int | None, budget: int) -> int:
 
 
 def _too_little(need: Need, budget: int) -> Problem:
-    needed = math.ceil(need.peak_rss / 1e6)
+    needed = math.ceil(need.enough / 1e6)
     return refuse(
         "The memory budget is too small for this merge, even with one thread",
         expected=f"at least {needed} MB",

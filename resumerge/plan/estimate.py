@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.host.speed import Speed
-from resumerge.plan.memory import Need, memory_need
+from resumerge.plan.memory import Need, memory_need, whole_tensors
 from resumerge.plan.model import Plan, Unit
 from resumerge.plan.time import merge_seconds
 
@@ -26,6 +26,7 @@ class Estimate:
         largest: the unit with the most bytes.
         seconds: of the merge, without downloads.
         basis: what the time rests on.
+        notes: what a person should know, a line each.
     """
 
     memory: Need
@@ -36,6 +37,7 @@ class Estimate:
     largest: Unit
     seconds: float
     basis: str
+    notes: tuple[str, ...] = ()
 
     @property
     def peak_rss(self) -> int:
@@ -64,6 +66,7 @@ def estimate(plan: Plan, threads: int, speed: Speed) -> Estimate:
         largest=max(plan.units, key=lambda unit: unit.nbytes),
         seconds=seconds,
         basis=basis,
+        notes=tuple(filter(None, [whole_tensors(plan)])),
     )
 
 

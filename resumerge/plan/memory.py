@@ -24,6 +24,9 @@ is larger is given back at once."""
 
 FLOAT32 = 4
 
+SAFETY = 1.05
+"""What a budget must hold, of what is predicted."""
+
 TOKEN_BYTES = 500
 """Of a token of a tokenizer that is read: text, number and merges, as Python objects."""
 
@@ -50,6 +53,11 @@ class Need:
     def peak_rss(self) -> int:
         """With all threads."""
         return self.base + self.held + self.blocks
+
+    @property
+    def enough(self) -> int:
+        """A budget that holds it, though the prediction be a little off."""
+        return int(self.peak_rss * SAFETY)
 
     @property
     def least_rss(self) -> int:
@@ -97,6 +105,24 @@ def vocabulary_bytes(plan: Plan) -> int:
     operands = (operand for unit in plan.units for operand in unit.expression.operands)
     maps = {id(o.rows.rows): o.rows.rows.nbytes for o in operands if o.rows}
     return sum(maps.values()) + TOKEN_BYTES * len(plan.tokenizers) * plan.vocabulary.rows
+
+
+def whole_tensors(plan: Plan) -> str | None:
+    """A note on the largest tensor that must be held whole; None where none must."""
+    whole = [
+        unit
+        for unit in plan.units
+        if unit.expression.method != "copy"
+        and METHODS[unit.expression.method].whole_tensor
+        and unit.grain >= unit.numel
+    ]
+    if not whole:
+        return None
+    largest = max(whole, key=_block_bytes)
+    return (
+        f"{largest.expression.method} computes on whole tensors: {largest.name} alone takes "
+        f"{_block_bytes(largest) / 1e6:.0f} MB of memory"
+    )
 
 
 def _held_bytes(unit: Unit, seed: int) -> int:

@@ -31,7 +31,7 @@ class ConsoleReporter(Reporter):
         self._started = time.monotonic()
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
-        for note in plan.notes:
+        for note in (*plan.notes, *estimate.notes):
             self.note(note)
         verb = "Going on with" if resumed else "Run"
         self._say(
@@ -134,7 +134,7 @@ class JsonReporter(Reporter):
             estimate_s=estimate.seconds,
             basis=estimate.basis,
             largest_unit={"name": estimate.largest.name, "bytes": estimate.largest.nbytes},
-            notes=list(plan.notes),
+            notes=[*plan.notes, *estimate.notes],
         )
 
     def fetching(self, fetched: Fetched) -> None:

@@ -62,7 +62,7 @@ def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
 
 def test_a_small_budget_takes_threads_away_and_a_smaller_one_is_refused(tmp_path: Path) -> None:
     plan = planned(tmp_path, TIES, 70_000)
-    needs = [memory_need(plan, threads).peak_rss for threads in (1, 2, 3)]
+    needs = [memory_need(plan, threads).enough for threads in (1, 2, 3)]
     assert fit_threads(plan, 3, needs[2]) == 3
     assert fit_threads(plan, 3, needs[2] - 1) == 2
     assert fit_threads(plan, 3, needs[0]) == 1
@@ -79,7 +79,7 @@ def test_local_models_need_no_download(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "threads"), CASES, ids=["ties", "dare_ties", "slerp"])
-def test_a_merge_of_many_blocks_stays_below_the_prediction(
+def test_a_merge_of_many_blocks_takes_what_was_predicted(
     recipe: str, threads: int, large_llamas: Path, tmp_path: Path
 ) -> None:
     """In a process of its own, whose peak is measured by the kernel."""
@@ -96,7 +96,8 @@ def test_a_merge_of_many_blocks_stays_below_the_prediction(
         )
     assert json.loads(done.stdout.splitlines()[-1])["kind"] == "done"
     [run] = resumerge.status(state_dir=state)["runs"]
-    assert run["memory"]["peak_rss"] <= predicted["memory"]["predicted_peak_rss"]
+    found = predicted["memory"]["predicted_peak_rss"] / run["memory"]["peak_rss"]
+    assert 0.85 < found < 1.15
     assert threads > 2 or run["memory"]["peak_rss"] < 400_000_000
     written = sum(path.stat().st_size for path in out.iterdir())
     shards = sum(path.stat().st_size for path in out.glob("*.safetensors"))

@@ -20,7 +20,7 @@ from resumerge.plan.memory import Need
 GB = 10**9
 MB = 10**6
 BUDGET = 2 * GB
-NEED = Need(base=GB, held=0, thread=50 * MB, threads=2, traffic=5 * GB)
+NEED = Need(base=GB, held=0, least=50 * MB, blocks=100 * MB, traffic=5 * GB)
 
 
 class Machine:
