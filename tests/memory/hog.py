@@ -1,7 +1,7 @@
 """A process that takes memory once it is told to: ``hog.py LEAVE SECONDS``.
 
-It reads a line, takes memory until no more than LEAVE bytes are available, and anything that is
-given back, for SECONDS; then it leaves.
+It reads a line, takes memory until no more than LEAVE bytes are available, and from then on for
+SECONDS anything that is given back; then it leaves.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ def main() -> None:
     gauge, taken = MemoryGauge(), []
     print("ready", flush=True)
     sys.stdin.readline()
-    until = time.monotonic() + seconds
+    until = float("inf")
     while time.monotonic() < until:
         if gauge.measure().available > leave + STEP:
             taken.append(bytearray(b"\1") * STEP)
+        else:
+            until = min(until, time.monotonic() + seconds)
         time.sleep(0.004)
 
 
