@@ -14,6 +14,7 @@ from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.downloads import Downloads
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import LARGEST_BATCH
+from resumerge.engine.out_of_memory import is_out_of_memory, out_of_memory
 from resumerge.engine.ownership import CARD, has_checksum, set_aside
 from resumerge.engine.pending import fetching_order
 from resumerge.engine.report import Reporter
@@ -93,6 +94,11 @@ class Attempt:
             with suppress(*DISK_ERRORS):
                 self.ledger.event("stopped", reason=str(stopped))
             raise stopped from error
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            outcome, state = "oom", "interrupted"
+            raise out_of_memory(error) from error
         finally:
             with suppress(*(() if outcome == "done" else DISK_ERRORS)), self.stop.deferred():
                 self.ledger.end_attempt(

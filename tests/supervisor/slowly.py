@@ -30,6 +30,10 @@ class Slowly(Method):
             ctypes.string_at(0)
         if happens("hunger", once=True):
             numpy.ones(HUNGER, dtype="uint8")
+        if happens("numpy asks too much", once=True):
+            numpy.ones(1 << 60, dtype="uint8")
+        if happens("torch asks too much", once=True):
+            inputs[0].new_empty(1 << 50)
         if happens("hang", once=True):
             time.sleep(1000)
         return sum(inputs) / len(inputs)

@@ -108,6 +108,22 @@ def test_five_times_without_progress_is_enough(
     assert merge.files() == reference
 
 
+@pytest.mark.parametrize("who", ["numpy", "torch"])
+def test_memory_that_is_refused_is_no_bug(
+    merge: Supervised, reference: dict[str, bytes], who: str
+) -> None:
+    process = merge.start()
+    merge.wait_until_committed(process)
+    (merge.accidents / f"{who} asks too much").touch()
+    _, stderr = process.communicate()
+    assert process.returncode == 75, stderr
+    assert "The system gave no more memory" in stderr
+    assert stderr.splitlines()[-1].startswith("resumerge resume merged-")
+    assert merge.outcomes() == ["oom"]
+    merge.resume()
+    assert merge.files() == reference
+
+
 def test_killed_before_there_is_a_run(merge: Supervised, reference: dict[str, bytes]) -> None:
     process = merge.start()
     found = merge.wait_for(lambda: psutil.Process(process.pid).children(), process)
