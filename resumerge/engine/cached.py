@@ -114,7 +114,7 @@ def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
         try:
             return _needed(Session(options).plan(recipe)), []
         except ResumergeError as error:
-            repos = [ref for ref in recipe.models if not is_local(ref.name)]
+            repos = [part for ref in recipe.models for part in ref.parts if not is_local(part.name)]
             files = [f for ref in repos for f in cached_files(ref.name, ref.revision)]
             if not files:
                 raise
@@ -136,9 +136,12 @@ def _needed(plan: Plan) -> list[HubFile]:
     """The weights that a merge reads, and what lies beside those of the reference model."""
     files = []
     for number, source in enumerate(plan.sources):
-        if source.kind == "hub":
-            beside = source.companions if number == plan.reference else {}
-            files += [hub_file(source, n) for n in [*beside, *sorted(plan.bytes_needed(number))]]
+        beside = source.companions if number == plan.reference else {}
+        files += [
+            hub_file(source, name)
+            for name in [*beside, *sorted(plan.bytes_needed(number))]
+            if source.part_of(name)[0].kind == "hub"
+        ]
     return list(dict.fromkeys(files))
 
 

@@ -27,7 +27,7 @@ _KINDS = {
 def samples(source: Source) -> dict[str, str]:
     """A sample of every file of a source that is known by its time of change."""
     return {
-        name: sample(source.folder / name)
+        name: sample(source.path(name))
         for name, file in source.files.items()
         if "mtime_ns" in file.identity
     }
@@ -59,7 +59,7 @@ def parts_now(
             same_but_for_time = {**facts, "mtime_ns": was.get("mtime_ns")} == was
             if facts == was or not same_but_for_time:
                 continue
-            path = source.folder / name
+            path = source.path(name)
             if kept.get(source.ref.text, {}).get(name) == sample(path):
                 facts["mtime_ns"] = was["mtime_ns"]
                 touched.append(str(path))

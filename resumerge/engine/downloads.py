@@ -79,7 +79,7 @@ class Downloads:
             inode = ours.get(str(blob))
             if inode is None or not blob.is_file() or blob.stat().st_ino != inode:
                 continue
-            links = {self._plan.sources[n].folder / name for n, name in self._files[blob]}
+            links = {self._plan.sources[n].path(name) for n, name in self._files[blob]}
             if _other_links(blob, links):
                 continue
             size = blob.stat().st_size

@@ -49,7 +49,9 @@ class Evaluator:
         self._reader = reader
         self._buffers = Buffers()
         self._arithmetic: Arithmetic | None = None
-        if any(unit.expression.method != "copy" for unit in plan.units):
+        if any(unit.expression.method != "copy" for unit in plan.units) or any(
+            source.kind == "lora" for source in plan.sources
+        ):
             with _without_collecting():
                 from resumerge.engine.arithmetic import Arithmetic
 
@@ -98,9 +100,9 @@ class Evaluator:
 
     def copied_from(self, unit: Unit, index: int) -> tuple[int, int] | None:
         """(open file, offset) of the bytes that a block is a plain copy of; None if it is not."""
-        if unit.expression.method != "copy" or unit.numel == 0:
-            return None
         operand = unit.expression.operands[0]
+        if unit.expression.method != "copy" or unit.numel == 0 or not operand.tensor.verbatim:
+            return None
         first = nbytes(operand.tensor.dtype, unit.block(index).start)
         descriptor = self._reader.descriptor(operand.source, operand.tensor)
         return descriptor, operand.tensor.offset + first

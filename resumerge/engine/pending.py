@@ -20,10 +20,11 @@ Files = frozenset[tuple[int, str]]
 def files_of(plan: Plan, unit: Unit) -> Files:
     """The files of the Hub that a unit reads."""
     return frozenset(
-        (source, tensor.file)
+        (number, part.file)
         for operand in unit.expression.operands
-        for source, tensor in operand.tables
-        if plan.sources[source].kind == "hub"
+        for number, tensor in operand.tables
+        for part in tensor.parts
+        if plan.sources[number].part_of(part.file)[0].kind == "hub"
     )
 
 

@@ -172,18 +172,14 @@ def check_sources(plan: Plan, out: Path, *, offline: bool, evict: bool) -> list[
     absent = {
         number: sorted(n for n in plan.bytes_needed(number) if not source.files[n].present)
         for number, source in enumerate(plan.sources)
-        if source.kind == "hub"
     }
     files = [hub_file(plan.sources[k], name) for k, names in absent.items() for name in names]
     if files and (offline or env_offline()):
         return [
             missing_offline(
-                plan.sources[k].ref.name,
-                plan.sources[k].revision or "",
-                [lacking(hub_file(plan.sources[k], name)) for name in names],
+                repo, commit, [lacking(f) for f in files if (f.repo, f.commit) == (repo, commit)]
             ).problems[0]
-            for k, names in absent.items()
-            if names
+            for repo, commit in dict.fromkeys((file.repo, file.commit) for file in files)
         ]
     needed = sum(file.size - partial_bytes(file) for file in files)
     if evict or not needed:

@@ -6,7 +6,7 @@ import json
 import platform
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ from resumerge.ledger.home import RECIPE_FILE, Home
 from resumerge.plan import NUMERICS, Plan, fingerprint, fingerprint_parts, make_plan
 from resumerge.plan.estimate import disk_needed, estimate, largest_file
 from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
-from resumerge.sources import Records, open_source
+from resumerge.sources import Records, Source, open_source
 from resumerge.sources.tokenizers import read_tokenizers
 from resumerge.storage import Storage
 
@@ -209,9 +209,8 @@ class Session:
         sources = {}
         for ref in recipe.models:
             try:
-                pin = pins.get(ref.text, {})
                 sources[ref] = open_source(
-                    ref, **pin, offline=self._options.offline, records=self._records
+                    ref, pins, offline=self._options.offline, records=self._records
                 )
             except Resumable as error:
                 hint = f"If {ref} is meant as a folder: there is none of that name in {Path.cwd()}."
@@ -353,7 +352,7 @@ class Session:
                     "folder": str(source.folder),
                     "identity": json.dumps({**source.identity(), "samples": samples(source)}),
                 }
-                for number, source in enumerate(plan.sources)
+                for number, source in enumerate(_with_parts(plan.sources))
             ),
             (
                 {
@@ -448,8 +447,23 @@ def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
     return replace(problem, what=what, where=recipe.file, path=path, line=recipe.line(path))
 
 
+def _with_parts(sources: Iterable[Source]) -> list[Source]:
+    """The sources, then what those with an adapter consist of, each of which is pinned."""
+    plan = list(sources)
+    named = {source.ref.text for source in plan}
+    parts = {
+        part.ref.text: part
+        for source in plan
+        for part in source.parts.values()
+        if part.ref.text not in named
+    }
+    return [*plan, *parts.values()]
+
+
 def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:
     """Where a run's source is: its commit, or its folder, unless that is named anew."""
+    if source["kind"] == "lora":
+        return {}
     if source["kind"] == "hub":
         return {"revision": source["revision"]}
     return {} if looks_anew else {"folder": Path(source["folder"])}

@@ -17,7 +17,8 @@ def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
         library: what opens the model, as the Hub calls it.
     """
     method = METHODS[plan.recipe.merge_method]
-    hub = list(dict.fromkeys(source.ref.name for source in plan.sources if source.kind == "hub"))
+    parts = [part for source in plan.sources for part in source.parts.values()]
+    hub = list(dict.fromkeys(part.ref.name for part in parts if part.kind == "hub"))
     metadata = {
         **({"base_model": hub, "base_model_relation": "merge"} if hub else {}),
         "library_name": library,
@@ -40,9 +41,17 @@ def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
     for number, source in enumerate(plan.sources):
         role = ", base model" if source.ref == plan.recipe.base_model else ""
         role += ", config and tokenizer" if number == plan.reference else ""
-        lines.append(f"- {_link(source)}{role}: {_pin(source)}")
+        lines.append(f"- {_described(source)}{role}")
     lines += ["", "## Recipe", "", "```yaml", plan.recipe.text.strip(), "```", ""]
     return "\n".join(lines)
+
+
+def _described(source: Source) -> str:
+    """The link and the pin of a source; of one with an adapter, of both."""
+    if source.base is None or source.adapter is None:
+        return f"{_link(source)} ({_pin(source)})"
+    base, adapter = _described(source.base), _described(source.adapter)
+    return f"{base} with the LoRA adapter {adapter}"
 
 
 def _link(source: Source) -> str:

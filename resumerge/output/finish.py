@@ -14,8 +14,10 @@ from resumerge.output.token_ids import renumbered
 from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
 from resumerge.plan.model import Plan
 from resumerge.sources import Records, fetch, list_companions
+from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.index import INDEX_FILE
-from resumerge.sources.vocabulary import is_tokenizer_file, read_json
+from resumerge.sources.tokenizer_part import tokenizer_part
+from resumerge.sources.vocabulary import read_json
 
 GENERATION = "generation_config.json"
 
@@ -29,20 +31,21 @@ def companions(
     """Every file of the output but the shards: its name, and its bytes or the file to copy.
 
     Tokenizer, generation config and the like are the reference model's, unless the recipe says
-    otherwise of the tokenizer. config.json comes last: without it no loader takes the folder for a
-    model.
+    otherwise of the tokenizer. Of a model with an adapter the tokenizer is the adapter's where it
+    has one. config.json comes last: without it no loader takes the folder for a model.
 
     Args:
         name: of the output, for the model card.
     """
     reference = plan.sources[plan.reference]
-    names = [n for n in list_companions(reference) if n != "config.json"]
-    if changes_tokenizer(plan):
+    carrier = reference.base or reference
+    names = [n for n in list_companions(carrier) if n != "config.json"]
+    if changes_tokenizer(plan) or tokenizer_part(reference) is not carrier:
         names = [n for n in names if not is_tokenizer_file(n)]
         yield from tokenizer_files(plan, records, offline=offline)
-    fetch(reference, names, records, offline=offline)
+    fetch(carrier, names, records, offline=offline)
     for companion in names:
-        path = reference.folder / companion
+        path = carrier.folder / companion
         if companion == GENERATION and plan.vocabulary is not None:
             yield companion, _json(renumbered(read_json(path), plan.vocabulary, _of_host(plan)))
         else:

@@ -15,7 +15,9 @@ from typing import Any
 from resumerge.plan.model import Plan
 from resumerge.plan.vocabulary import OutputVocabulary
 from resumerge.sources import Records, fetch, list_companions
-from resumerge.sources.vocabulary import CONFIG, TOKENIZER, is_tokenizer_file, read_json
+from resumerge.sources.companions import is_tokenizer_file
+from resumerge.sources.tokenizer_part import tokenizer_part
+from resumerge.sources.vocabulary import CONFIG, TOKENIZER, read_json
 
 _NEVER_CHOSEN = 1000.0
 """How far the score of an added piece of a Unigram stays below the host's lowest."""
@@ -34,7 +36,8 @@ def tokenizer_files(
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every tokenizer file of the output: its name, and its bytes or the file to copy."""
     vocabulary = plan.vocabulary
-    host = vocabulary.host.source if vocabulary else plan.sources[plan.reference]
+    reference = plan.sources[plan.reference]
+    host = vocabulary.host.source if vocabulary else tokenizer_part(reference)
     names = [n for n in list_companions(host) if is_tokenizer_file(n)]
     fetch(host, names, records, offline=offline)
     changed: dict[str, dict[str, Any]] = {}

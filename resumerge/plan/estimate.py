@@ -78,7 +78,7 @@ def disk_needed(plan: Plan) -> int:
 def largest_file(plan: Plan) -> Path | None:
     """The largest of the files that are read and are on this machine already."""
     files = [
-        (file.size, source.folder / name)
+        (file.size, source.path(name))
         for number, source in enumerate(plan.sources)
         for name in plan.bytes_needed(number)
         if (file := source.files[name]).present

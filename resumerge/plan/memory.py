@@ -10,6 +10,8 @@ from resumerge.plan.costs import cost
 from resumerge.plan.expressions import work_of
 from resumerge.plan.model import Plan, Unit
 from resumerge.sources.dtypes import BITS
+from resumerge.sources.lora import AdaptedTensor
+from resumerge.sources.lora_overlay import OVERLAY_SCRATCH, overlay_bytes
 
 BASE_RSS = 258_000_000
 """Bytes that the process takes besides its blocks with torch loaded (measured; another build of
@@ -67,12 +69,15 @@ class Need:
 
 def memory_need(plan: Plan, threads: int) -> Need:
     """What a plan takes with so many threads."""
-    computes = any(unit.expression.method != "copy" for unit in plan.units)
+    computes = any(unit.expression.method != "copy" for unit in plan.units) or any(
+        source.kind == "lora" for source in plan.sources
+    )
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return Need(
         base=BASE_RSS if computes else COPYING_RSS,
         held=max((_held_bytes(unit, plan.seed) for unit in plan.units), default=0)
-        + vocabulary_bytes(plan),
+        + vocabulary_bytes(plan)
+        + overlay_bytes(plan.sources),
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
@@ -137,11 +142,13 @@ def _block_bytes(unit: Unit) -> int:
     elements = min(unit.numel, unit.grain)
     operands = unit.expression.operands
     raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
+    adapted = any(isinstance(operand.tensor, AdaptedTensor) for operand in operands)
+    overlay = OVERLAY_SCRATCH if adapted else 0
     if unit.expression.method == "copy":
-        return elements * raw
+        return elements * raw + overlay
     if any(operand.rows and operand.rows.rows.has_mean for operand in operands):
         raw += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
     beside = cost(unit.expression.method)
     scratch = beside.scratch + beside.per_input * len(operands)
     wide = FLOAT32 * len(operands)
-    return int(elements * (raw + wide + BITS[unit.dtype] // 8 + FLOAT32 * scratch))
+    return overlay + int(elements * (raw + wide + BITS[unit.dtype] // 8 + FLOAT32 * scratch))

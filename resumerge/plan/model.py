@@ -213,11 +213,12 @@ class Plan:
     def bytes_needed(self, source: int) -> dict[str, int]:
         """Bytes read from each file of a source."""
         seen = {
-            tensor.name: tensor
+            (number, part.file, part.name): part
             for unit in self.units
             for operand in unit.expression.operands
             for number, tensor in operand.tables
             if number == source
+            for part in tensor.parts
         }
         needed: dict[str, int] = {}
         for tensor in seen.values():

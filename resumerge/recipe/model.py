@@ -35,11 +35,21 @@ class ModelRef:
         text: exactly as written, the key that parameters are looked up by.
         name: repo id or path, without the revision.
         revision: branch, tag or commit; None for the default branch and for local folders.
+        lora: the adapter on top of it, of ``model+adapter``; None for a model as it is.
     """
 
     text: str
     name: str
     revision: str | None = None
+    lora: ModelRef | None = None
+
+    @property
+    def parts(self) -> tuple[ModelRef, ...]:
+        """The model without its adapter, and the adapter; a plain model is its only part."""
+        if self.lora is None:
+            return (self,)
+        name = f"{self.name}@{self.revision}" if self.revision else self.name
+        return ModelRef(name, self.name, self.revision), self.lora
 
     def __str__(self) -> str:
         return self.text

@@ -12,7 +12,7 @@ from resumerge.recipe.unfit import Unfit
 
 _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII)
 _HUB = "https://huggingface.co/"
-_FIX = "Write 'org/name', 'org/name@revision' or the path of a folder"
+_FIX = "Write 'org/name', 'org/name@revision' or the path of a folder, and '+adapter' after it"
 
 
 def is_local(name: str) -> bool:
@@ -25,11 +25,12 @@ def read_reference(value: object) -> ModelRef:
 
     ``org/name``, ``org/name@revision`` or a folder, relative to the working directory as in
     mergekit. Unlike there, a folder that exists may have ``@`` or ``+`` in its name. A folder has
-    no revisions: ``folder@revision`` names the folder, as in mergekit. mergekit's spelled-out form
-    ``{model: {path: org/name, revision: abc}}`` is read too.
+    no revisions: ``folder@revision`` names the folder, as in mergekit. ``model+adapter`` is a model
+    with a LoRA adapter, each named in one of these ways. mergekit's spelled-out form
+    ``{model: {path: org/name, revision: abc}, lora: {path: org/adapter}}`` is read too.
 
     Raises:
-        Unfit: anything else, and ``model+lora``.
+        Unfit: anything else.
     """
     if isinstance(value, Mapping):
         return _spelled_out(value)
@@ -61,7 +62,7 @@ def _from_text(text: str) -> ModelRef:
             fix=f"Write '{text.removeprefix(_HUB)}'",
         )
     if "+" in text:
-        raise _lora(text)
+        return _with_adapter(text)
     name, _, revision = text.partition("@")
     if is_local(name):
         return ModelRef(text, name if _is_folder(name) else text)
@@ -75,34 +76,57 @@ def _from_text(text: str) -> ModelRef:
     return ModelRef(text, name, revision or None)
 
 
+def _with_adapter(text: str) -> ModelRef:
+    """``model+adapter``, divided at the first ``+`` that leaves a name, or a folder, before it."""
+    parts = text.split("+")
+    cuts = [k for k in range(1, len(parts)) if _is_folder("+".join(parts[:k]))] or [1]
+    base, lora = "+".join(parts[: cuts[0]]), "+".join(parts[cuts[0] :])
+    if not base or not lora or ("+" in lora and not _is_folder(lora)):
+        raise Unfit(
+            "A model takes one LoRA adapter",
+            expected="model+adapter",
+            found=text,
+            fix="Name one model and one adapter; adapters on top of each other are merged "
+            "one by one",
+        )
+    return _joined(_from_text(base), _from_text(lora), text)
+
+
+def _joined(base: ModelRef, lora: ModelRef, text: str) -> ModelRef:
+    return ModelRef(text, base.name, base.revision, lora)
+
+
 def _spelled_out(value: Mapping[Any, Any]) -> ModelRef:
-    if value.get("lora") is not None:
-        raise _lora("lora: …")
-    inner = value.get("model")
-    if inner is not None and not (set(value) - {"model", "lora", "override_architecture"}):
-        if isinstance(inner, str):
-            return read_reference(inner)
-        if (
-            isinstance(inner, Mapping)
-            and isinstance(inner.get("path"), str)
-            and not (set(inner) - {"path", "revision"})
-            and isinstance(inner.get("revision"), str | None)
-        ):
-            revision = inner.get("revision")
-            return _from_text(f"{inner['path']}@{revision}" if revision else inner["path"])
-    raise Unfit(
+    base, lora = value.get("model"), value.get("lora")
+    if base is not None and not (set(value) - {"model", "lora", "override_architecture"}):
+        model = _spelled_part(base)
+        if lora is None:
+            return model
+        adapter = _spelled_part(lora)
+        if model.lora is None and adapter.lora is None:
+            return _joined(model, adapter, f"{model.text}+{adapter.text}")
+    raise _unreadable(value)
+
+
+def _spelled_part(value: object) -> ModelRef:
+    if isinstance(value, str):
+        return read_reference(value)
+    if (
+        isinstance(value, Mapping)
+        and isinstance(value.get("path"), str)
+        and not (set(value) - {"path", "revision"})
+        and isinstance(value.get("revision"), str | None)
+    ):
+        revision = value.get("revision")
+        return _from_text(f"{value['path']}@{revision}" if revision else value["path"])
+    raise _unreadable(value)
+
+
+def _unreadable(value: object) -> Unfit:
+    keys = ", ".join(map(str, value)) if isinstance(value, Mapping) else ""
+    return Unfit(
         "This mapping names no model",
         expected="text, or {model: {path: org/name, revision: main}}",
-        found=f"a mapping with the keys {', '.join(map(str, value)) or '(none)'}",
+        found=f"a mapping with the keys {keys}" if keys else repr(value)[:60],
         fix=_FIX,
-    )
-
-
-def _lora(found: str) -> Unfit:
-    return Unfit(
-        "LoRA adapters in a recipe are not supported yet",
-        expected="a full model",
-        found=found,
-        fix="Merge the adapter into its model first (peft: merge_and_unload, save_pretrained) "
-        "and name that folder here",
     )

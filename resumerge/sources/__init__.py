@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 from resumerge.recipe.model import ModelRef
 from resumerge.recipe.references import is_local
 from resumerge.sources.hub_files import fetch, list_companions
+from resumerge.sources.index import ADAPTER, MODEL, Contents
+from resumerge.sources.lora import with_adapter
 from resumerge.sources.model import Source, SourceFile, TensorInfo
+from resumerge.sources.quantised import check_unquantised
 from resumerge.sources.records import Records
 
 __all__ = [
@@ -23,28 +27,45 @@ __all__ = [
 
 def open_source(
     ref: ModelRef,
+    pins: Mapping[str, Mapping[str, Any]] | None = None,
     *,
-    revision: str | None = None,
-    folder: Path | None = None,
     offline: bool = False,
     records: Records | None = None,
 ) -> Source:
     """Open a model: its headers and config are read, its weights are not.
 
     Args:
-        revision: the commit that a run has pinned; None resolves the reference's own revision.
-        folder: where a local model was when a run began; None looks from the working folder.
+        pins: by the text of a reference, where a run has pinned it: `revision`, the commit of a
+            Hub repo, or `folder`, where a local one was. What is not in it resolves by itself.
         offline: touch no network.
         records: what is known of Hub files already.
 
     Raises:
-        InputError: the model is not there, or is damaged.
+        InputError: the model, or its adapter, is not there, or is damaged.
         Resumable: the network failed.
     """
-    if folder is not None or is_local(ref.name):
+    base, *adapters = ref.parts
+    opened = _open_part(base, MODEL, pins or {}, offline, records)
+    check_unquantised(opened)
+    for adapter in adapters:
+        return with_adapter(ref, opened, _open_part(adapter, ADAPTER, pins or {}, offline, records))
+    return opened
+
+
+def _open_part(
+    ref: ModelRef,
+    contents: Contents,
+    pins: Mapping[str, Mapping[str, Any]],
+    offline: bool,
+    records: Records | None,
+) -> Source:
+    pin = pins.get(ref.text, {})
+    if "folder" in pin or is_local(ref.name):
         from resumerge.sources.local import open_local
 
-        return open_local(ref, folder)
+        return open_local(ref, pin.get("folder"), contents)
     from resumerge.sources.hub import open_hub
 
-    return open_hub(ref, revision=revision, offline=offline, records=records)
+    return open_hub(
+        ref, revision=pin.get("revision"), offline=offline, records=records, contents=contents
+    )

@@ -28,6 +28,11 @@ LEFTOVERS = re.compile(
 )
 """Stems of files that tell how a model was made, or belong to its weights as they were."""
 
+_OF_TOKENIZERS = re.compile(
+    r"(tokenizer|added_tokens|special_tokens_map|vocab|merges|chat_template|spiece|sentencepiece)"
+    r"[\w.]*\.(json|jinja|txt|model|spm|v\d+|bpe|tiktoken|vocab)|.+\.(model|spm|bpe|tiktoken|vocab)"
+)
+
 
 def companion_files(sizes: Mapping[str, int]) -> list[str]:
     """Choose the companion files of a model from a listing.
@@ -67,3 +72,8 @@ def _belongs(name: str) -> bool:
     if LEFTOVERS.fullmatch(path.stem.lower()):
         return False
     return path.suffix.lower() in TEXT | VOCABULARY
+
+
+def is_tokenizer_file(name: str) -> bool:
+    """Whether a companion belongs to the tokenizer."""
+    return _OF_TOKENIZERS.fullmatch(name) is not None

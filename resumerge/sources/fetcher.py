@@ -11,12 +11,12 @@ from types import TracebackType
 
 from resumerge.errors import InputError, Problem, Resumable, ResumergeError
 from resumerge.sources.content_hash import is_intact
-from resumerge.sources.headers import read_header
 from resumerge.sources.hub_cache import HubFile, cache_folder, free_bytes
 from resumerge.sources.hub_download import Watch
 from resumerge.sources.hub_files import bring, hub_file
 from resumerge.sources.model import Source
 from resumerge.sources.records import Records
+from resumerge.sources.weight_file import read_weight_header
 
 WORKERS = 2
 """Files brought at once: one may be read for its hash while another arrives."""
@@ -74,7 +74,7 @@ class Fetcher:
         """
         self.starving = False
         """Whether whoever uses the files has nothing to do until another is here."""
-        self._wanted = list({hub_file(s, name): s for s, name in wanted}.items())
+        self._wanted = list({hub_file(s, name): s.part_of(name)[0] for s, name in wanted}.items())
         self._records, self._offline, self._evicting = records, offline, evicting
         self._began, self._event = began or _nothing, event or _nothing
         self._changed = threading.Condition()
@@ -122,7 +122,7 @@ class Fetcher:
 
     def has(self, source: Source, name: str) -> bool:
         """Whether a file is here, whole and intact."""
-        return source.kind != "hub" or hub_file(source, name) in self._here
+        return source.part_of(name)[0].kind != "hub" or hub_file(source, name) in self._here
 
     @property
     def arrived(self) -> int:
@@ -277,7 +277,7 @@ def _has_header(file: HubFile, source: Source) -> bool:
         return True
     planned = {name: t for name, t in source.tensors.items() if t.file == file.name}
     try:
-        return read_header(file.pointer, file.name)[0] == planned
+        return read_weight_header(file.pointer, file.name)[0] == planned
     except InputError:
         return False
 

@@ -11,15 +11,15 @@ from contextlib import suppress
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.recipe.model import ModelRef
 from resumerge.sources.companions import companion_files
-from resumerge.sources.headers import read_header
 from resumerge.sources.hub_cache import COMMIT, HubFile
 from resumerge.sources.hub_files import bring, env_offline, lacking, missing_offline
 from resumerge.sources.hub_headers import remote_header
 from resumerge.sources.hub_snapshot import Snapshot, cached_snapshot, hub_snapshot, with_facts
-from resumerge.sources.index import INDEX_FILE, SINGLE_FILE, parse_index
-from resumerge.sources.local import check_index, read_config
+from resumerge.sources.index import MODEL, Contents, parse_index
+from resumerge.sources.local import check_index, no_weights, read_config
 from resumerge.sources.model import Source, SourceFile, TensorInfo
 from resumerge.sources.records import Records
+from resumerge.sources.weight_file import read_weight_header
 
 HEADER_THREADS = 8
 """Headers read at once: a model of 200 files is 200 round trips."""
@@ -31,10 +31,11 @@ def open_hub(
     revision: str | None = None,
     offline: bool = False,
     records: Records | None = None,
+    contents: Contents = MODEL,
 ) -> Source:
-    """Pin a Hub model and read the headers of its weight files.
+    """Pin a Hub model or adapter and read the headers of its weight files.
 
-    config.json and the index come through the cache. Headers are read by range requests, or from
+    The config and the index come through the cache. Headers are read by range requests, or from
     the cached file where there is one. No weight file is downloaded.
 
     Args:
@@ -42,13 +43,14 @@ def open_hub(
         revision: the commit that an earlier attempt was pinned to; instead of the recipe's branch.
         offline: ask the cache only, as with HF_HUB_OFFLINE.
         records: what is known of files already.
+        contents: whether a model is looked for in it, or an adapter.
 
     Returns:
         The source, at a commit. A file is `present` when the cache holds it whole and nothing
         says that it is damaged.
 
     Raises:
-        InputError: no such model, no access, no safetensors in it, damaged headers; offline, with
+        InputError: no such model, no access, no weights in it, damaged headers; offline, with
             the names of the missing files.
         Resumable: the network failed.
 
@@ -59,23 +61,27 @@ def open_hub(
     wanted = revision or ref.revision
     records = records or Records()
     if offline or env_offline():
-        return _open(ref, cached_snapshot(ref.name, wanted, records), records)
+        return _open(ref, cached_snapshot(ref.name, wanted, records), records, contents)
     try:
-        return _open(ref, hub_snapshot(ref.name, wanted, records), records)
+        return _open(ref, hub_snapshot(ref.name, wanted, records), records, contents)
     except Resumable:
         # A commit never changes, so the cache may answer for it; for a branch it may not.
         if wanted and COMMIT.fullmatch(wanted):
             with suppress(InputError):
-                return _open(ref, cached_snapshot(ref.name, wanted, records), records)
+                return _open(ref, cached_snapshot(ref.name, wanted, records), records, contents)
         raise
 
 
-def _open(ref: ModelRef, snapshot: Snapshot, records: Records) -> Source:
-    described = snapshot.files.keys() & {"config.json", INDEX_FILE}
+def _open(ref: ModelRef, snapshot: Snapshot, records: Records, contents: Contents) -> Source:
+    index, single = next(
+        (pair for pair in contents.weights if not snapshot.files.keys().isdisjoint(pair)),
+        contents.weights[0],
+    )
+    described = snapshot.files.keys() & {contents.config, index}
     snapshot = with_facts(snapshot, described)
     for name in sorted(described):
         bring(snapshot.files[name], records, offline=not snapshot.online)
-    names = _weight_names(snapshot, records)
+    names = _weight_names(snapshot, records, contents, index, single)
     beside = companion_files({name: max(0, file.size) for name, file in snapshot.files.items()})
     snapshot = with_facts(snapshot, [*names, *beside])
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
@@ -90,29 +96,33 @@ def _open(ref: ModelRef, snapshot: Snapshot, records: Records) -> Source:
                 "A tensor stands in two files of one model", where=ref.text, found=min(twice)
             )
         tensors.update(found)
-    check_index(snapshot.folder, tensors)
+    if index in snapshot.files:
+        check_index(snapshot.folder / index, tensors)
     return Source(
         ref,
         "hub",
         snapshot.folder,
         snapshot.commit,
-        read_config(snapshot.folder),
+        read_config(snapshot.folder, contents.config),
         tensors,
         {name: _source_file(snapshot.files[name], records) for name in names},
         {name: _source_file(snapshot.files[name], records) for name in beside},
     )
 
 
-def _weight_names(snapshot: Snapshot, records: Records) -> list[str]:
-    """The safetensors files that make up the model, by the same rule as for a local folder."""
+def _weight_names(
+    snapshot: Snapshot, records: Records, contents: Contents, index: str, single: str
+) -> list[str]:
+    """The files that hold the weights, by the same rule as for a local folder."""
     names: list[str] = []
-    if INDEX_FILE in snapshot.files:
-        path = snapshot.folder / INDEX_FILE
+    if index in snapshot.files:
+        path = snapshot.folder / index
         names = sorted(set(parse_index(path.read_bytes(), str(path)).values()))
-    elif SINGLE_FILE in snapshot.files:
-        names = [SINGLE_FILE]
+    elif single in snapshot.files:
+        names = [single]
     elif snapshot.online or _other_weights(snapshot):
-        raise _no_safetensors(snapshot)
+        where, others = f"{snapshot.repo}@{snapshot.commit}", sorted(snapshot.files)
+        raise no_weights(where, contents, _other_weights(snapshot) or others)
     absent = [name for name in names if name not in snapshot.files]
     if not snapshot.online:
         absent += [
@@ -121,8 +131,8 @@ def _weight_names(snapshot: Snapshot, records: Records) -> list[str]:
             if (file := snapshot.files.get(name)) and not file.content
             if records.header(file.etag) is None
         ]
-        absent += [] if names else [f"{SINGLE_FILE}, or {INDEX_FILE} and its files"]
-        absent += [] if "config.json" in snapshot.files else ["config.json"]
+        absent += [] if names else [contents.expected]
+        absent += [] if contents.config in snapshot.files else [contents.config]
         if absent:
             raise missing_offline(snapshot.repo, snapshot.commit, sorted(absent))
     elif absent:
@@ -145,7 +155,7 @@ def _header(file: HubFile, records: Records, online: bool) -> dict[str, TensorIn
             raise missing_offline(file.repo, file.commit, [lacking(file)])
         return remote_header(file, records)
     try:
-        return read_header(path, file.name)[0]
+        return read_weight_header(path, file.name)[0]
     except InputError:
         if not online:
             raise
@@ -160,16 +170,3 @@ def _source_file(file: HubFile, records: Records) -> SourceFile:
 
 def _other_weights(snapshot: Snapshot) -> list[str]:
     return sorted(n for n in snapshot.files if n.endswith((".bin", ".pt", ".pth", ".gguf", ".h5")))
-
-
-def _no_safetensors(snapshot: Snapshot) -> InputError:
-    others = _other_weights(snapshot) or sorted(snapshot.files)
-    return refuse(
-        "The repo holds no safetensors model, and only safetensors can be read so far",
-        where=f"{snapshot.repo}@{snapshot.commit}",
-        expected=f"{SINGLE_FILE}, or {INDEX_FILE} and its files",
-        found=", ".join(others[:8]) or "an empty repo",
-        fix="look for a revision with safetensors (often a pull request: "
-        f"{snapshot.repo}@refs/pr/1), or load the model with transformers and "
-        "save_pretrained it into a folder",
-    )

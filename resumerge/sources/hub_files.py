@@ -18,6 +18,7 @@ DAMAGED = "source_damaged"
 
 def hub_file(source: Source, name: str) -> HubFile:
     """A file of a Hub model: one that tensors are read from, or a companion."""
+    source, name = source.part_of(name)
     file = source.files[name] if name in source.files else source.companions[name]
     return HubFile(
         source.ref.name, source.revision or "", name, file.size, str(file.identity["etag"])

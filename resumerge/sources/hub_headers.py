@@ -1,4 +1,4 @@
-"""Safetensors headers of files that stay on the Hub: range requests of the first bytes."""
+"""Headers of weight files that stay on the Hub, by range requests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from resumerge.sources.hub_http import get
 from resumerge.sources.hub_network import hub_call
 from resumerge.sources.model import TensorInfo
 from resumerge.sources.records import Records
+from resumerge.sources.torch_bin import read_torch_header
+from resumerge.sources.weight_file import is_safetensors
 
 FIRST_REQUEST = 64 * 1024
 """Bytes asked for at once: the whole header of most files, in one round trip."""
@@ -23,6 +25,13 @@ def remote_header(file: HubFile, records: Records) -> dict[str, TensorInfo]:
         Resumable: the network failed.
     """
     where = f"{file.repo}@{file.commit}/{file.name}"
+    if not is_safetensors(file.name):
+        return read_torch_header(
+            lambda start, stop: _bytes_of(file, start, stop),
+            size=file.size,
+            file=file.name,
+            where=where,
+        )[0]
     head = records.header(file.etag)
     if head is None:
         head = _read_head(file, where)

@@ -1,14 +1,47 @@
-"""``model.safetensors.index.json``: which file holds which tensor."""
+"""Which files a model or an adapter is made of, and which of them holds which tensor."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from resumerge.errors import refuse
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The names of the files that something is saved as.
+
+    Args:
+        config: the configuration's.
+        weights: the pairs of an index and the single file that is there where there is no index;
+            the first that is found is read.
+    """
+
+    config: str
+    weights: tuple[tuple[str, str], ...]
+
+    @property
+    def expected(self) -> str:
+        """What a folder should have held, for messages."""
+        return ", or ".join(f"{single} or {index} and its files" for index, single in self.weights)
+
+
+MODEL = Contents(
+    "config.json",
+    ((INDEX_FILE, SINGLE_FILE), ("pytorch_model.bin.index.json", "pytorch_model.bin")),
+)
+ADAPTER = Contents(
+    "adapter_config.json",
+    (
+        ("adapter_model.safetensors.index.json", "adapter_model.safetensors"),
+        ("adapter_model.bin.index.json", "adapter_model.bin"),
+    ),
+)
 
 
 def parse_index(raw: bytes, where: str) -> dict[str, str]:

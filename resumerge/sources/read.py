@@ -9,18 +9,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
 from resumerge.errors import Resumable
 from resumerge.sources.dtypes import nbytes
-from resumerge.sources.model import Source, TensorInfo
+from resumerge.sources.lora import AdaptedTensor
+from resumerge.sources.lora_overlay import Overlays
+from resumerge.sources.model import Source, StridedTensor, TensorInfo
+from resumerge.sources.strided import read_strided
 
 
 class SourceReader:
     """Reads ranges of tensors of several sources; may be used by many threads at once."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._folders = [source.folder for source in sources]
+        self._sources = sources
+        self._overlays = Overlays(sources, self.read_into)
         self._files: dict[tuple[int, str], int] = {}
         self._lock = threading.Lock()
 
@@ -44,25 +48,33 @@ class SourceReader:
         """
         first = nbytes(tensor.dtype, start)
         wanted = nbytes(tensor.dtype, stop) - first
-        offset = tensor.offset + first
+        if isinstance(tensor, AdaptedTensor):
+            self._overlays.read_into(source, tensor, start, stop, buffer[:wanted])
+        elif isinstance(tensor, StridedTensor):
+            read_strided(partial(self._read, source, tensor), tensor, start, stop, buffer[:wanted])
+        else:
+            self._read(source, tensor, tensor.offset + first, buffer[:wanted])
+        return wanted
+
+    def _read(self, source: int, tensor: TensorInfo, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer from the file that holds a tensor."""
         fd = self.descriptor(source, tensor)
-        done = 0
+        wanted, done = len(buffer), 0
         while done < wanted:
             try:
-                count = os.preadv(fd, [buffer[done:wanted]], offset + done)
+                count = os.preadv(fd, [buffer[done:]], offset + done)
             except OSError as error:
                 raise self._gone(source, tensor, error.strerror or str(error)) from error
             if count == 0:
                 raise self._gone(source, tensor, "the file became shorter")
             done += count
-        return wanted
 
     def descriptor(self, source: int, tensor: TensorInfo) -> int:
         """An open file descriptor of the file that holds the tensor."""
         key = (source, tensor.file)
         with self._lock:
             if key not in self._files:
-                path = self._folders[source] / tensor.file
+                path = self._sources[source].path(tensor.file)
                 try:
                     self._files[key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 except OSError as error:
@@ -84,7 +96,7 @@ class SourceReader:
             self._files.clear()
 
     def _gone(self, source: int, tensor: TensorInfo, why: str) -> Resumable:
-        path: Path = self._folders[source] / tensor.file
+        path = self._sources[source].path(tensor.file)
         return Resumable(
             "source_unavailable", f"Cannot read tensor {tensor.name!r} from {path}: {why}"
         )

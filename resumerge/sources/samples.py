@@ -7,7 +7,7 @@ from pathlib import Path
 
 import xxhash
 
-from resumerge.sources.headers import read_header
+from resumerge.sources.weight_file import read_weight_header
 
 TENSORS = 64
 PIECE = 4096
@@ -27,7 +27,7 @@ def sample(path: Path) -> str:
     Raises:
         InputError: the header is damaged.
     """
-    tensors, _ = read_header(path, path.name)
+    tensors, _ = read_weight_header(path, path.name)
     placed = sorted(tensors.values(), key=lambda tensor: tensor.offset)
     count = min(TENSORS, len(placed))
     chosen = [placed[number * len(placed) // count] for number in range(count)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +12,17 @@ import xxhash
 
 from resumerge.errors import InputError, refuse
 from resumerge.recipe.model import ModelRef
+from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.hub_files import fetch, list_companions
 from resumerge.sources.model import Source
 from resumerge.sources.records import Records
+from resumerge.sources.tokenizer_part import tokenizer_part
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 TEMPLATE = "chat_template.jinja"
 EXTRA = "pip install 'resumerge[sentencepiece]'"
 
-_OF_TOKENIZERS = re.compile(
-    r"(tokenizer|added_tokens|special_tokens_map|vocab|merges|chat_template|spiece|sentencepiece)"
-    r"[\w.]*\.(json|jinja|txt|model|spm|v\d+|bpe|tiktoken|vocab)|.+\.(model|spm|bpe|tiktoken|vocab)"
-)
 _LARGEST_ID = 1 << 24
 """A token's number above it is a mistake: no vocabulary is that large."""
 
@@ -62,11 +59,6 @@ class Vocabulary:
         return _converted(self.source)
 
 
-def is_tokenizer_file(name: str) -> bool:
-    """Whether a companion belongs to the tokenizer."""
-    return _OF_TOKENIZERS.fullmatch(name) is not None
-
-
 def read_vocabulary(
     source: Source, records: Records | None = None, *, offline: bool = False
 ) -> Vocabulary:
@@ -79,6 +71,7 @@ def read_vocabulary(
         InputError: it has none, it is damaged, or it needs libraries that are not installed.
         Resumable: the network failed.
     """
+    source = tokenizer_part(source)
     files = _fetched(source, records, offline)
     if not files:
         raise refuse(
@@ -103,6 +96,7 @@ def read_chat_template(
     source: Source, records: Records | None = None, *, offline: bool = False
 ) -> str | None:
     """A model's chat template; None where it has none, or several by name."""
+    source = tokenizer_part(source)
     files = _fetched(source, records, offline)
     config = read_json(source.folder / CONFIG) if CONFIG in files else {}
     return _template(source.folder, files, config)

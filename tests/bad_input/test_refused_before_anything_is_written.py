@@ -231,7 +231,7 @@ CASES = {
     ),
     "a_folder_without_a_model": Case(
         LINEAR,
-        "holds no safetensors model … config.json … safe_serialization",
+        "no weights of a model … model.safetensors … config.json … save_pretrained",
         spoil=lambda folder: (folder / "code" / "model.safetensors").unlink(),
         where="code",
     ),

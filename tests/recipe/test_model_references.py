@@ -39,11 +39,33 @@ def test_text(text: str, name: str, revision: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "base", "lora"),
+    [
+        ("org/name+org/adapter", "org/name", "org/adapter"),
+        ("org/name@main+org/adapter@v2", "org/name@main", "org/adapter@v2"),
+        ("here+./adapter", "here", "./adapter"),
+        ("./here+./a/b", "./here", "./a/b"),
+        ("a+b+org/adapter", "a+b", "org/adapter"),  # a+b is a folder
+        ("org/name+a+b", "org/name", "a+b"),
+    ],
+)
+def test_a_model_with_an_adapter(text: str, base: str, lora: str) -> None:
+    found = read_reference(text)
+    assert found.text == text
+    assert found.parts == (read_reference(base), read_reference(lora))
+
+
+@pytest.mark.parametrize(
     ("written", "text"),
     [
         ({"model": {"path": "org/name", "revision": "abc"}}, "org/name@abc"),
         ({"model": {"path": "org/name", "revision": None}, "lora": None}, "org/name"),
         ({"model": "org/name@abc"}, "org/name@abc"),
+        ({"model": "org/a", "lora": "org/b"}, "org/a+org/b"),
+        (
+            {"model": {"path": "org/a"}, "lora": {"path": "org/b", "revision": "v2"}},
+            "org/a+org/b@v2",
+        ),
     ],
 )
 def test_the_spelled_out_form_is_the_same_model(written: object, text: str) -> None:
@@ -62,12 +84,18 @@ def test_the_spelled_out_form_is_the_same_model(written: object, text: str) -> N
         {"path": "org/name"},
         {"model": {"path": 3}},
         {"model": {"path": "org/a", "revision": 3}},
-        {"model": "org/a", "lora": "org/b"},
+        {"model": "org/a+org/b", "lora": "org/c"},
+        {"model": "org/a", "lora": 3},
+        {"model": "org/a", "lora": {"path": "org/b", "subfolder": "c"}},
+        {"lora": "org/b"},
         "org/name@",
         "a/b/c",
         "org/na me",
         "org/../name",
-        "org/name+org/adapter",
+        "org/name+org/adapter+org/other",
+        "org/name+",
+        "+org/adapter",
+        "org/name+not a name",
         "x" * 5000,
         "org/name\0",
     ],

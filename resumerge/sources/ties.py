@@ -38,16 +38,26 @@ def find_tensor(source: Source, name: str) -> TensorInfo | None:
         return found
     if _HEAD_BIAS.search(name):
         return source.tensors.get(name.removesuffix("decoder.bias") + "bias")
-    shares = _HEAD.search(name) or _EMBEDDING.search(name)
+    shares = is_head(name) or is_embedding(name)
     if not shares or _says_tied(source.config) is False:
         return None
-    embeddings = [tensor for key, tensor in source.tensors.items() if _EMBEDDING.search(key)]
+    embeddings = [tensor for key, tensor in source.tensors.items() if is_embedding(key)]
     return embeddings[0] if len(embeddings) == 1 else None
+
+
+def is_head(name: str) -> bool:
+    """Whether a tensor is, by its name, a head over the vocabulary."""
+    return bool(_HEAD.search(name))
+
+
+def is_embedding(name: str) -> bool:
+    """Whether a tensor is, by its name, an embedding of the vocabulary."""
+    return bool(_EMBEDDING.search(name))
 
 
 def is_tied_copy(source: Source, name: str) -> bool:
     """Whether a tensor is a head that its model ties to the embedding, so may be left out."""
-    return bool(_HEAD.search(name)) and ties_embeddings(source.config)
+    return is_head(name) and ties_embeddings(source.config)
 
 
 def is_computed(tensor: TensorInfo) -> bool:

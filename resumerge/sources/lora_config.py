@@ -1,0 +1,165 @@
+"""adapter_config.json of a PEFT adapter: what of it decides the merged weights."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.errors import InputError, refuse
+
+PROMPT_LEARNING = frozenset(
+    {"PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "CARTRIDGE"}
+)
+"""PEFT types that add tokens rather than weights: there is nothing to merge."""
+
+BASE_KEPT = ("gaussian", "eva", "orthogonal")
+"""Initialisations that leave the base model's weights alone; the others named by text change them,
+so that the adapter does not fit the base model as it was published."""
+
+UNMERGEABLE: dict[str, str] = {
+    "alora_invocation_tokens": "activated LoRA works on some tokens only",
+    "arrow_config": "Arrow chooses between adapters for each token",
+    "kasa_config": "KaSA changes the base model's weights",
+    "monteclora_config": "MonteCLoRA samples its weights",
+    "use_bdlora": "BD-LoRA has block-diagonal weights",
+    "use_qalora": "QA-LoRA pools the inputs",
+    "velora_config": "VeLoRA is a variant",
+    "layer_replication": "layers of the base model are used several times",
+    "target_parameters": "parameters of experts are targeted, not modules",
+    "trainable_token_indices": "single rows of the embedding are trained",
+    "lora_bias": "the adapter's matrices have biases",
+}
+"""Options of LoRA that change how the weights are merged and are not done here."""
+
+_MERGE_WITH_PEFT = (
+    "merge it with peft (PeftModel.from_pretrained, merge_and_unload, save_pretrained) and name "
+    "the folder that gives in place of model+adapter"
+)
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """What decides the merged weights, besides the adapter's tensors.
+
+    Args:
+        alpha: the numerator of the scale.
+        alpha_pattern: other ones, by a pattern of the modules' names.
+        rslora: whether alpha is divided by the root of the rank (Kalajdzievski 2023,
+            https://arxiv.org/abs/2312.03732) rather than by the rank.
+        fan_in_fan_out: whether weights are stored as (in, out), where their shape does not say.
+        dora: whether every LoRA has a magnitude vector (Liu et al. 2024,
+            https://arxiv.org/abs/2402.09353).
+    """
+
+    alpha: float
+    alpha_pattern: Mapping[str, float]
+    rslora: bool
+    fan_in_fan_out: bool
+    dora: bool
+
+    def scale(self, module: str, rank: int) -> float:
+        """What ``B @ A`` of a module is multiplied by."""
+        alpha = next(
+            (
+                alpha
+                for pattern, alpha in self.alpha_pattern.items()
+                if re.match(rf"(.*\.)?({pattern})$", module)
+            ),
+            self.alpha,
+        )
+        return alpha / (math.sqrt(rank) if self.rslora else rank)
+
+
+def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
+    """Read an adapter's config.
+
+    Raises:
+        InputError: no LoRA adapter, a variant that is not supported, or values that make no sense.
+    """
+    kind = config.get("peft_type")
+    if not isinstance(kind, str):
+        raise _unfit(where, "an adapter_config.json with peft_type: LORA", f"peft_type {kind!r}")
+    if kind != "LORA":
+        raise refuse(
+            f"{kind[:40]} adapters are not supported: only LoRA adapters are",
+            where=where,
+            expected="peft_type: LORA",
+            found=f"peft_type: {kind[:40]}",
+            fix="leave it out: it adds tokens to the prompt, and no weights that could be merged"
+            if kind in PROMPT_LEARNING
+            else _MERGE_WITH_PEFT,
+        )
+    for key, why in UNMERGEABLE.items():
+        if config.get(key):
+            raise refuse(
+                f"An option of this LoRA adapter is not supported: {why}",
+                where=where,
+                expected=f"{key}: null",
+                found=f"{key}: {str(config[key])[:60]}",
+                fix=_MERGE_WITH_PEFT,
+            )
+    start = config.get("init_lora_weights", True)
+    if isinstance(start, str) and not start.lower().startswith(BASE_KEPT):
+        raise refuse(
+            "The adapter was trained on a changed copy of its base model",
+            where=where,
+            expected="an adapter for the base model as it was published",
+            found=f"init_lora_weights: {start[:40]}",
+            fix="save it with path_initial_model_for_weight_conversion (peft), or "
+            + _MERGE_WITH_PEFT,
+        )
+    patterns = config.get("alpha_pattern") or {}
+    if not isinstance(patterns, Mapping):
+        raise _unfit(where, "alpha_pattern: a mapping", type(patterns).__name__)
+    return LoraConfig(
+        alpha=_number(config.get("lora_alpha", 8), "lora_alpha", where),
+        alpha_pattern={
+            _pattern(key, where): _number(value, f"alpha_pattern of {key[:40]!r}", where)
+            for key, value in patterns.items()
+        },
+        rslora=bool(config.get("use_rslora")),
+        fan_in_fan_out=bool(config.get("fan_in_fan_out")),
+        dora=bool(config.get("use_dora")),
+    )
+
+
+def _number(value: Any, name: str, where: str) -> float:
+    try:
+        number = float(value) if type(value) in (int, float) else math.nan
+    except OverflowError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise _unfit(where, f"{name}: a number", str(value)[:60])
+    return number
+
+
+_REPEATS = re.compile(r"[*+?{]")
+_REPEATED_GROUP = re.compile(r"\)[*+?{]")
+
+
+def _pattern(text: str, where: str) -> str:
+    """A pattern that is sure to be matched in little time: nothing repeated is in a repetition."""
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise _unfit(
+            where, "patterns that are regular expressions", f"{text[:60]!r}: {error}"
+        ) from None
+    if _REPEATED_GROUP.search(text) or len(_REPEATS.findall(text)) > 3:
+        raise _unfit(
+            where, "patterns without repeated groups, with 3 repetitions at most", text[:60]
+        )
+    return text
+
+
+def _unfit(where: str, expected: str, found: str) -> InputError:
+    return refuse(
+        "The adapter's config makes no sense",
+        where=where,
+        expected=expected,
+        found=found,
+        fix="download or save the adapter again",
+    )

@@ -1,0 +1,102 @@
+"""A model with an adapter has the weights that peft's merge_and_unload gives, for every feature."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from adapters import merged_by_peft, write_adapter, write_base
+from merging import merge, tensors_of
+from torch import Tensor
+
+COPY = "merge_method: passthrough\nmodels: [{model: base+adapter}]\n"
+ATTENTION = ["q_proj", "v_proj", "down_proj"]
+CONV1D = ["c_attn", "c_proj", "c_fc"]
+
+FEATURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("llama", {"target_modules": ATTENTION}),
+    "all-linear": ("llama", {"target_modules": "all-linear"}),
+    "rank_one": ("llama", {"target_modules": ATTENTION, "r": 1}),
+    "rank_beyond_the_width": ("llama", {"target_modules": ATTENTION, "r": 33}),
+    "rslora": ("llama", {"target_modules": ATTENTION, "use_rslora": True}),
+    "dora": ("llama", {"target_modules": ATTENTION, "use_dora": True}),
+    "rslora_and_dora": (
+        "llama",
+        {"target_modules": ATTENTION, "use_dora": True, "use_rslora": True},
+    ),
+    "alpha_pattern": (
+        "llama",
+        {"target_modules": ATTENTION, "alpha_pattern": {"q_proj": 3, r"layers\.1\.mlp.*": 5}},
+    ),
+    "rank_pattern": (
+        "llama",
+        {
+            "target_modules": ATTENTION,
+            "rank_pattern": {"q_proj": 2, "model.layers.2.mlp.down_proj": 7},
+            "alpha_pattern": {"q_proj": 3},
+            "use_rslora": True,
+        },
+    ),
+    "one_layer": ("llama", {"target_modules": ATTENTION, "layers_to_transform": [1]}),
+    "modules_to_save": (
+        "llama",
+        {"target_modules": ATTENTION, "modules_to_save": ["lm_head", "input_layernorm"]},
+    ),
+    "embedding": ("llama", {"target_modules": ["embed_tokens", "q_proj"]}),
+    "embedding_dora": ("llama", {"target_modules": ["embed_tokens"], "use_dora": True}),
+    "head": ("llama", {"target_modules": ["lm_head"]}),
+    "conv1d": ("gpt2", {"target_modules": CONV1D, "fan_in_fan_out": True}),
+    "conv1d_unsaid": ("gpt2", {"target_modules": CONV1D}),
+    "conv1d_square_alone": ("gpt2", {"target_modules": ["attn.c_proj"], "fan_in_fan_out": True}),
+    "conv1d_dora": ("gpt2", {"target_modules": CONV1D, "use_dora": True}),
+    "gpt2_embedding": ("gpt2", {"target_modules": ["wte", "wpe", "c_attn"]}),
+    "bias_lora_only": ("gpt2", {"target_modules": CONV1D, "bias": "lora_only"}),
+    "bias_all": ("gpt2", {"target_modules": CONV1D, "bias": "all"}),
+    "pickled": ("llama", {"target_modules": ATTENTION, "safe_serialization": False}),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_float32(feature: str, tmp_path: Path) -> None:
+    kind, options = FEATURES[feature]
+    base = write_base(tmp_path / "base", kind)
+    adapter = write_adapter(tmp_path / "adapter", base, kind, **options)
+    ours = tensors_of(merge(tmp_path, COPY, tmp_path / "out"))
+    theirs = merged_by_peft(base, adapter, kind)
+    before = tensors_of(base)
+    changed = [name for name in ours if not torch.equal(ours[name], before[name])]
+    assert changed
+    compare(ours, theirs, 1e-6)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_bfloat16_is_the_exact_result_rounded_once(feature: str, tmp_path: Path) -> None:
+    kind, options = FEATURES[feature]
+    base = write_base(tmp_path / "base", kind, "bfloat16")
+    adapter = write_adapter(tmp_path / "adapter", base, kind, **options)
+    ours = tensors_of(merge(tmp_path, COPY, tmp_path / "out"))
+    exact = merged_by_peft(base, adapter, kind, "float32")
+    for name, tensor in ours.items():
+        assert tensor.dtype == torch.bfloat16
+        error = (tensor.float() - exact[name]).abs()
+        # half of the last of 8 bits, and what float32 itself is unsure of
+        assert (error <= exact[name].abs() * (2.0**-8 + 1e-5) + 1e-7).all(), name
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_bfloat16_is_what_peft_gives_within_its_roundings(feature: str, tmp_path: Path) -> None:
+    kind, options = FEATURES[feature]
+    base = write_base(tmp_path / "base", kind, "bfloat16")
+    adapter = write_adapter(tmp_path / "adapter", base, kind, **options)
+    ours = tensors_of(merge(tmp_path, COPY, tmp_path / "out"))
+    theirs = merged_by_peft(base, adapter, kind)
+    for name, tensor in ours.items():
+        scale = tensor.float().abs().max().item()
+        torch.testing.assert_close(tensor, theirs[name], rtol=2.0**-6, atol=2.0**-8 * scale)
+
+
+def compare(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float) -> None:
+    assert ours.keys() <= theirs.keys()
+    for name, tensor in ours.items():
+        assert tensor.dtype == theirs[name].dtype
+        torch.testing.assert_close(tensor, theirs[name], rtol=tolerance, atol=tolerance)
