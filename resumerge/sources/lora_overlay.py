@@ -33,8 +33,8 @@ OVERLAY_SCRATCH = 6 * 8 * CHUNK
 ReadInto = Callable[[int, TensorInfo, int, int, memoryview], int]
 
 
-MATMUL_BYTES = 16 << 20
-"""What the library of matrix products keeps (measured: 10 to 12 MiB)."""
+MATMUL_BYTES = 8 << 20
+"""What the library of matrix products keeps (measured: 1 to 3 MiB for a few threads)."""
 
 
 def overlay_bytes(sources: Sequence[Source]) -> int:
