@@ -101,9 +101,9 @@ def test_index_that_names_an_absent_file_is_refused(hub: Hub) -> None:
         open_hub(ref("org/model"))
 
 
-def test_repo_with_pickles_only_is_refused_with_a_way_out(hub: Hub) -> None:
-    hub.commit("org/old", {"config.json": CONFIG, "pytorch_model.bin": b"pickle"})
-    with pytest.raises(InputError, match="only safetensors") as caught:
+def test_repo_of_another_format_is_refused_with_a_way_out(hub: Hub) -> None:
+    hub.commit("org/old", {"config.json": CONFIG, "model.gguf": b"GGUF"})
+    with pytest.raises(InputError, match="no weights of a model") as caught:
         open_hub(ref("org/old"))
-    assert "pytorch_model.bin" in str(caught.value)
-    assert "org/old@refs/pr/1" in str(caught.value)
+    assert "model.gguf" in str(caught.value)
+    assert "save_pretrained" in str(caught.value)
