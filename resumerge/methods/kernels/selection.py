@@ -31,6 +31,7 @@ from resumerge.methods.method import Block, Scan
 
 _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
+_FINE_BITS = 12
 _LARGEST = np.uint32(0xFFFFFFFF)
 _SIGN = np.uint32(0x80000000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -194,20 +195,36 @@ def _guess(wanted: Sequence[Which], scan: ScanVectors, key: Key) -> dict[Which, 
                 inside[which].append((keys, counts))
     found = {}
     for which, pieces in inside.items():
-        keys, numbers = (np.concatenate(arrays) for arrays in zip(*pieces))
-        order = np.argsort(keys)[::-1]
-        reached = np.cumsum(numbers[order])
         rest = which[1] - above[which]
-        if not 1 <= rest <= (reached[-1] if len(reached) else 0):
+        if not 1 <= rest <= sum(int(numbers.sum()) for _, numbers in pieces):
             continue
-        threshold = keys[order[np.searchsorted(reached, rest)]]
-        greater = int(numbers[keys > threshold].sum())
-        selection = Selection(int(threshold), rest - greater)
+        threshold, equal = _within(pieces, *brackets[which], rest)
+        selection = Selection(int(threshold), equal)
         counts = [int(number[piece == threshold].sum()) for piece, number in pieces]
         if selection.equal < sum(counts):
             selection.before = [0, *accumulate(counts)]
         found[which] = selection
     return found
+
+
+def _within(
+    pieces: Sequence[tuple[Bits, np.ndarray]], low: np.uint32, high: np.uint32, rank: int
+) -> tuple[np.uint32, int]:
+    """The key of a rank (from 1, the largest) among counted keys, and its rank among equal ones.
+
+    By a histogram, and a sort of what is in the one bin: the pieces are many, and stay as they are.
+    """
+    shift = np.uint32(max(0, int(high - low).bit_length() - _FINE_BITS))
+    bins = np.zeros(1 << _FINE_BITS, np.int64)
+    for keys, numbers in pieces:
+        np.add.at(bins, (keys - low) >> shift, numbers)
+    chosen, rank = _bin_of(bins, rank)
+    inside = [(keys - low) >> shift == chosen for keys, _ in pieces]
+    keys = np.concatenate([keys[mask] for (keys, _), mask in zip(pieces, inside)])
+    numbers = np.concatenate([numbers[mask] for (_, numbers), mask in zip(pieces, inside)])
+    order = np.argsort(keys)[::-1]
+    threshold = keys[order[np.searchsorted(np.cumsum(numbers[order]), rank)]]
+    return threshold, rank - int(numbers[keys > threshold].sum())
 
 
 def _brackets(

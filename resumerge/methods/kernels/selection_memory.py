@@ -9,7 +9,7 @@ SAMPLED, THINNED = 16, 4
 LARGEST_SAMPLE = 1 << 21
 """Elements, 4 bytes each; beyond that, it is thinned out."""
 MOST_COLLECTED = 1 << 22
-"""Elements inside a bracket, 4 bytes each, that are kept until all blocks were seen."""
+"""Elements inside a bracket, with a count 8 bytes each, that are kept until all blocks were seen."""
 STANDARD_ERRORS = 5.0
 """How far a bracket reaches to both sides of where a sample says the threshold is."""
 
@@ -30,5 +30,5 @@ def selection_bytes(numel: int, vectors: int, ranks: int = 1) -> int:
     bracket = int(2 * STANDARD_ERRORS * numel / math.sqrt(sample))
     bracket = min(bracket, numel, MOST_COLLECTED)
     samples = vectors * 2 * sample + sample  # as collected, and sorted
-    brackets = vectors * ranks * bracket + bracket  # keys and counts, and one at a time in order
+    brackets = vectors * ranks * bracket * 2  # keys and counts
     return 4 * max(samples, brackets)
