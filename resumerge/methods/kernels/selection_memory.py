@@ -9,7 +9,7 @@ SAMPLED, THINNED = 16, 4
 LARGEST_SAMPLE = 1 << 21
 """Elements, 4 bytes each; beyond that, it is thinned out."""
 MOST_COLLECTED = 1 << 22
-"""Elements inside a bracket, with a count 8 bytes each, that are kept until all blocks were seen."""
+"""Keys inside a bracket, with their counts 8 bytes each, kept until all blocks were seen."""
 STANDARD_ERRORS = 5.0
 """How far a bracket reaches to both sides of where a sample says the threshold is."""
 
