@@ -55,7 +55,7 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
         ),
         fix=f"To merge {fewest} layers of each, write equal ranges: {equal}. "
         f"To stack the ranges one after the other, write separate slices: {apart}",
-        at=("sources", odd, "layer_range"),
+        at=(odd, "layer_range"),
     )
 
 

@@ -67,12 +67,8 @@ def _sources(entries: list[SourceEntry]) -> list[SourceEntry]:
             fix="Add '- model: …' with its layer_range, or delete the slice",
         )
     _each_model_once(list(entries))
+    check_equal_lengths([(str(entry.model), entry.layer_range) for entry in entries])
     return entries
-
-
-def _slice(entry: SliceEntry) -> SliceEntry:
-    check_equal_lengths([(str(s.model), s.layer_range) for s in entry.sources])
-    return entry
 
 
 Reference = Annotated[Any, PlainValidator(_by(read_reference))]
@@ -116,7 +112,7 @@ class ModuleEntry(_Level):
     """An entry of ``modules``: one part of a model. mergekit has no base_model here."""
 
     models: Annotated[list[ModelEntry], AfterValidator(_by(_each_model_once))] | None = None
-    slices: list[Annotated[SliceEntry, AfterValidator(_by(_slice))]] | None = None
+    slices: list[SliceEntry] | None = None
     base_model: OptionalReference = None
     parameters: Parameters = {}
 
@@ -126,7 +122,7 @@ class RecipeFile(_Level):
 
     merge_method: Annotated[Any, PlainValidator(_by(_method))]
     models: Annotated[list[ModelEntry], AfterValidator(_by(_each_model_once))] | None = None
-    slices: list[Annotated[SliceEntry, AfterValidator(_by(_slice))]] | None = None
+    slices: list[SliceEntry] | None = None
     modules: dict[str, ModuleEntry] | None = None
     base_model: OptionalReference = None
     parameters: Parameters = {}

@@ -91,8 +91,18 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_lines() -> None:
     ]
 
 
+def test_unequal_ranges_are_told_beside_an_unknown_key() -> None:
+    with pytest.raises(InputError) as caught:
+        load_recipe(BROKEN / "several_in_a_slice.yaml")
+    assert [(problem.line, problem.path) for problem in caught.value.problems] == [
+        (5, "slices[0].sources[1].layer_range"),
+        (6, "slices[0].base"),
+        (8, "dtpye"),
+    ]
+
+
 def test_every_broken_file_is_in_the_table() -> None:
-    assert {path.stem for path in BROKEN.iterdir()} == {*FACTS, "several"}
+    assert {path.stem for path in BROKEN.iterdir()} == {*FACTS, "several", "several_in_a_slice"}
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:

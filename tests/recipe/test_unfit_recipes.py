@@ -83,7 +83,7 @@ def refused(
 ) -> str:
     """What ``resumerge run`` says to a recipe, after making sure that it writes nothing."""
     before = {path: path.stat().st_mtime_ns for path in models.rglob("*")}
-    monkeypatch.setattr(sys, "argv", ["resumerge", "run", str(recipe), "out", "--offline"])
+    monkeypatch.setattr(sys, "argv", ["resumerge", "run", str(recipe), "out", "--no-supervise"])
     with working_in(models), pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
