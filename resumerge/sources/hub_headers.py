@@ -11,8 +11,8 @@ from resumerge.sources.records import Records
 from resumerge.sources.torch_bin import read_torch_header
 from resumerge.sources.weight_file import is_safetensors
 
-FIRST_REQUEST = 64 * 1024
-"""Bytes asked for at once: the whole header of most files, in one round trip."""
+FIRST_REQUEST = 32 * 1024
+"""Bytes asked for at once: the whole header of most shards, in one round trip."""
 
 
 def remote_header(file: HubFile, records: Records) -> dict[str, TensorInfo]:
