@@ -29,7 +29,7 @@ from benchmarks.measure import Measurement, measure
 from benchmarks.models import SIZES, default_folder
 
 MERGEKIT_VARIANTS: dict[str, list[str]] = {"plain": [], "async": ["--async-write"]}
-WIDTH = 100  # of the table where the output is no terminal
+WIDTH = 120  # of the table where the output is no terminal
 Run = dict[str, Any]  # one measurement, and which program and variant it is of
 
 
@@ -45,9 +45,10 @@ def compare(
     pairs: int,
     resumerge: list[str],
     mergekit: str | None,
+    variants: list[str],
     work: Path,
 ) -> list[Run]:
-    """Measure one method: in each pair the floor, resumerge, and both variants of mergekit."""
+    """Measure one method: in each pair the floor, resumerge, and mergekit in its variants."""
     config = work / f"{method}.yaml"
     config.write_text(recipes.recipe(method, models))
     runs: list[Run] = []
@@ -56,7 +57,8 @@ def compare(
         runs.append(_floor(method, models, work))
         runs.append(_resumerge(config, resumerge, work))
         if mergekit:
-            for variant, flags in MERGEKIT_VARIANTS.items():
+            for variant in variants:
+                flags = MERGEKIT_VARIANTS[variant]
                 runs.append(_mergekit(config, mergekit, variant, flags, work))
         for run in runs:
             run.setdefault("method", method)
@@ -216,6 +218,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--size", choices=SIZES, default="0.85b")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--mergekit", default="mergekit-yaml", help="the mergekit-yaml to run")
+    parser.add_argument(
+        "--variants", nargs="+", choices=MERGEKIT_VARIANTS, default=[*MERGEKIT_VARIANTS]
+    )
     parser.add_argument("--resumerge", default=None, help="default: the one of this Python")
     parser.add_argument("--folder", type=Path, default=None, help="default: $RESUMERGE_BENCH_DIR")
     parser.add_argument("--json", type=Path, default=None, help="default: FOLDER/benchmark.json")
@@ -235,7 +240,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="work-", dir=folder) as work:
         for method in options.method:
             console.print(f"{method}…")
-            runs += compare(method, models, options.pairs, resumerge, mergekit, Path(work))
+            runs += compare(
+                method, models, options.pairs, resumerge, mergekit, options.variants, Path(work)
+            )
             summaries.append(summary(method, runs))
             if summaries[-1]["failed"]:
                 console.print(f"failed: {', '.join(summaries[-1]['failed'])}")
