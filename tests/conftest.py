@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from hypothesis import settings
 from tiny_models import LLAMA, write_family
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anything
+
+# A shell has its background jobs ignore Ctrl-C, and what they start, which tests send it to.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")

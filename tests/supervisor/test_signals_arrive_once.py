@@ -138,7 +138,8 @@ def test_where_the_kernel_cannot_be_asked_a_pipe_tells_the_worker(
 
 
 def test_ctrl_z_stops_both_and_they_go_on(merge: Supervised, reference: dict[str, bytes]) -> None:
-    process = merge.start()
+    # In a group of its own, as a shell starts it: the kernel stops no orphaned group by SIGTSTP.
+    process = subprocess.Popen(merge.command, text=True, preexec_fn=os.setpgrp, **merge.options)
     worker = merge.wait_until_committed(process)
     process.send_signal(signal.SIGTSTP)
     for pid in (process.pid, worker):
