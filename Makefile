@@ -13,8 +13,9 @@ BENCH ?= --method linear slerp ties dare_ties passthrough
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
 
+# Two processes, each with whole files: what a file's tests share is made once.
 test: $(VENV)/.ready-test lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 soak: $(VENV)/.ready-test
 	$(BIN)/python -m pytest --soak --timeout 0
