@@ -223,6 +223,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--resumerge", default=None, help="default: the one of this Python")
     parser.add_argument("--folder", type=Path, default=None, help="default: $RESUMERGE_BENCH_DIR")
+    parser.add_argument(
+        "--output", type=Path, default=None, help="where outputs go (default: the models' folder)"
+    )
     parser.add_argument("--json", type=Path, default=None, help="default: FOLDER/benchmark.json")
     return parser.parse_args()
 
@@ -237,7 +240,7 @@ def main() -> None:
         console.print(f"mergekit is not measured: there is no {options.mergekit}")
     models = _models(options.size, recipes.most_tunes(options.method), folder)
     machine, runs, summaries = _machine(), [], []
-    with tempfile.TemporaryDirectory(prefix="work-", dir=folder) as work:
+    with tempfile.TemporaryDirectory(prefix="work-", dir=options.output or folder) as work:
         for method in options.method:
             console.print(f"{method}…")
             runs += compare(

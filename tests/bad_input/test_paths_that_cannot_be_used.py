@@ -118,7 +118,7 @@ CASES = {
         make=lambda folder: (folder / "math/config.json").chmod(0),
     ),
     "model_a_loop_of_links": Case(
-        "holds no safetensors model",
+        "no weights of a model",
         make=lambda folder: [
             (folder / "math/model.safetensors").unlink(),
             (folder / "math/model.safetensors").symlink_to("model.safetensors"),
