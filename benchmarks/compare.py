@@ -81,12 +81,12 @@ def _resumerge(config: Path, program: list[str], work: Path) -> Run:
     command = [*program, "run", str(config), str(out), "--state-dir", str(state)]
     run = _record("resumerge", "", measure(command, work / "resumerge.log"))
     if run["exit_code"] == 0:
-        run["merging_s"] = merging_seconds(_status(program, state))
+        run["merging_s"] = merging_seconds(status_of(program, state))
     _remove(out, state)
     return run
 
 
-def _status(program: list[str], state: Path) -> dict[str, Any]:
+def status_of(program: list[str], state: Path) -> dict[str, Any]:
     """What ``resumerge status`` says of the only run in ``state``."""
     command = [*program, "status", "--json", "--state-dir", str(state)]
     found = subprocess.run(command, capture_output=True, text=True)
