@@ -22,8 +22,6 @@ DOWNLOAD_WAITS: Sequence[float] = (1, 2, 4, 8, 16, 30)
 LONGEST_WAIT = 300.0
 """Seconds; a Hub that asks for more patience than this (``Retry-After``) is not waited for."""
 
-TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
-
 
 def hub_call(
     do: Callable[[], T],
@@ -123,7 +121,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
 
     status = error.response.status_code
     where = f"{repo}@{revision}" if revision else repo
-    if status in TRANSIENT_STATUS:
+    if _is_transient(status):
         return Resumable(
             "network",
             f"The Hub does not answer for {where}: HTTP {status}, after several attempts\n"
@@ -170,6 +168,15 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             fix="`hf auth login` with a valid token that has read access, or set HF_TOKEN",
         )
     return refuse("The Hub refuses the request", where=where, found=_brief(error))
+
+
+def _is_transient(status: int) -> bool:
+    """Whether the same request may be answered later: a server, or a proxy before it, fails.
+
+    Proxies answer with numbers of their own, like Cloudflare's 520 to 530. 501 and 505 say that
+    the server will never know the request.
+    """
+    return status in (408, 429) or (status >= 500 and status not in (501, 505))
 
 
 def _account() -> str:

@@ -11,7 +11,7 @@ from resumerge.sources.hub import open_hub
 from resumerge.sources.hub_files import fetch
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [429, 500, 503, 522, 530])
 def test_passing_error_of_the_listing_is_retried(
     hub: Hub, sleeps: list[float], status: int
 ) -> None:
@@ -74,6 +74,28 @@ def test_network_gone_before_planning_is_resumable(hub: Hub, sleeps: list[float]
         open_hub(ref("org/model"))
     assert caught.value.reason == "network"
     assert sleeps == [1, 2, 4, 8]
+
+
+def test_a_proxy_that_goes_on_failing_is_resumable(hub: Hub, sleeps: list[float]) -> None:
+    """Cloudflare's numbers, of a Hub that does not answer in time."""
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    hub.fail(status=522, times=None)
+    for ask in (lambda: open_hub(ref("org/model")), lambda: fetch(source, source.files)):
+        with pytest.raises(Resumable, match="HTTP 522") as caught:
+            ask()
+        assert caught.value.reason == "network"
+
+
+@pytest.mark.parametrize("status", [501, 505])
+def test_what_the_server_will_never_know_is_not_asked_again(
+    hub: Hub, sleeps: list[float], status: int
+) -> None:
+    hub.commit("org/model", single())
+    hub.fail(status=status, times=None)
+    with pytest.raises(InputError, match="refuses the request"):
+        open_hub(ref("org/model"))
+    assert sleeps == []
 
 
 def test_nobody_listening_is_resumable(
