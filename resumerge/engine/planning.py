@@ -63,7 +63,7 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
     except InputError as error:
         problems += error.problems
     try:
-        threads = fit_threads(plan, options.threads, budget)
+        threads = fit_threads(plan, options.threads, budget, options.memory)
     except InputError as error:
         problems += error.problems
         threads = 1

@@ -6,14 +6,16 @@ import itertools
 import math
 import os
 import shutil
+import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from resumerge.engine.files import PARTIAL
-from resumerge.engine.governor import margin
-from resumerge.errors import InputError, Problem, refuse
+from resumerge.engine.governor import NOTE_SECONDS, SAMPLE_SECONDS, margin
+from resumerge.engine.report import Reporter
+from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
-from resumerge.host.memory import measure_memory, rss
+from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
 from resumerge.plan.estimate import disk_needed
 from resumerge.plan.memory import Need, memory_need
 from resumerge.plan.model import Plan
@@ -232,27 +234,75 @@ def too_many_threads(asked: int | None) -> list[str]:
     return [f"{asked} threads would only wait for each other: {most} at most"] if many else []
 
 
-def fit_threads(plan: Plan, asked: int | None, budget: int) -> int:
+def wait_for_budget(plan: Plan, asked: int | None, patience: float, reporter: Reporter) -> int:
+    """The budget of a run that has begun, once it holds one thread; at once as a rule.
+
+    Args:
+        asked: as for `memory_budget`; nothing is waited for where that itself is too little.
+        patience: seconds to wait.
+
+    Raises:
+        Resumable: others left too little for as long as the patience lasts.
+    """
+    need = memory_need(plan, 1)
+    started, told = time.monotonic(), float("-inf")
+    while (budget := memory_budget(asked)) < need.enough and not _asks_too_little(asked, need):
+        now = time.monotonic()
+        if now - started > patience:
+            problem = _too_little(need, budget, asked)
+            raise Resumable("memory", f"No memory to go on in {now - started:.0f} s\n{problem}")
+        if now - told > NOTE_SECONDS:
+            told = now
+            needed = f"{need.enough / 1e6:.0f} MB are needed to go on"
+            reporter.note(f"Waiting for memory: {_left(measure_memory())}; {needed}")
+        reporter.beat()
+        time.sleep(SAMPLE_SECONDS)
+    return budget
+
+
+def fit_threads(plan: Plan, wanted: int | None, budget: int, asked: int | None = None) -> int:
     """The number of threads that the budget allows.
+
+    Args:
+        wanted: as many as this at most.
+        asked: what the budget was made from, for the message.
 
     Raises:
         InputError: not even one thread fits.
     """
-    threads = min(asked or cores(), most_threads())
+    threads = min(wanted or cores(), most_threads())
     while True:
         need = memory_need(plan, threads)
         if need.enough <= budget:
             return threads
         if threads == 1:
-            raise InputError([_too_little(need, budget)])
+            raise InputError([_too_little(need, budget, asked)])
         threads -= 1
 
 
-def _too_little(need: Need, budget: int) -> Problem:
+def _asks_too_little(asked: int | None, need: Need) -> bool:
+    return asked is not None and asked < need.enough
+
+
+def _too_little(need: Need, budget: int, asked: int | None) -> Problem:
     needed = math.ceil(need.enough / 1e6)
-    return refuse(
+    if asked is not None and _asks_too_little(asked, need):
+        found, fix = f"--memory {asked / 1e6:.0f}MB", f"raise --memory to {needed}MB or more"
+    else:
+        memory = measure_memory()
+        found = f"{budget / 1e6:.0f} MB: {_left(memory)}"
+        more = math.ceil(needed - budget / 1e6)
+        fix = f"end other programs in {memory.bound}, or raise its limit: {more} MB are lacking"
+        if memory.bound == MACHINE:
+            fix = f"end other programs on this machine: {more} MB are lacking"
+    return Problem(
         "The memory budget is too small for this merge, even with one thread",
         expected=f"at least {needed} MB",
-        found=f"{budget / 1e6:.0f} MB",
-        fix=f"raise --memory to {needed}MB or more, or free memory on this machine",
-    ).problems[0]
+        found=found,
+        fix=fix,
+    )
+
+
+def _left(memory: Memory) -> str:
+    left, total = memory.available / 1e6, memory.total / 1e6
+    return f"{memory.bound} has {left:.0f} MB left of {total:.0f} MB"

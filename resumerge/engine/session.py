@@ -35,6 +35,7 @@ from resumerge.engine.preflight import (
     fit_threads,
     memory_budget,
     too_many_threads,
+    wait_for_budget,
 )
 from resumerge.engine.recovery import open_ledger
 from resumerge.engine.report import Reporter, Result
@@ -172,7 +173,10 @@ class Session:
                     source["model"]: _pin(source, looks_anew=recipe is not None)
                     for source in ledger.rows("SELECT * FROM sources")
                 }
-                plan = self._plan(given, pins, began)
+                try:
+                    plan = self._plan(given, pins, began)
+                except InputError as error:  # the run began, so that its sources were fit
+                    raise Resumable("source_unavailable", str(error)) from error
                 self._check_unchanged(row, plan, ledger)
                 if (
                     row["state"] == "done"
@@ -187,7 +191,7 @@ class Session:
                 )
                 if problems := check_disk(out, missing):
                     raise Resumable("disk_full", str(problems[0]))
-                threads, budget = self._resources(plan)
+                threads, budget = self._resources(plan, patience=self._options.memory_wait)
                 self._storage.make_folder(out)
                 with folder_lock(out):
                     return self._work(
@@ -229,13 +233,21 @@ class Session:
         size = options.shard_size or began.get("shard_size", SHARD_SIZE)
         return make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
 
-    def _resources(self, plan: Plan) -> tuple[int, int]:
-        """Threads and memory budget; refused here where they, or the device, cannot do."""
+    def _resources(self, plan: Plan, patience: float | None = None) -> tuple[int, int]:
+        """Threads and memory budget; refused here where they, or the device, cannot do.
+
+        Args:
+            patience: seconds that a run that has begun waits for memory.
+        """
         self._device = resolve_device(self._options.device)
-        budget = memory_budget(self._options.memory)
+        asked = self._options.memory
+        if patience is None:
+            budget = memory_budget(asked)
+        else:
+            budget = wait_for_budget(plan, asked, patience, self._reporter)
         for note in too_many_threads(self._options.threads):
             self._reporter.note(note)
-        threads = fit_threads(plan, self._options.threads, budget)
+        threads = fit_threads(plan, self._options.threads, budget, asked)
         self._estimate = estimate(plan, threads, probe(largest_file(plan)))
         return threads, budget
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+MACHINE = "the machine"
 _UNLIMITED = 1 << 60
 _SHORT = 0.1
 """Share of the machine's memory below which the kernel pushes cgroups back to their soft limits."""
@@ -29,7 +30,7 @@ class Memory:
 
     total: int
     available: int
-    bound: str = "the machine"
+    bound: str = MACHINE
     stalled: float = 0.0
 
 
@@ -108,7 +109,7 @@ class MemoryGauge:
     def measure(self) -> Memory:
         """Measure now."""
         machine = psutil.virtual_memory()
-        total, available, bound = machine.total, machine.available, "the machine"
+        total, available, bound = machine.total, machine.available, MACHINE
         short = available < total * _SHORT
         for group in self._groups:
             found = group.measure(soft=short)

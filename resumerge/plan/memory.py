@@ -62,6 +62,11 @@ class Need:
         return int(self.peak_rss * SAFETY)
 
     @property
+    def least_enough(self) -> int:
+        """A budget that holds one thread."""
+        return int(self.least_rss * SAFETY)
+
+    @property
     def least_rss(self) -> int:
         """With one block in flight."""
         return self.base + self.held + self.least

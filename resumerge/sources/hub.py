@@ -64,7 +64,7 @@ def open_hub(
         return _open(ref, cached_snapshot(ref.name, wanted, records), records, contents)
     try:
         return _open(ref, hub_snapshot(ref.name, wanted, records), records, contents)
-    except Resumable:
+    except (Resumable, InputError):
         # A commit never changes, so the cache may answer for it; for a branch it may not.
         if wanted and COMMIT.fullmatch(wanted):
             with suppress(InputError):

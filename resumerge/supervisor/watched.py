@@ -20,7 +20,7 @@ class Watched(Reporter):
         self._inner, self._link = inner, link
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
-        self._link.tell(run=run, floor=estimate.memory.least_rss)
+        self._link.tell(run=run, floor=estimate.memory.least_enough)
         self._inner.planned(run, plan, estimate, resumed=resumed)
 
     def began(self, attempt: int, budget: int) -> None:

@@ -1,0 +1,58 @@
+"""Promise: a run that has begun, and cannot reach a model, stops so that it can be resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from hub_models import ref, single
+from merges import COPIES, Place, layered, output
+from server import Hub
+
+from resumerge.errors import InputError
+from resumerge.sources.hub import open_hub
+from resumerge.sources.hub_files import fetch
+
+
+def test_access_lost_between_two_attempts(hub: Hub, tmp_path: Path) -> None:
+    for number, name in enumerate(("org/math", "org/code")):
+        hub.commit(name, layered(number))
+    calm = Place(hub, tmp_path / "calm", COPIES)
+    calm.call("run", "merge.yaml", "out")
+    place = Place(hub, tmp_path / "place", COPIES)
+    hub.bytes_per_second = 1e6
+    process = place.start("run", "merge.yaml", "out")
+    until = time.monotonic() + 60
+    while not place.committed():
+        assert process.poll() is None and time.monotonic() < until, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    hub.bytes_per_second = None
+
+    for status, code in ((401, None), (403, "GatedRepo")):
+        hub.fail(status=status, code=code, times=None)
+        ended = place.call("resume", "--json", expect=75)
+        last = json.loads(ended.stdout.splitlines()[-1])
+        assert (last["kind"], last["reason"]) == ("stopped", "source_unavailable")
+        assert f"HTTP {status}" in last["message"]
+        assert ended.stderr.splitlines()[-1] == last["resume"]
+        assert last["resume"].startswith("resumerge resume out-")
+        hub.faults.clear()
+
+    place.call("resume")
+    assert output(place.folder / "out") == output(calm.folder / "out")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_cached_commit_needs_no_access(hub: Hub, status: int) -> None:
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    fetch(source, source.files)
+    hub.fail(status=status, times=None)
+    assert open_hub(ref("org/model"), revision=source.revision).identity() == source.identity()
+    with pytest.raises(InputError):
+        open_hub(ref("org/model"))

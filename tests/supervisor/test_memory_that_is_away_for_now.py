@@ -1,0 +1,112 @@
+"""Promise: a run that has begun waits for memory, and stops resumable where none comes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from cgroups import MB, TestCgroup, memory_cgroup
+from supervised import Supervised
+
+PLENTY, LITTLE = 4000 * MB, 220 * MB
+"""Of memory: with the little a merge can be planned, and no block of it computed."""
+
+
+@pytest.fixture
+def group() -> Iterator[TestCgroup]:
+    try:
+        with memory_cgroup(PLENTY) as group:
+            yield group
+    except PermissionError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def stopped(merge: Supervised) -> Supervised:
+    """A merge that was stopped in the middle."""
+    process = merge.start()
+    merge.wait_until_committed(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    return merge
+
+
+def test_a_killed_worker_is_resumed_when_there_is_memory_again(
+    merge: Supervised, reference: dict[str, bytes], group: TestCgroup
+) -> None:
+    process = group.start(merge.command, **merge.options)
+    merge.wait_until_committed(process)
+    group.limit(700 * MB)
+    (merge.accidents / "hunger").touch()
+    merge.wait_for(lambda: merge.events("worker_killed"), process)
+    group.limit(LITTLE)
+    said = list(_until("Waiting for memory: the cgroup", process))
+    group.limit(PLENTY)
+    _, stderr = process.communicate()
+    assert process.returncode == 0, (said, stderr)
+    assert merge.files() == reference
+
+
+def test_half_of_a_small_budget_is_still_enough_for_one_thread(
+    merge: Supervised, reference: dict[str, bytes], group: TestCgroup
+) -> None:
+    group.limit(700 * MB)
+    merge.environment["SLOWLY_SECONDS"] = "0"
+    (merge.accidents / "hunger").touch()
+    process = group.start([*merge.command, "--memory", "400MB"], **merge.options)
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert merge.outcomes() == ["oom", "done"]
+    assert merge.files() == reference
+
+
+def test_a_resumed_run_without_memory_can_be_resumed_again(
+    stopped: Supervised, reference: dict[str, bytes], group: TestCgroup
+) -> None:
+    group.limit(LITTLE)
+    command = [*stopped.command[:3], "resume", str(stopped.out), "--state-dir", str(stopped.state)]
+    process = group.start([*command, "--memory-wait", "1", "--json"], **stopped.options)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 75, stderr
+    last = json.loads(stdout.splitlines()[-1])
+    assert (last["kind"], last["reason"], last["exit_code"]) == ("stopped", "memory", 75)
+    assert "the cgroup resumerge-test" in last["message"]
+    assert stderr.splitlines()[-1] == last["resume"]
+    assert last["resume"].startswith("resumerge resume merged-")
+    assert len(stopped.outcomes()) == 1
+    stopped.resume()
+    assert stopped.files() == reference
+
+
+def test_a_budget_that_is_asked_too_small_is_not_waited_for(stopped: Supervised) -> None:
+    process = stopped.start("--memory", "100MB")
+    _, stderr = process.communicate()
+    assert process.returncode == 2, stderr
+    assert "found:    --memory 100MB" in stderr
+    assert "raise --memory to" in stderr
+
+
+def test_a_limit_that_is_too_small_is_not_laid_to_the_budget(
+    merge: Supervised, group: TestCgroup
+) -> None:
+    group.limit(LITTLE)
+    process = group.start([*merge.command, "--memory", "400MB"], **merge.options)
+    _, stderr = process.communicate()
+    assert process.returncode == 2, stderr
+    assert "the cgroup resumerge-test" in stderr
+    assert "raise its limit" in stderr
+    assert "--memory" not in stderr
+    assert not merge.out.exists()
+
+
+def _until(said: str, process: subprocess.Popen[str]) -> Iterator[str]:
+    """What a process says on stderr, up to the line with some words."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        yield line
+        if said in line:
+            return
+    raise AssertionError(f"it ended with {process.wait()}")
