@@ -144,18 +144,23 @@ def rss() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+def peak_rss_of(pid: int | str) -> int:
+    """The largest RSS that a live process had, in bytes; 0 where the system does not say."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
 def peak_rss() -> int:
     """The largest RSS that this process had, in bytes.
 
     From VmHWM where there is one: `getrusage` would count what the parent had when it forked.
     """
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return peak_rss_of("self") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def cgroups(pid: int | str = "self") -> list[Cgroup]:

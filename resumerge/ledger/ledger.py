@@ -273,12 +273,17 @@ class Ledger:
         with self.transaction() as db:
             db.table("attempts").update(attempt, {"ended": now(), "outcome": outcome, **facts})
 
-    def close_attempt(self, pid: int, outcome: str) -> None:
-        """Close the attempt of a process that died without doing so, if there is one."""
+    def close_attempt(self, pid: int, outcome: str, peak_rss: int) -> None:
+        """Close the attempt of a process that died without doing so, if there is one.
+
+        Args:
+            peak_rss: bytes; what the attempt wrote down itself holds where that is more.
+        """
         with self.transaction() as db:
             db.execute(
-                "UPDATE attempts SET outcome = ?, ended = ? WHERE pid = ? AND ended IS NULL",
-                [outcome, now(), pid],
+                "UPDATE attempts SET outcome = ?, ended = ?,"
+                " peak_rss = max(coalesce(peak_rss, 0), ?) WHERE pid = ? AND ended IS NULL",
+                [outcome, now(), peak_rss, pid],
             )
 
     def event(self, kind: str, **data: Any) -> None:

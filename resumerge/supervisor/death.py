@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from resumerge.host.waiting import Waiting
 
 _CRASHES = {
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE),
@@ -40,7 +42,7 @@ class Death:
     cause: str
     signum: int
     seconds: float = 0.0
-    waited_for: str = ""
+    waited_for: Waiting = field(default_factory=Waiting)
     budget: int | None = None
 
     @property
@@ -62,7 +64,7 @@ class Death:
         if self.budget is not None:
             facts["budget"] = self.budget
         if self.cause == "stall":
-            facts |= {"seconds": round(self.seconds, 1), "waited_for": self.waited_for}
+            facts |= {"seconds": round(self.seconds, 1), "waited_for": str(self.waited_for)}
         return facts
 
     def __str__(self) -> str:

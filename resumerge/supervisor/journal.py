@@ -9,14 +9,18 @@ from pathlib import Path
 from resumerge.supervisor.death import OUTCOMES, Death
 
 
-def record(ledger: Path, death: Death) -> None:
-    """Close the attempt of a dead worker, with an event that says why it died."""
-    _write(ledger, death.pid, OUTCOMES[death.cause], death)
+def record(ledger: Path, death: Death, peak_rss: int) -> None:
+    """Close the attempt of a dead worker, with an event that says why it died.
+
+    Args:
+        peak_rss: the most that the worker was seen with, in bytes.
+    """
+    _write(ledger, death.pid, OUTCOMES[death.cause], peak_rss, death)
 
 
-def record_interrupted(ledger: Path, pid: int) -> None:
+def record_interrupted(ledger: Path, pid: int, peak_rss: int) -> None:
     """Close the attempt of a worker that was told to leave at once, and did."""
-    _write(ledger, pid, "interrupted", None)
+    _write(ledger, pid, "interrupted", peak_rss, None)
 
 
 def committed_blocks(ledger: Path) -> int:
@@ -33,14 +37,14 @@ def committed_blocks(ledger: Path) -> int:
     return 0
 
 
-def _write(ledger: Path, pid: int, outcome: str, death: Death | None) -> None:
+def _write(ledger: Path, pid: int, outcome: str, peak_rss: int, death: Death | None) -> None:
     """A ledger that is damaged, or on a full disk, must not keep the run from going on."""
     from resumerge.ledger import Ledger
 
     with suppress(OSError, sqlite3.Error):
         opened = Ledger(ledger)
         try:
-            opened.close_attempt(pid, outcome)
+            opened.close_attempt(pid, outcome, peak_rss)
             if death is not None:
                 opened.event(death.event, **death.facts())
         finally:

@@ -65,8 +65,8 @@ class Teller(Protocol):
     def stopped(self, signum: int, run: str | None) -> None:
         """The worker died while it was being stopped by a signal, and could not say so itself."""
 
-    def refused(self, run: str) -> None:
-        """A worker that was to go on with a run found that it cannot, and said why."""
+    def refused(self, run: str, why: str) -> None:
+        """A worker that was to go on with a run found that it cannot, and said why on stderr."""
 
 
 def supervise(
@@ -133,7 +133,7 @@ class Supervisor:
             )
             now_committed = committed
             if run is not None:
-                journal.record(self._ledger_of(run), death)
+                journal.record(self._ledger_of(run), death, worker.peak_rss)
                 now_committed = journal.committed_blocks(self._ledger_of(run))
             if self._signals:
                 signum = self._signals[0][0]
@@ -159,6 +159,7 @@ class Supervisor:
             select.select([self._wake, *said], [], [], LOOK_SECONDS)
             self._pass_on(worker)
             self._oom_kills.look(worker.pid)
+            worker.look()
             now = time.monotonic()
             # Only what this process was awake for: a suspended laptop is no stall.
             quiet = 0.0 if worker.listener.hear() else quiet + min(now - looked, 2 * LOOK_SECONDS)
@@ -169,7 +170,7 @@ class Supervisor:
                 worker.send(signal.SIGKILL)
             elif 0 < self._stall_seconds < quiet:
                 budget = worker.listener.facts.get("budget")
-                what = str(waiting(worker.pid))
+                what = waiting(worker.pid)
                 stalled = Death(worker.pid, "stall", signal.SIGKILL, quiet, what, budget)
                 self._kill_at = now
         self._kill_at = float("inf")
@@ -178,9 +179,9 @@ class Supervisor:
     def _ended(self, code: int, worker: Worker, orders: Orders, run: str | None) -> int:
         """The worker ended by itself, and said why."""
         if run is not None and len(self._signals) > 1:
-            journal.record_interrupted(self._ledger_of(run), worker.pid)
+            journal.record_interrupted(self._ledger_of(run), worker.pid, worker.peak_rss)
         if code == 2 and orders.run is not None:
-            self._teller.refused(orders.run)
+            self._teller.refused(orders.run, worker.listener.facts.get("refusal", ""))
             return RESUMABLE
         return code
 

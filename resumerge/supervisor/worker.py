@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from resumerge.host.memory import peak_rss_of
 from resumerge.supervisor.link import Link, Listener
 
 _PR_SET_PDEATHSIG = 1
@@ -28,6 +29,8 @@ class Worker:
 
     def __init__(self, pid: int, listener: Listener, lifeline: int) -> None:
         self.pid, self.listener, self._lifeline = pid, listener, lifeline
+        self.peak_rss = 0
+        """Bytes: the most that it had when it was last looked at alive."""
         self._code: int | None = None
 
     @classmethod
@@ -67,6 +70,10 @@ class Worker:
                 self.listener.close()
                 os.close(self._lifeline)
         return self._code
+
+    def look(self) -> None:
+        """Measure it: of the dead the kernel does not tell what they had."""
+        self.peak_rss = max(self.peak_rss, peak_rss_of(self.pid))
 
     def send(self, signum: int) -> None:
         """Send a signal, unless it is dead already."""

@@ -81,6 +81,8 @@ class Merging:
         except ResumergeError as error:
             self._close()
             self._say(str(error))
+            if link is not None:
+                link.tell(refusal=str(error))
             return error.exit_code
         except Exception:
             self._close()

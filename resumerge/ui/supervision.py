@@ -20,8 +20,18 @@ _ADVICE = {
     "before resuming.",
     "crash": "A library or a merge method of your own is at fault; another version of it, or "
     "--threads 1, may help. What is committed is kept.",
-    "stall": "Mend the disk or the network filesystem that it waits for, before resuming.",
 }
+
+_STALL_ADVICE = {
+    "D": "Mend the disk or the network filesystem that it waits for, before resuming.",
+    "R": "A merge method of your own, or a library, may compute for ever; where a block only takes "
+    "long, give it more time with --stall-timeout.",
+    "T": "Find out who stopped it (job control, a container that was paused), before resuming.",
+    "t": "Let the debugger go, before resuming.",
+}
+"""By the state that the worker was in."""
+
+_PATIENCE = "Where it only waits for something slow, give it more time with --stall-timeout."
 
 
 class Supervision:
@@ -46,7 +56,7 @@ class Supervision:
     def gave_up(self, death: Death, run: str | None) -> None:
         self._clear()
         self._say(f"{death}; that was {MOST_FAILURES + 1} times without progress, and is enough")
-        self._say(_ADVICE[death.cause])
+        self._say(_advice(death))
         command = self._command(run)
         self._event(death.event, **death.facts(), run=run)
         self._event("stopped", reason=death.cause, run=run, resume=command, exit_code=75)
@@ -55,7 +65,7 @@ class Supervision:
     def hangs(self, death: Death, run: str | None) -> None:
         self._clear()
         self._say(f"{death}. It does not even die when it is killed: the kernel waits for a device")
-        self._say(_ADVICE["stall"])
+        self._say(_STALL_ADVICE["D"])
         command = self._command(run)
         self._event("stopped", reason="stall", run=run, resume=command, exit_code=75)
         self._say(command)
@@ -67,9 +77,10 @@ class Supervision:
         self._event("interrupted", run=run, resume=command, exit_code=128 + signum)
         self._say(command)
 
-    def refused(self, run: str) -> None:
+    def refused(self, run: str, why: str) -> None:
         command = self._command(run)
-        self._event("stopped", reason="refused", run=run, resume=command, exit_code=75)
+        facts = {"reason": "refused", "message": why, "run": run}
+        self._event("stopped", **facts, resume=command, exit_code=75)
         self._say(command)
 
     def _clear(self) -> None:
@@ -86,3 +97,12 @@ class Supervision:
     def _event(self, kind: str, **data: Any) -> None:
         if self._as_json:
             print_json_line(sys.stdout, kind, **data)
+
+
+def _advice(death: Death) -> str:
+    """What to do before resuming."""
+    if death.cause != "stall":
+        return _ADVICE[death.cause]
+    waited_for = death.waited_for
+    state = "D" if waited_for.file and waited_for.state == "S" else waited_for.state
+    return _STALL_ADVICE.get(state, _PATIENCE)

@@ -57,6 +57,20 @@ def test_killed_by_the_kernel_for_want_of_memory(
     assert second["budget"] <= first["budget"] / 2
 
 
+def test_a_worker_that_is_refused_says_why(merge: Supervised) -> None:
+    process = merge.start("--json")
+    worker = merge.wait_until_committed(process)
+    recipe = merge.folder / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("math", "base"))
+    os.kill(worker, signal.SIGKILL)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 75, stderr
+    last = json.loads(stdout.splitlines()[-1])
+    assert (last["kind"], last["reason"]) == ("stopped", "refused")
+    assert "The recipe is not what this run began with" in last["message"]
+    assert stderr.splitlines()[-1] == last["resume"]
+
+
 def test_crashed(merge: Supervised, reference: dict[str, bytes]) -> None:
     process = merge.start()
     merge.wait_until_committed(process)

@@ -61,6 +61,8 @@ def test_half_of_a_small_budget_is_still_enough_for_one_thread(
     assert process.returncode == 0, stderr
     assert merge.outcomes() == ["oom", "done"]
     assert merge.files() == reference
+    peaks = [row["peak_rss"] for row in merge.rows("SELECT peak_rss FROM attempts")]
+    assert min(peaks) > 100 * MB, peaks  # of the killed one, which committed nothing, too
 
 
 def test_a_resumed_run_without_memory_can_be_resumed_again(

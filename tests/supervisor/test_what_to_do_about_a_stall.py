@@ -1,0 +1,44 @@
+"""Promise: the advice after a stall fits what the worker was doing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from resumerge.host.waiting import waiting
+from resumerge.supervisor.death import Death
+from resumerge.ui.console import PatientConsole
+from resumerge.ui.supervision import Supervision
+
+
+@pytest.mark.parametrize(
+    ("program", "state", "advice"),
+    [
+        ("while True: pass", "R", "may compute for ever"),
+        ("import time; time.sleep(99)", "S", "more time with --stall-timeout"),
+        ("import os; os.kill(os.getpid(), 19)", "T", "Find out who stopped it"),
+    ],
+)
+def test_a_worker_that_waits_for_no_disk(
+    capsys: pytest.CaptureFixture[str], program: str, state: str, advice: str
+) -> None:
+    busy = subprocess.Popen([sys.executable, "-c", f"print(1, flush=True)\n{program}"], stdout=-1)
+    try:
+        assert busy.stdout is not None and busy.stdout.readline() == b"1\n"
+        deadline = time.monotonic() + 20
+        while (doing := waiting(busy.pid)).state != state:
+            assert time.monotonic() < deadline, doing
+            time.sleep(0.05)
+    finally:
+        busy.kill()
+        busy.communicate()
+    teller = Supervision(PatientConsole(stderr=True), lambda run: "go on", as_json=False)
+    teller.gave_up(Death(busy.pid, "stall", signal.SIGKILL, 600.0, doing), "run")
+    said = capsys.readouterr().err
+    assert advice in said.replace("\n", " ")
+    assert "disk" not in said
+    assert said.endswith("\ngo on\n")
