@@ -69,4 +69,5 @@ def _of_host(plan: Plan) -> dict[str, Any]:
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return text.encode(errors="backslashreplace")  # half a surrogate pair: JSON escapes it so too

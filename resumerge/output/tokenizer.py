@@ -118,4 +118,5 @@ def _read(folder: Path, names: list[str], name: str) -> dict[str, Any]:
 
 def _text(name: str, value: Mapping[str, Any]) -> bytes:
     indent = None if name == TOKENIZER else 2  # of hundreds of thousands of lines
-    return (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
+    return text.encode(errors="backslashreplace")  # half a surrogate pair: JSON escapes it so too

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os.path
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.recipe.model import ModelRef
 from resumerge.sources.index import MODEL, Contents, parse_index
+from resumerge.sources.json_object import json_object
 from resumerge.sources.model import Source, SourceFile, TensorInfo
 from resumerge.sources.weight_file import read_weight_header
 
@@ -132,16 +132,12 @@ def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        config = json.loads(path.read_bytes().decode())
-    except (ValueError, RecursionError) as error:
+        return json_object(path.read_bytes())
+    except ValueError as error:
         raise refuse(
-            f"{name} is not readable", where=str(path), found=str(error), fix="save it again"
-        ) from None
-    if not isinstance(config, dict):
-        raise refuse(
-            f"{name} is not a JSON object",
+            f"{name} is not readable",
             where=str(path),
-            found=str(config)[:60],
+            expected="a JSON object",
+            found=str(error),
             fix="save it again",
-        )
-    return config
+        ) from None

@@ -14,6 +14,7 @@ from resumerge.errors import InputError, refuse
 from resumerge.recipe.model import ModelRef
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.hub_files import fetch, list_companions
+from resumerge.sources.json_object import json_object
 from resumerge.sources.model import Source
 from resumerge.sources.records import Records
 from resumerge.sources.tokenizer_part import tokenizer_part
@@ -109,12 +110,9 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: it is not one.
     """
     try:
-        found = json.loads(path.read_bytes().decode())
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(str(path), "JSON", str(error)) from None
-    if not isinstance(found, dict):
-        raise _damaged(str(path), "a JSON object", str(found)[:60])
-    return found
+        return json_object(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise _damaged(str(path), "a JSON object", str(error)) from None
 
 
 def _fetched(source: Source, records: Records | None, offline: bool) -> tuple[str, ...]:

@@ -51,6 +51,15 @@ def test_the_dtype_is_written_under_the_key_that_is_there(key: str, tmp_path: Pa
     assert found[key] == "float16"
 
 
+def test_text_that_only_json_can_hold_is_kept(tmp_path: Path) -> None:
+    """Half a surrogate pair has no bytes in UTF-8, letters of all alphabets have."""
+    write_family(tmp_path, {**LLAMA, "odd": "\ud800, é"})
+    recipe = "merge_method: passthrough\nmodels: [{model: math}]\n"
+    out = merge(tmp_path, recipe, tmp_path / "out")
+    assert config_of(out)["odd"] == "\ud800, é"
+    assert "\\ud800, é" in (out / "config.json").read_text("utf-8")
+
+
 SLIDING = ["full_attention", "full_attention", "sliding_attention", "sliding_attention"]
 
 

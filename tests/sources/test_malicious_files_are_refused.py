@@ -75,11 +75,24 @@ def test_index_that_is_no_index(text: bytes, tmp_path: Path) -> None:
     refused(tmp_path, INDEX_FILE)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff\xfe{}", b'{"a": ' * 50_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"", b"{", b"[]", b"\xff\xfe{}", b'{"a": ' * 50_000),
+        *(b'{"a": ' + b"[" * deep + b"]" * deep + b"}" for deep in (100, 900, 2000)),
+    ],
+    ids=lambda text: text[:8],
+)
 def test_config_that_is_no_config(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(VALID)
     (tmp_path / "config.json").write_bytes(text)
     refused(tmp_path, "config.json")
+
+
+def test_config_with_as_many_levels_as_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(VALID)
+    (tmp_path / "config.json").write_bytes(b'{"a": ' + b"[" * 99 + b"]" * 99 + b"}")
+    assert open_folder(tmp_path).config["a"]
 
 
 def test_one_tensor_in_two_files(tmp_path: Path) -> None:
