@@ -204,9 +204,9 @@ def _legacy_file(stream: _Stream, read: Read, where: str) -> tuple[Any, dict[str
     head = _Buffered(stream, 1 << 16)
     _magic, protocol, machine, values, keys = (read_pickle(head, where) for _ in range(5))
     if protocol != 1001 or not isinstance(machine, dict) or not machine.get("little_endian"):
-        raise _damaged(where, "little-endian numbers, protocol 1001", f"protocol {protocol!r}"[:99])
-    if not isinstance(keys, list):
-        raise _damaged(where, "a list of storages", type(keys).__name__)
+        raise _damaged(where, "little-endian numbers, protocol 1001", "others")
+    if not isinstance(keys, list) or not all(isinstance(key, str | int) for key in keys):
+        raise _damaged(where, "a list of storages", "something else")
     dtypes = {view.storage.key: view.storage.dtype for view in _views(values)}
     at = head.tell()
     hashed = xxhash.xxh3_128(read(0, at))

@@ -217,7 +217,9 @@ class _Machine:
 
     def name_of_stack(self, _: Any) -> None:
         name, module = self._stack.pop(), self._stack.pop()
-        self._stack.append(_known(_Name(str(module), str(name))))
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise TypeError("no name")
+        self._stack.append(_known(_Name(module, name)))
 
     def call(self, _: Any) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
@@ -237,7 +239,8 @@ class _Machine:
     def storage(self, _: Any) -> None:
         tag, kind, key, _location, size, *view = self._stack.pop()
         if tag != "storage" or not isinstance(kind, _Name) or kind.name not in STORAGES:
-            raise _Unreadable(f"a reference to {kind}")
+            named = kind if isinstance(kind, _Name) else f"a {type(kind).__name__}"
+            raise _Unreadable(f"a reference to {named}")
         if any(part is not None for part in view):
             raise _Unreadable("a view of another storage")
         if type(size) is not int or not isinstance(key, str | int):

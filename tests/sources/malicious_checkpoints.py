@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from resumerge.sources.torch_bin import LEGACY_MAGIC
+
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(4)}
 
 
@@ -71,6 +73,13 @@ def tensor(
     return b"\x80\x02}" + name + b"c" + call.encode() + b"\n" + arguments + b"Rs."
 
 
+def legacy(protocol: bytes = b"M\xe9\x03", keys: bytes = b"]") -> bytes:
+    """A checkpoint of the older format without a tensor; by default a valid one."""
+    machine = pickled({"little_endian": True})
+    values = (b"\x80\x02" + protocol + b".", machine, b"\x80\x02}.", b"\x80\x02" + keys + b".")
+    return LEGACY_MAGIC + b"".join(values)
+
+
 def two_pickles() -> bytes:
     """Two checkpoints in one archive."""
     out = io.BytesIO()
@@ -82,6 +91,10 @@ def two_pickles() -> bytes:
 
 DATA = {"data/0": bytes(8)}
 VALID = archive(tensor(), DATA)
+NESTED = b")" + b"\x85" * 20_000
+DOUBLED = b")" + b"q\x00h\x00\x86" * 60
+"""Tuples that no text can be made of: too deep for it, or of 2^60 letters."""
+
 DEEP = b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b"."
 BOMB = b"\x80\x02)q\x00" + b"".join(b"h\x00h\x00\x86q\x00" for _ in range(60)) + b"}h\x00K\x01s."
 
@@ -109,6 +122,13 @@ RUNNING: dict[str, tuple[bytes, str]] = {
     "rebuild_function": (archive(tensor(call="torch._utils\n_rebuild_qtensor"), DATA), "qtensor"),
     "persistent_id": (archive(b"\x80\x02U\x03abcQ."), ""),
     "tuple_as_key": (archive(BOMB), "a key of type tuple"),
+    **{
+        f"persistent_id_{name}": (
+            archive(b"\x80\x02(" + text("storage") + value + text("0") + text("cpu") + b"K\x04tQ."),
+            "a reference to a tuple",
+        )
+        for name, value in (("nested", NESTED), ("doubled", DOUBLED))
+    },
 }
 """Checkpoints that ask for more than tensors, and what the message names."""
 
@@ -154,6 +174,16 @@ LYING: dict[str, bytes] = {
     "compressed": archive(tensor(), DATA, zipfile.ZIP_DEFLATED),
     "big_endian": archive(tensor(), {**DATA, "byteorder": b"big"}),
     "two_pickles": two_pickles(),
+    **{
+        f"{place}_{name}": make(value)
+        for name, value in (("nested", NESTED), ("doubled", DOUBLED))
+        for place, make in (
+            ("module", lambda value: archive(b"\x80\x04" + value + text("x") + b"\x93.")),
+            ("name", lambda value: archive(b"\x80\x04" + text("x") + value + b"\x93.")),
+            ("legacy_protocol", lambda value: legacy(protocol=value)),
+            ("legacy_key", lambda value: legacy(keys=b"](" + value + b"e")),
+        )
+    },
     "legacy_cut": saved(TENSORS, zipped=False)[:-9],
     "legacy_cut_in_a_pickle": saved(TENSORS, zipped=False)[:200],
     "legacy_cut_after_the_magic": saved(TENSORS, zipped=False)[:15],

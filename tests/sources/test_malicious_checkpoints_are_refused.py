@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from malicious_checkpoints import LYING, RUNNING, TENSORS, VALID, archive, saved, tensor
+from malicious_checkpoints import LYING, RUNNING, TENSORS, VALID, archive, legacy, saved, tensor
 
 from resumerge.errors import InputError
 from resumerge.recipe import ModelRef
@@ -31,6 +31,7 @@ def parse(content: bytes) -> dict[str, TensorInfo]:
 
 def test_the_checkpoint_that_the_others_are_made_from_is_valid(tmp_path: Path) -> None:
     assert opened(tmp_path, VALID).tensors["a"].shape == (2,)
+    assert opened(tmp_path, legacy()).tensors == {}
 
 
 @pytest.mark.parametrize("name", RUNNING)
