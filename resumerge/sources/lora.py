@@ -140,6 +140,8 @@ class _Pairing:
         self.problems: list[Problem] = []
 
     def tensors(self) -> dict[str, TensorInfo]:
+        if not self._of_adapter:
+            self._problem("The adapter has no tensors", "none", expected="matrices of LoRA")
         names = Names(self._of_adapter, self._of_base)
         for key in names.unknown:
             self._problem("A tensor of the adapter is of no kind that is known", key)

@@ -66,7 +66,7 @@ class LoraConfig:
             (
                 alpha
                 for pattern, alpha in self.alpha_pattern.items()
-                if re.match(rf"(.*\.)?({pattern})$", module)
+                if re.match(_of_module(pattern), module)
             ),
             self.alpha,
         )
@@ -138,12 +138,22 @@ def _number(value: Any, name: str, where: str) -> float:
 
 _REPEATS = re.compile(r"[*+?{]")
 _REPEATED_GROUP = re.compile(r"\)[*+?{]")
+_REPETITION = 16
+"""Ways that one repetition is counted as."""
+_MOST_WAYS = 100_000
+"""In which a pattern may try to match one name: a tenth of a second at most."""
+
+
+def _of_module(pattern: str) -> str:
+    """A pattern as peft applies it: to the last parts of a module's name."""
+    return rf"(.*\.)?({pattern})$"
 
 
 def _pattern(text: str, where: str) -> str:
-    """A pattern that is sure to be matched in little time: nothing repeated is in a repetition."""
+    """A pattern that is sure to be matched in little time."""
     try:
         re.compile(text)
+        re.compile(_of_module(text))
     except (re.error, RecursionError, OverflowError) as error:
         raise _unfit(
             where, "patterns that are regular expressions", f"{text[:60]!r}: {error}"
@@ -152,7 +162,19 @@ def _pattern(text: str, where: str) -> str:
         raise _unfit(
             where, "patterns without repeated groups, with 3 repetitions at most", text[:60]
         )
+    if _log_ways(text) > math.log(_MOST_WAYS):
+        raise _unfit(where, "patterns with fewer groups and alternatives", text[:60])
     return text
+
+
+def _log_ways(text: str) -> float:
+    """Logarithm of how many ways there are to try a pattern, at most.
+
+    Alternatives multiply from group to group, most where each group has as many as any other.
+    """
+    groups = max(1, text.count("("))
+    alternatives = groups * math.log1p(text.count("|") / groups)
+    return alternatives + len(_REPEATS.findall(text)) * math.log(_REPETITION)
 
 
 def _unfit(where: str, expected: str, found: str) -> InputError:

@@ -1,6 +1,7 @@
 """An adapter that is not LoRA, or not for this model, is refused by name with what to do."""
 
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -103,10 +104,36 @@ def test_starts_that_leave_the_base_alone(start: object, folder: Path) -> None:
         {"alpha_pattern": {"(a+)+b": 3}},
         {"alpha_pattern": {"a*a*a*a*a*b": 3}},
         {"alpha_pattern": {"a" * 20 + "{9999999999999}": 3}},
+        {"alpha_pattern": {"(?i)q_proj": 3}},
+        {"alpha_pattern": {"(|)" * 60 + "zzz": 3}},
+        {"alpha_pattern": {"((|)" * 30 + ")" * 30 + "zzz": 3}},
     ],
 )
 def test_settings_that_make_no_sense(config: dict[str, Any], folder: Path) -> None:
     refused(folder, "makes no sense", **config)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "q_proj|k_proj|v_proj",
+        rf"model\.layers\.({'|'.join(map(str, range(80)))})\.self_attn\.(q|k)_proj",
+        r"layers\.(0|1|2|3)\..*(q|k)_pro.*",
+        r"^model\.layers\.[0-9]+\.self_attn\.q_proj",
+    ],
+)
+def test_patterns_of_real_adapters_are_taken(pattern: str) -> None:
+    config = {**PLAIN, "alpha_pattern": {pattern: 12}}
+    assert parse_adapter_config(config, "here").scale("model.layers.1.self_attn.q_proj", 4) == 3
+
+
+def test_the_slowest_pattern_that_is_taken_gives_up_soon() -> None:
+    slowest = [r".*.*.*(a|aa)b", "(|a)" * 16 + "b", r".*.*(|a|aa|aaa)b", "(|a|aa|aaa)" * 5 + "b"]
+    config = {**PLAIN, "alpha_pattern": dict.fromkeys(slowest, 1)}
+    found = parse_adapter_config(config, "here")
+    began = time.process_time()
+    assert found.scale("a." * 50, 4) == 1
+    assert time.process_time() - began < 2
 
 
 W = torch.ones(16, 16)
@@ -156,6 +183,7 @@ TENSORS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
         "does not fit the model … [16]",
         {"base_model.model.model.norm.weight": torch.ones(17)},
     ),
+    "none": ("has no tensors", {}),
     "single_tokens": (
         "of no kind that is known … trainable_tokens_delta",
         {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": W},
