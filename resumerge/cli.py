@@ -184,7 +184,7 @@ def status(
     if html is not None:
         if watch or as_json:
             raise typer.BadParameter("--html goes with neither --watch nor --json")
-        from resumerge.ui.report_html import write_report
+        from resumerge.ui.report_file import write_report
 
         write_report(status_json(home, home.find(run).name)["runs"][0], html)
         out_console.print(plain(html.absolute()), highlight=False, markup=False, soft_wrap=True)

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import resumerge
-from resumerge.errors import refuse
 from resumerge.ledger import Ledger, now
-from resumerge.storage import Storage
 from resumerge.ui.history import History, history_of, seconds_of
 from resumerge.ui.html import Html, join, tag
 from resumerge.ui.plain import plain_time, told_event
@@ -28,30 +26,13 @@ COLUMNS = 480
 MOST_ROWS = 200
 """Of a table; the newest."""
 
+START = "<!doctype html><!-- resumerge status -->"
+"""A page's first line, by which it is known."""
+
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 Run = Mapping[str, Any]
 Rows = Sequence[Mapping[str, Any]]
-
-
-def write_report(run: Run, file: Path) -> None:
-    """Write a run's page.
-
-    Args:
-        run: one of the runs of ``resumerge status --json``.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    try:
-        Storage().write_file(file, page(run).encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        raise refuse(
-            "The page cannot be written",
-            where=str(file),
-            found=str(error),
-            fix="name a file in a folder that exists and may be written to",
-        ) from None
 
 
 def page(run: Run) -> str:
@@ -65,7 +46,7 @@ def page(run: Run) -> str:
         tag("title", f"{run['id']}: {run['state']}"),
         _style(),
     )
-    return f"<!doctype html>\n{tag('html', head, tag('body', _run(run)), lang='en')}\n"
+    return f"{START}\n{tag('html', head, tag('body', _run(run)), lang='en')}\n"
 
 
 def fragment(runs: Sequence[Run]) -> str:

@@ -146,3 +146,26 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         assert process.returncode == 2
         assert "cannot be written" in told or "--html goes with" in told
         assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_page_takes_the_place_of_a_page_and_of_nothing_else(tmp_path: Path) -> None:
+    make_ledger(tmp_path / "state", [{"n": 1, "started": 0, "ended": 9, "outcome": "error"}])
+    kept = {"recipe.yaml": "merge_method: linear\n", "other.html": "<!doctype html>\n<html>"}
+    for name, text in kept.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for target in (*kept, ".", "..", "folder", "link", "/dev/null"):
+        process = start("status", "--html", target, "made-up", cwd=tmp_path, stderr=-1)
+        told = process.communicate(timeout=60)[1]
+        assert (process.returncode, "take the place" in told) == (2, True), told
+        assert "do: " in told
+    assert {name: (tmp_path / name).read_text() for name in kept} == kept
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["folder", "link", "state", *kept]
+    )
+
+    (tmp_path / "empty").touch()
+    for _ in range(2):
+        status(tmp_path, "--html", "empty")
+        harmless(read_page((tmp_path / "empty").read_text()))
