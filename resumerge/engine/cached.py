@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.options import Options
 from resumerge.engine.session import Session
 from resumerge.errors import ResumergeError, refuse
@@ -18,7 +19,7 @@ from resumerge.recipe import load_recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import Records
 from resumerge.sources.content_hash import is_intact
-from resumerge.sources.hub_cache import HubFile, repo_folder
+from resumerge.sources.hub_cache import HubFile, cache_folder, cached_revisions
 from resumerge.sources.hub_files import bring, hub_file
 from resumerge.sources.hub_snapshot import cached_files, hub_snapshot, with_facts
 
@@ -96,13 +97,15 @@ def repair_cache(target: str, options: Options, report: Report | None = None) ->
 
     Raises:
         InputError: as `check_cache`; or the Hub denies a file.
-        Resumable: the network failed, or the disk is full.
+        Resumable: the network or the disk failed.
     """
     records = Records(Home(options.state_dir).folder)
     try:
         files, notes = _files_of(target, options)
         found = _checked(files, records, report)
         return CacheReport([_mended(file, records, report) for file in found], notes)
+    except DISK_ERRORS as error:
+        raise out_of_order(error, "repair again") from error
     finally:
         records.close()
 
@@ -122,14 +125,23 @@ def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
             return files, [note]
     repo, _, revision = target.partition("@")
     files = [] if is_local(repo) else cached_files(repo, revision or None)
-    if not files:
+    if files:
+        return files, []
+    if revision and (others := cached_revisions(repo)):
         raise refuse(
-            "This is neither a recipe nor a repo in the cache",
+            "The cache has nothing of this revision",
             where=target,
-            expected=f"a YAML file, or org/name with a folder {repo_folder('org/name')}",
-            found="nothing of that name",
+            expected=f"one of the cached revisions of {repo}",
+            found=f"{revision[:100]}; cached are {', '.join(others[:8])}",
+            fix="name one of these, or the repo alone for all of them",
         )
-    return files, []
+    raise refuse(
+        "This is neither a recipe nor a repo in the cache",
+        where=target,
+        expected=f"a YAML file, or org/name of a repo that is in {cache_folder()}",
+        found="nothing of that name",
+        fix="check the name, or HF_HOME if the cache is elsewhere",
+    )
 
 
 def _needed(plan: Plan) -> list[HubFile]:

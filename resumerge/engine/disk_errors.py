@@ -32,13 +32,13 @@ def resumable_disk_errors() -> Iterator[None]:
         raise out_of_order(error) from error
 
 
-def out_of_order(error: Exception) -> Resumable:
-    """What went wrong with a disk, for a person."""
+def out_of_order(error: Exception, then: str = "resume") -> Resumable:
+    """What went wrong with a disk, for a person, and what to do after it is mended."""
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
     if full or "is full" in str(error):
-        return Resumable("disk_full", f"The disk is full ({error}). Free some space, then resume.")
+        return Resumable("disk_full", f"The disk is full ({error}). Free some space, then {then}.")
     if isinstance(error, sqlite3.OperationalError):  # of a full disk it may say no more than this
         return Resumable(
-            "io", f"The ledger: {error}. Is the disk full, or failing? Mend that, then resume."
+            "io", f"The ledger: {error}. Is the disk full, or failing? Mend that, then {then}."
         )
-    return Resumable("io", f"Reading or writing failed: {error}. Mend that, then resume.")
+    return Resumable("io", f"Reading or writing failed: {error}. Mend that, then {then}.")

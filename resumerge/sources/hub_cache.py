@@ -161,6 +161,13 @@ def remembered_commit(repo: str, branch: str) -> str | None:
     return commit if COMMIT.fullmatch(commit) else None
 
 
+def cached_revisions(repo: str) -> list[str]:
+    """Branches and commits of a repo that files may be cached of."""
+    refs, snapshots = repo_folder(repo) / "refs", repo_folder(repo) / "snapshots"
+    branches = [path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file()]
+    return [*sorted(branches), *sorted(path.name for path in snapshots.glob("*"))]
+
+
 def remember_commit(repo: str, branch: str, commit: str) -> None:
     """Note the commit that a branch is at."""
     if remembered_commit(repo, branch) == commit:

@@ -100,6 +100,23 @@ def test_offline_trusts_nothing_unread_and_names_what_is_missing(hub: Hub, merge
     assert states(missing) == {shard(2, 8): "missing"}
 
 
-def test_a_check_of_what_is_not_cached_is_refused(merged: Place) -> None:
-    assert "neither a recipe nor a repo" in merged.call("cache", "check", "org/x", expect=2).stderr
+def test_a_check_of_what_is_not_cached_is_refused(hub: Hub, merged: Place) -> None:
+    told = merged.call("cache", "check", "org/x", expect=2).stderr
+    assert "neither a recipe nor a repo" in told
+    assert str(merged.folder / "hf" / "hub") in told
+    assert "models--" not in told
+    told = merged.call("cache", "check", "org/math@nobranch", expect=2).stderr
+    commit = hub.repos["org/math"].branches["main"]
+    assert f"found:    nobranch; cached are main, {commit}\n" in told
     assert merged.call("cache", "check", "absent.yaml", expect=2).stderr
+
+
+def test_a_folder_in_a_files_place_is_named_and_left(hub: Hub, merged: Place) -> None:
+    blob = merged.blob("org/code", shard(1, 8))
+    blob.unlink()
+    blob.mkdir()
+    told = merged.call("cache", "repair", "org/code", expect=75).stderr
+    assert str(blob) in told
+    assert "then repair again" in told
+    blob.rmdir()
+    assert states(merged.document("cache", "repair", "org/code")) == {shard(1, 8): "mended"}
