@@ -20,6 +20,8 @@ class Cell:
         t: where gradients stand at it.
         module: that its slice belongs to; None for a part that the recipe does not name, which
             is kept as it is in the reference.
+        like: the reference's name of the tensor that it has the shape of; None in a stacked
+            layer, which may be of several kinds.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Cell:
     names: tuple[str, ...]
     t: float
     module: Module | None
+    like: str | None
 
 
 def guide_of(recipe: Recipe, slice_: Slice) -> Input:
@@ -65,6 +68,7 @@ def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Itera
                     ),
                     step_position(step, stop - start),
                     module,
+                    None,
                 )
             output_layer += 1
     yield from _outside(models, module, last, part, before=False)
@@ -74,7 +78,7 @@ def kept(models: Models, part: Part) -> Iterator[Cell]:
     """A part that no module of the recipe names, as it is in the reference."""
     slice_ = Slice((Input(models.reference),))
     for name in part.tensors:
-        yield Cell(name, slice_, (name,), 0.0, None)
+        yield Cell(name, slice_, (name,), 0.0, None, name)
 
 
 def layer_map(models: Models, module: Module, stack: str) -> LayerMap:
@@ -117,7 +121,7 @@ def _outside(
 
 def _cell(models: Models, module: Module, slice_: Slice, name: str, t: float) -> Cell:
     names = tuple(models.name_in(i.model, name) for i in slice_.inputs)
-    return Cell(name, slice_, names, t, module)
+    return Cell(name, slice_, names, t, module, name)
 
 
 def _length(slice_: Slice) -> int:

@@ -40,23 +40,27 @@ class Expressions:
         found = [self.models.find(i.model, n) for i, n in zip(inputs, cell.names)]
         if None in found and self._head_is_optional(cell):
             return None
+        reference = self.models.reference
+        own = self.models.sources[reference].tensors[cell.like] if cell.like else None
         guide = guide_of(self.recipe, cell.slice_)
-        like = found[inputs.index(guide)]
+        of, like = guide.model, found[inputs.index(guide)]
         if like is None:
-            like = self.models.sources[self.models.reference].tensors[cell.name]
-            guide = inputs[0]
+            assert own is not None
+            of, like = reference, own
         if cell.module is None or like.dtype not in FLOATS:
-            return self._kept(cell, guide.model, like)
+            return self._kept(cell, of, like)
         if None in found and is_computed(like):
-            return self._kept(cell, guide.model, like)
+            return self._kept(cell, of, like)
+        if own is not None and not is_computed(own):
+            of, like = reference, own
         operands = []
-        shape = self._shape(guide.model, like)
+        shape = self._shape(of, like)
         base = base_of(self.recipe, cell.slice_)
         for input_, name, tensor in zip(inputs, cell.names, found):
             if tensor is None:
-                self.mismatches.missing(input_, name, guide.model)
+                self.mismatches.missing(input_, name, of)
             elif self._shape(input_.model, tensor) != shape or tensor.dtype not in FLOATS:
-                self.mismatches.unlike(input_, name, guide.model, like, tensor)
+                self.mismatches.unlike(input_, name, of, like, tensor)
             else:
                 params = self.parameters.of_input(cell, input_, name, is_base=input_.model == base)
                 operands.append(Operand(self.models.numbers[input_.model], tensor, params))

@@ -1,5 +1,5 @@
-"""Layers of different kinds (attention and state space, dense and expert) stand where config.json
-says that such layers stand.
+"""Every layer is of a kind that the model whose config.json the output gets has, and layers of
+different kinds (attention and state space, dense and expert) stand where it says that such stand.
 """
 
 from __future__ import annotations
@@ -9,14 +9,69 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.layout import Part, read_layer_list
+from resumerge.layout import Part, is_computed, read_layer_list
+from resumerge.plan.cells import guide_of
+from resumerge.plan.mismatch import Mismatches
 from resumerge.plan.model import LayerMap
 from resumerge.plan.models import Models
-from resumerge.recipe import Module, Recipe
+from resumerge.recipe import ModelRef, Module, Recipe
+from resumerge.sources.model import TensorInfo
 
 Kind = frozenset[str]
 
 _BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
+
+
+def compare_layers(
+    recipe: Recipe, models: Models, module: Module, part: Part, mismatches: Mismatches
+) -> None:
+    """Collect how layers of other models differ from the reference's, in names and shapes.
+
+    A layer has to be like one of the reference's, whatever its number; where it is like none, it
+    is told how it differs from the one that it is most like.
+    """
+    assert part.stack is not None
+    reference = models.reference
+    ours = {
+        frozenset((rest, tensor.shape) for rest, tensor in layer.items()): layer
+        for layer in _layers(models, reference, part.stack).values()
+    }
+    for slice_ in module.slices:
+        guide = guide_of(recipe, slice_)
+        if guide.model == reference or guide.layer_range is None:
+            continue
+        theirs = _layers(models, guide.model, part.stack)
+        for number in range(*guide.layer_range):
+            layer = theirs.get(number, {})
+            found = frozenset((rest, tensor.shape) for rest, tensor in layer.items())
+            if found in ours:
+                continue
+            nearest = min(
+                ours, key=lambda own: (len(ours[own].keys() ^ layer.keys()), len(own ^ found))
+            )
+            own = ours[nearest]
+            stack = models.stack_in(guide.model, part.stack)
+            for rest in sorted(own.keys() | layer.keys()):
+                name = f"{stack}.{number}.{rest}"
+                if rest not in layer:
+                    mismatches.missing(guide, name, reference)
+                elif rest not in own:
+                    mismatches.surplus(guide, name, reference)
+                elif own[rest].shape != layer[rest].shape:
+                    mismatches.unlike(guide, name, reference, own[rest], layer[rest])
+
+
+def _layers(models: Models, ref: ModelRef, stack: str) -> dict[int, dict[str, TensorInfo]]:
+    """The tensors of each layer of a model's stack by the names that they have inside it."""
+    tensors, own = models.sources[ref].tensors, models.stack_in(ref, stack)
+    return {
+        number: {
+            rest: tensor
+            for rest in rests
+            if not is_computed(tensor := tensors[f"{own}.{number}.{rest}"])
+        }
+        for number, rests in models.layer_tensors(ref, stack).items()
+    }
 
 
 def check_kinds(
@@ -34,14 +89,14 @@ def check_kinds(
     """
     assert part.stack is not None
     kinds = [
-        frozenset(names)
-        for _, names in sorted(models.layer_tensors(models.reference, part.stack).items())
+        frozenset(layer)
+        for _, layer in sorted(_layers(models, models.reference, part.stack).items())
     ]
     notes = list(_rules_by_number(models, layers))
     if len(set(kinds)) < 2 or _are_listed(models, layers, kinds):
         return [], notes
     refs = list(models.sources)
-    names = {ref: models.layer_tensors(ref, part.stack) for ref in refs}
+    names = {ref: _layers(models, ref, part.stack) for ref in refs}
     wanted = continued(kinds, len(layers.origins))
     for place, (origin, kind) in enumerate(zip(layers.origins, wanted)):
         source, layer = origin.inputs[0]

@@ -30,6 +30,7 @@ class Mismatches:
     _unlike: dict[tuple[str, ModelRef, ModelRef], list[tuple[str, TensorInfo, TensorInfo]]] = field(
         default_factory=dict
     )
+    _surplus: dict[tuple[str, ModelRef, ModelRef], list[str]] = field(default_factory=dict)
 
     def missing(self, input_: Input, name: str, guide: ModelRef) -> None:
         """A tensor that the guide has and an input lacks, by its name in the input."""
@@ -42,10 +43,17 @@ class Mismatches:
         entry = (name, like, found)
         self._unlike.setdefault((input_.path, input_.model, guide), []).append(entry)
 
+    def surplus(self, input_: Input, name: str, guide: ModelRef) -> None:
+        """A tensor that an input has and its guide lacks, so that the output has no place for it."""
+        self._surplus.setdefault((input_.path, input_.model, guide), []).append(name)
+
     def problems(self) -> Iterator[Problem]:
         """One for each pair of models and kind."""
         for (path, ref, guide), names in self._missing.items():
             yield self._lacking(path, ref, guide, names)
+        for (path, ref, guide), names in self._surplus.items():
+            if (path, ref, guide) not in self._missing:  # which tells of both sides
+                yield self._without_place(path, ref, guide, names)
         for (path, ref, guide), entries in self._unlike.items():
             entries = [entry for entry in entries if not self._of_tokens(guide, ref, entry)]
             if len(entries) < len(self._unlike[path, ref, guide]):
@@ -88,7 +96,7 @@ class Mismatches:
     def _lacking(self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]) -> Problem:
         theirs = self.models.sources[ref].tensors
         ours = {self.models.name_in(ref, name) for name in self.models.sources[guide].tensors}
-        extra = [name for name in theirs if name not in ours]
+        extra = [name for name in theirs if name not in ours and not self._deeper(ref, name)]
         one = len(names) == 1
         what = (
             f"A tensor is missing in {ref}" if one else f"{len(names)} tensors are missing in {ref}"
@@ -105,6 +113,28 @@ class Mismatches:
             fix=self._fix(ref, guide, names, extra),
         )
 
+    def _deeper(self, ref: ModelRef, name: str) -> bool:
+        """Whether a tensor stands in a layer that the reference is not deep enough to have."""
+        located = self.models.layers[ref].locate(name)
+        counts = self.models.layers[self.models.reference].counts
+        return located is not None and any(
+            located.index >= count
+            for stack, count in counts.items()
+            if self.models.stack_in(ref, stack) == located.stack
+        )
+
+    def _without_place(
+        self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]
+    ) -> Problem:
+        one = len(names) == 1
+        return self.recipe.problem(
+            f"{'A tensor' if one else f'{len(names)} tensors'} of {ref} would be lost",
+            path,
+            expected=f"the tensors that {guide} has, whose config.json the output gets",
+            found=f"{listed(names)} in {ref}",
+            fix=self._fix(ref, guide, [], names),
+        )
+
     def _fix(self, ref: ModelRef, guide: ModelRef, names: list[str], extra: list[str]) -> str:
         single = [bool(any(_ONE_EXPERT.search(n) for n in side)) for side in (names, extra)]
         fused = [
@@ -119,7 +149,8 @@ class Mismatches:
         if kinds[0] != kinds[1]:
             told = f"the model_type of {ref} is {kinds[0]}, that of {guide} {kinds[1]}"
             return f"{told}: merge models of one architecture"
-        return f"merge models of one architecture, or check that {ref} was saved whole"
+        whole = ref if names else guide
+        return f"merge models of one architecture, or check that {whole} was saved whole"
 
 
 def listed(names: list[str]) -> str:

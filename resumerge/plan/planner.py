@@ -11,7 +11,7 @@ from resumerge.methods import METHODS, Method
 from resumerge.plan.cells import Cell, aligned, kept, layer_map, stacked
 from resumerge.plan.chat_template import choose_template
 from resumerge.plan.expressions import Expressions
-from resumerge.plan.kinds import check_kinds
+from resumerge.plan.kinds import check_kinds, compare_layers
 from resumerge.plan.mismatch import Mismatches, listed
 from resumerge.plan.model import LayerMap, Plan
 from resumerge.plan.models import Models
@@ -74,6 +74,9 @@ class _Planner:
         maps = self._layer_maps(pairs)
         parameters = Parameters(self.recipe, method, sound=not unsound)
         mismatches = Mismatches(self.recipe, self.models)
+        for module, part in pairs:
+            if module.stacked and module not in unfit:
+                compare_layers(self.recipe, self.models, module, part, mismatches)
         alignment, chat_template = self._tokenizer()
         expressions = Expressions(
             self.recipe, method, self.models, parameters, seed, mismatches, alignment

@@ -148,6 +148,48 @@ def test_a_real_mismatch_shows_both_sides(family: Family, tmp_path: Path) -> Non
     assert "is phi3, that of code llama: merge models of one architecture" in told
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("qwen2", "llama", "6 tensors are missing in {1}"),
+        ("qwen3", "llama", "4 tensors are missing in {1}"),
+        ("llama", "qwen2", "6 tensors of {1} would be lost"),
+    ],
+)
+def test_layers_of_another_architecture_are_not_stacked(
+    first: str, second: str, told: str, family: Family, tmp_path: Path
+) -> None:
+    models = [family(name) / "math" for name in (first, second)]
+    recipe = (
+        "merge_method: passthrough\nslices:\n"
+        f"  - sources: [{{model: {models[0]}, layer_range: [0, 2]}}]\n"
+        f"  - sources: [{{model: {models[1]}, layer_range: [2, 4]}}]\n"
+    )
+    said = "\n".join(problems(tmp_path, recipe, tmp_path))
+    assert told.format(*models) in said
+    assert "line 4, at slices[1].sources[0]" in said
+    assert "merge models of one architecture" in said
+
+
+def test_a_buffer_in_the_layers_of_one_is_no_other_kind_of_layer(
+    family: Family, tmp_path: Path
+) -> None:
+    models = family("llama")
+    shutil.copytree(models / "code", tmp_path / "older")
+    tensors = load_file(tmp_path / "older" / "model.safetensors")
+    for layer in range(3):
+        tensors[f"model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+    save_file(tensors, tmp_path / "older" / "model.safetensors", metadata={"format": "pt"})
+    for first, second in ((tmp_path / "older", "math"), ("math", tmp_path / "older")):
+        recipe = (
+            "merge_method: passthrough\nslices:\n"
+            f"  - sources: [{{model: {first}, layer_range: [0, 4]}}]\n"
+            f"  - sources: [{{model: {second}, layer_range: [1, 4]}}]\n"
+        )
+        out = merge(models, recipe, tmp_path / f"out{second == 'math'}")
+        output("llama", loaded("llama", out))
+
+
 def test_fused_and_single_experts_are_told_apart(family: Family, tmp_path: Path) -> None:
     models = family("mixtral")
     shutil.copytree(models / "math", tmp_path / "fused")

@@ -55,6 +55,12 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     "wider_model": [
         (4, "models[1]", "lm_head.weight … [48, 16], as in math … [48, 32] in wide; and 38 more")
     ],
+    "wider_layers": [
+        (6, "slices[1].sources[0]", "model.layers.1.input_layernorm.weight … F32 [16], as in math")
+    ],
+    "stacked_vocabularies": [
+        (6, "slices[1].sources[0]", "differ in size … 48 tokens … 64 tokens in wordy … union")
+    ],
     "base_without_its_layers": [
         (5, "slices[0]", "base model's layers for this slice are not known … `- model: base`")
     ],
@@ -70,9 +76,14 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`base`, `math`, `code`, a `deep` model of six layers and a `wide` one."""
+    """`base`, `math`, `code`, a `deep` model of six layers, a `wide` one, one of more tokens."""
     folder = write_family(tmp_path_factory.mktemp("models"))
-    for name, change in {"deep": {"num_hidden_layers": 6}, "wide": {"hidden_size": 32}}.items():
+    changes = {
+        "deep": {"num_hidden_layers": 6},
+        "wide": {"hidden_size": 32},
+        "wordy": {"vocab_size": 64},
+    }
+    for name, change in changes.items():
         config = {**LLAMA, **change}
         write_model(folder / name, random_tensors(llama_shapes(config), seed=5), config)
     return folder
