@@ -5,7 +5,7 @@ from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
 from resumerge.layout.modules import Part, find_parts
 from resumerge.layout.names import LayerName, before_layers, collapse, split
-from resumerge.sources.ties import find_tensor, is_computed, is_tied_copy
+from resumerge.sources.ties import find_tensor, is_computed, is_tied_copy, own_head
 
 __all__ = [
     "LayerName",
@@ -19,6 +19,7 @@ __all__ = [
     "is_computed",
     "is_tied_copy",
     "match_names",
+    "own_head",
     "read_layer_list",
     "split",
     "step_position",

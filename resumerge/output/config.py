@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.layout import read_layer_list, write_layer_list
+from resumerge.layout import own_head, read_layer_list, write_layer_list
 from resumerge.output.token_ids import renumbered
 from resumerge.plan.model import LayerMap, Plan
 from resumerge.sources.dtypes import FLOATS
@@ -30,9 +30,23 @@ def output_config(plan: Plan) -> dict[str, Any]:
         for key in layers.keys:
             *path, last = key.split(".")
             _section(config, path)[last] = len(layers.origins)
+    if config and _has_a_head_of_its_own(plan):
+        config["tie_word_embeddings"] = False
+        if "tie_word_embeddings" in _section(config, ["text_config"]):
+            config["text_config"]["tie_word_embeddings"] = False
     if plan.vocabulary is not None:
         config = renumbered(config, plan.vocabulary, plan.vocabulary.host.source.config)
     return config
+
+
+def _has_a_head_of_its_own(plan: Plan) -> bool:
+    """Whether the head of a model that does not tie it to the embedding went into the output's."""
+    heads = {number: own_head(source) for number, source in enumerate(plan.sources)}
+    return any(
+        heads.get(operand.source) == operand.tensor.name
+        for unit in plan.units
+        for operand in unit.expression.operands
+    )
 
 
 def _cut_lists(

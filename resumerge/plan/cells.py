@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from resumerge.layout import Part, before_layers, split, step_position
+from resumerge.layout import (
+    Part,
+    before_layers,
+    find_tensor,
+    own_head,
+    split,
+    step_position,
+)
 from resumerge.plan.model import LayerMap, LayerOrigin
 from resumerge.plan.models import Models
 from resumerge.recipe import Input, Module, Recipe, Slice
@@ -44,6 +51,7 @@ def aligned(models: Models, module: Module, part: Part) -> Iterator[Cell]:
     layers = models.layers[models.reference]
     for name in part.tensors:
         yield _cell(models, module, slice_, name, layers.position(name))
+    yield from _untied_head(models, module, slice_, part)
 
 
 def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Iterator[Cell]:
@@ -72,6 +80,7 @@ def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Itera
                 )
             output_layer += 1
     yield from _outside(models, module, last, part, before=False)
+    yield from _untied_head(models, module, last, part)
 
 
 def kept(models: Models, part: Part) -> Iterator[Cell]:
@@ -117,6 +126,23 @@ def _outside(
                 yield replace(cell, name=numbered.at(last))
         elif (located is not None or before_layers(name)) == before:
             yield _cell(models, module, slice_, name, 0.0)
+
+
+def _untied_head(models: Models, module: Module, slice_: Slice, part: Part) -> Iterator[Cell]:
+    """The head that the reference does without, as it uses its embedding, and an input has.
+
+    As mergekit 0.1.5, observed: the output gets one. A tied model's operand is its embedding.
+    """
+    heads = {i.model: own_head(models.sources[i.model]) for i in slice_.inputs}
+    reference = models.sources[models.reference]
+    for ref, head in heads.items():
+        name = models.name_like_ours(ref, head) if head else ""
+        embedding = find_tensor(reference, name)
+        if name in reference.tensors or embedding is None or embedding.name not in part.tensors:
+            continue
+        names = tuple(heads[i.model] or name for i in slice_.inputs)
+        yield Cell(name, slice_, names, 0.0, module, embedding.name)
+        return
 
 
 def _cell(models: Models, module: Module, slice_: Slice, name: str, t: float) -> Cell:

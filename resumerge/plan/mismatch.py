@@ -44,7 +44,7 @@ class Mismatches:
         self._unlike.setdefault((input_.path, input_.model, guide), []).append(entry)
 
     def surplus(self, input_: Input, name: str, guide: ModelRef) -> None:
-        """A tensor that an input has and its guide lacks, so that the output has no place for it."""
+        """A tensor that an input has and its guide lacks: the output has no place for it."""
         self._surplus.setdefault((input_.path, input_.model, guide), []).append(name)
 
     def problems(self) -> Iterator[Problem]:

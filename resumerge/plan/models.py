@@ -48,6 +48,13 @@ class Models:
         """What a model calls a tensor of the reference."""
         return self._matches[ref][0].get(name, name)
 
+    def name_like_ours(self, ref: ModelRef, own_name: str) -> str:
+        """What the reference would call a tensor of a model that it lacks itself."""
+        for rename in self.renames(ref):
+            if rename.theirs and own_name.startswith(rename.theirs):
+                return rename.ours + own_name.removeprefix(rename.theirs)
+        return own_name
+
     def stack_in(self, ref: ModelRef, stack: str) -> str | None:
         """What a model calls a stack of the reference; None where it has no such stack."""
         counts = self.layers[ref].counts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
-from resumerge.layout import Part, find_parts, is_tied_copy
+from resumerge.layout import Part, find_parts, is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method
 from resumerge.plan.cells import Cell, aligned, kept, layer_map, stacked
 from resumerge.plan.chat_template import choose_template
@@ -81,7 +81,8 @@ class _Planner:
         expressions = Expressions(
             self.recipe, method, self.models, parameters, seed, mismatches, alignment
         )
-        cells = self._cells([pair for pair in pairs if pair[0] not in unfit], left)
+        cells = list(self._cells([pair for pair in pairs if pair[0] not in unfit], left))
+        extra = self._extra(pairs, cells, mismatches)
         targets = [target for cell in cells if (target := expressions.target(cell))]
         self._collect(parameters.problems, mismatches.problems(), expressions.problems)
         if alignment:
@@ -91,7 +92,7 @@ class _Planner:
             self.problems.append(self._nothing_to_merge())
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
-        self._note_what_differs(pairs, left, maps)
+        self._note_what_differs(pairs, left, maps, extra)
         units, shards = pack(targets, shard_size)
         return Plan(
             recipe=self.recipe,
@@ -224,7 +225,11 @@ class _Planner:
         )
 
     def _note_what_differs(
-        self, pairs: list[tuple[Module, Part]], left: list[Part], maps: list[LayerMap]
+        self,
+        pairs: list[tuple[Module, Part]],
+        left: list[Part],
+        maps: list[LayerMap],
+        extra: Mapping[ModelRef, list[str]],
     ) -> None:
         """Say what was matched, kept and left out, and could be taken for something else."""
         models = self.models
@@ -238,16 +243,49 @@ class _Planner:
                     f"slices choose layers of {found.stack}; {', '.join(others)} stay as in "
                     "the first slice"
                 )
-        for ref, source in self.sources.items():
+        for ref in self.sources:
             for rename in models.renames(ref):
                 self.notes.append(f"tensors of {ref} are matched reading {rename}")
-            if any(not module.stacked for module, _ in pairs):
-                known = {models.name_in(ref, name) for name in models.sources[reference].tensors}
-                extra = [
-                    n for n in source.tensors if n not in known and not is_tied_copy(source, n)
-                ]
-                if extra:
-                    self.notes.append(
-                        f"{ref} has {len(extra)} tensors that {reference} lacks; "
-                        f"the result is without them: {listed(sorted(extra))}"
-                    )
+            if names := extra.get(ref):
+                self.notes.append(
+                    f"{ref} has {len(names)} tensors that {reference} lacks; "
+                    f"the result is without them: {listed(sorted(names))}"
+                )
+
+    def _extra(
+        self, pairs: list[tuple[Module, Part]], cells: list[Cell], mismatches: Mismatches
+    ) -> dict[ModelRef, list[str]]:
+        """What models that are merged whole have and the output does not: by model.
+
+        What stands in the layers that are merged was left out of the reference's architecture
+        altogether: it is a mismatch, unless a model computes it.
+        """
+        models = self.models
+        whole = [(module, part) for module, part in pairs if not module.stacked]
+        if not whole:
+            return {}
+        used: dict[ModelRef, set[str]] = {ref: set() for ref in self.sources}
+        for cell in cells:
+            for input_, name in zip(cell.slice_.inputs, cell.names):
+                used[input_.model].add(name)
+        ours = models.sources[models.reference].tensors
+        extra: dict[ModelRef, list[str]] = {}
+        for ref, source in self.sources.items():
+            known = used[ref] | {models.name_in(ref, name) for name in ours}
+            extra[ref] = [
+                n for n in source.tensors if n not in known and not is_tied_copy(source, n)
+            ]
+        for module, part in whole:
+            stacks = {s for s in models.layers[models.reference].counts if _holds(part, s)}
+            for input_ in module.slices[0].inputs:
+                merged = {models.stack_in(input_.model, stack) for stack in stacks}
+                for name in extra[input_.model]:
+                    located = models.layers[input_.model].locate(name)
+                    tensor = models.sources[input_.model].tensors[name]
+                    if located and located.stack in merged and not is_computed(tensor):
+                        mismatches.surplus(input_, name, models.reference)
+        return extra
+
+
+def _holds(part: Part, stack: str) -> bool:
+    return any(name.startswith(f"{stack}.") for name in part.tensors)

@@ -60,6 +60,16 @@ def is_tied_copy(source: Source, name: str) -> bool:
     return is_head(name) and ties_embeddings(source.config)
 
 
+def own_head(source: Source) -> str | None:
+    """The head over the vocabulary of a model whose config.json says that it is not tied."""
+    if _says_tied(source.config) is not False:
+        return None
+    found = [n for n, t in source.tensors.items() if is_head(n) and len(t.shape) == 2]
+    embeddings = [t.shape[0] for n, t in source.tensors.items() if is_embedding(n)]
+    outside = [n for n in found if source.tensors[n].shape[0] in embeddings]
+    return outside[0] if len(outside) == 1 else None
+
+
 def is_computed(tensor: TensorInfo) -> bool:
     """Whether a tensor is a buffer that transformers computes itself: some versions save it, some
     do not.

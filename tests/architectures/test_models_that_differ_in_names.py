@@ -171,6 +171,22 @@ def test_layers_of_another_architecture_are_not_stacked(
     assert "merge models of one architecture" in said
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("llama", "qwen2", "12 tensors of {1} would be lost"),
+        ("qwen2", "llama", "12 tensors are missing in {1}"),
+    ],
+)
+def test_what_one_model_has_more_in_its_layers_is_not_dropped(
+    first: str, second: str, told: str, family: Family, tmp_path: Path
+) -> None:
+    models = [family(name) / "math" for name in (first, second)]
+    said = "\n".join(problems(tmp_path, HALVES.format(*models), tmp_path))
+    assert told.format(*models) in said
+    assert "merge models of one architecture" in said
+
+
 def test_a_buffer_in_the_layers_of_one_is_no_other_kind_of_layer(
     family: Family, tmp_path: Path
 ) -> None:

@@ -124,6 +124,35 @@ def test_a_tied_model_gives_its_embedding_to_the_head_of_one_that_is_not(tmp_pat
     loads(out)
 
 
+@pytest.mark.parametrize("stored", [False, True], ids=["left out", "stored"])
+@pytest.mark.parametrize("method", ["linear", "stacked"])
+def test_the_head_of_an_untied_model_is_kept_beside_a_tied_first_one(
+    method: str, stored: bool, tmp_path: Path
+) -> None:
+    tied = {**LLAMA, "tie_word_embeddings": True}
+    first = random_tensors(llama_shapes(tied), seed=1)
+    second = random_tensors(llama_shapes(LLAMA), seed=2)
+    embedding = first["model.embed_tokens.weight"]
+    write_model(
+        tmp_path / "a", first | ({"lm_head.weight": embedding.clone()} if stored else {}), tied
+    )
+    write_model(tmp_path / "b", second, LLAMA)
+    recipe = {
+        "linear": "merge_method: linear\nparameters: {weight: 1}\n"
+        "models: [{model: a}, {model: b}]\n",
+        "stacked": "merge_method: passthrough\nslices:\n"
+        "  - sources: [{model: a, layer_range: [0, 2]}]\n"
+        "  - sources: [{model: b, layer_range: [2, 4]}]\n",
+    }[method]
+    out = merge(tmp_path, recipe, tmp_path / "out")
+    head = second["lm_head.weight"]
+    expected = (embedding + head) / 2 if method == "linear" else head
+    torch.testing.assert_close(tensors_of(out)["lm_head.weight"], expected)
+    assert config_of(out)["tie_word_embeddings"] is False
+    model = loads(out)
+    torch.testing.assert_close(model.lm_head.weight.detach(), expected)
+
+
 def test_a_head_that_a_tied_model_has_on_disk_nevertheless_is_merged(tmp_path: Path) -> None:
     tied = {**LLAMA, "tie_word_embeddings": True}
     for seed, name in enumerate("ab"):
