@@ -65,6 +65,7 @@ class _Planner:
         self.notes += notes
         reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
         self.models = Models(self.sources, reference)
+        self._check_configs()
         pairs, left = self._parts()
         unfit = []
         for module, part in pairs:
@@ -112,6 +113,38 @@ class _Planner:
                 for ref, vocabulary in self.tokenizers.vocabularies.items()
             },
         )
+
+    def _check_configs(self) -> None:
+        """The reference gives the output its config.json, without which no loader opens it."""
+        reference = self.models.reference
+        merged = dict.fromkeys([reference, *self.recipe.merged_models])
+        without = [ref for ref in merged if not self.sources[ref].config]
+        if len(without) == len(merged):
+            self.notes.append(
+                "no model has a config.json: nor has the output, and no loader opens it without one"
+            )
+        elif reference in without:
+            others = [str(ref) for ref in merged if ref not in without]
+            inputs = [i for slice_ in self.recipe.slices for i in slice_.inputs]
+            path = next((i.path for i in inputs if i.model == reference), "base_model")
+            self.problems.append(
+                self.recipe.problem(
+                    f"{reference} has no config.json",
+                    "base_model" if self.recipe.base_model else path,
+                    expected="config.json in the base model, or else the first: it becomes the "
+                    "output's",
+                    found=f"none; {', '.join(others)} has one"
+                    if len(others) == 1
+                    else f"none; {', '.join(others)} have one",
+                    fix=f"download {reference}'s config.json too, or copy another's if they are of "
+                    "one architecture",
+                )
+            )
+        else:
+            self.notes += [
+                f"{ref} has no config.json: it is taken for a model like {reference}"
+                for ref in without
+            ]
 
     def _tokenizer(self) -> tuple[Alignment | None, str | None]:
         """How rows of tokens are aligned, and the output's chat template."""

@@ -162,3 +162,16 @@ def test_a_head_that_a_tied_model_has_on_disk_nevertheless_is_merged(tmp_path: P
     recipe = "merge_method: slerp\nbase_model: a\nmodels: [{model: b}]\nparameters: {t: 0.5}\n"
     merged = tensors_of(merge(tmp_path, recipe, tmp_path / "out"))
     assert torch.equal(merged["lm_head.weight"], merged["model.embed_tokens.weight"])
+
+
+@pytest.mark.parametrize("bare", ["ab", "b"])
+def test_models_without_a_config_are_merged_and_it_is_told(
+    bare: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, name in enumerate("ab"):
+        write_model(tmp_path / name, random_tensors(llama_shapes(LLAMA), seed))
+        if name in bare:
+            (tmp_path / name / "config.json").unlink()
+    recipe = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+    out = merge(tmp_path, recipe, tmp_path / "out")
+    assert (out / "config.json").exists() == (bare == "b")

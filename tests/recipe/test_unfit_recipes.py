@@ -61,6 +61,9 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     "stacked_vocabularies": [
         (6, "slices[1].sources[0]", "differ in size … 48 tokens … 64 tokens in wordy … union")
     ],
+    "first_without_config": [
+        (3, "models[0]", "bare has no config.json … none; math has one … copy another's")
+    ],
     "base_without_its_layers": [
         (5, "slices[0]", "base model's layers for this slice are not known … `- model: base`")
     ],
@@ -76,7 +79,9 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`base`, `math`, `code`, a `deep` model of six layers, a `wide` one, one of more tokens."""
+    """`base`, `math`, `code`, a `deep` model of six layers, a `wide` one, a `wordy` one of more
+    tokens, and one without config.json, `bare`.
+    """
     folder = write_family(tmp_path_factory.mktemp("models"))
     changes = {
         "deep": {"num_hidden_layers": 6},
@@ -86,6 +91,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, change in changes.items():
         config = {**LLAMA, **change}
         write_model(folder / name, random_tensors(llama_shapes(config), seed=5), config)
+    write_model(folder / "bare", random_tensors(llama_shapes(LLAMA), seed=6))
+    (folder / "bare" / "config.json").unlink()
     return folder
 
 
