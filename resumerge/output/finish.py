@@ -47,7 +47,8 @@ def companions(
     for companion in names:
         path = carrier.folder / companion
         if companion == GENERATION and plan.vocabulary is not None:
-            yield companion, _json(renumbered(read_json(path), plan.vocabulary, _of_host(plan)))
+            said = _of_host(plan, records, offline=offline)
+            yield companion, _json(renumbered(read_json(path), plan.vocabulary, said))
         else:
             yield companion, path
     if len(plan.shards) > 1:
@@ -60,12 +61,14 @@ def companions(
         yield "config.json", _json(config)
 
 
-def _of_host(plan: Plan) -> dict[str, Any]:
+def _of_host(plan: Plan, records: Records, *, offline: bool) -> dict[str, Any]:
     """What the model whose tokenizer the output has says in its generation_config.json, if any."""
     assert plan.vocabulary is not None
     host = plan.vocabulary.host.source
-    path = host.folder / GENERATION
-    return read_json(path) if path.is_file() else dict(host.config)
+    if GENERATION not in list_companions(host):
+        return dict(host.config)
+    fetch(host, [GENERATION], records, offline=offline)
+    return read_json(host.folder / GENERATION)
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

@@ -168,3 +168,29 @@ def test_numbers_of_special_tokens_follow_the_tokenizer(tmp_path: Path) -> None:
     united = merge(tmp_path, UNION, tmp_path / "united")
     assert json_of(united)["eos_token_id"] == a["<|im_end|>"]
     assert json_of(united, "generation_config.json")["eos_token_id"][1] == a["<|stop|>"]
+
+
+def test_text_ends_where_the_tokenizers_own_model_ends_it(tmp_path: Path) -> None:
+    """A base model with the tokenizer of a chat model stops at the chat model's end of a turn."""
+    write_token_model(tmp_path / "a", "qwen", 1)
+    write_token_model(tmp_path / "b", "qwen", 2, special=["<|stop|>"])
+    a, b = vocabulary(tmp_path / "a"), vocabulary(tmp_path / "b")
+    end, stop = b["<|endoftext|>"], b["<|stop|>"]
+    facts = {
+        "a": ({"eos_token_id": a["<|endoftext|>"], "pad_token_id": None}, {"temperature": 0.6}),
+        "b": ({"eos_token_id": stop, "pad_token_id": end}, {"temperature": 0.9}),
+    }
+    facts["a"][1]["eos_token_id"] = a["<|endoftext|>"]
+    facts["b"][1]["eos_token_id"] = [end, stop]
+    for name, (config, generation) in facts.items():
+        (tmp_path / name / "config.json").write_text(json.dumps(json_of(tmp_path / name) | config))
+        (tmp_path / name / "generation_config.json").write_text(json.dumps(generation))
+    out = merge(tmp_path, UNION.replace("union", "b"), tmp_path / "out")
+    found = json_of(out)
+    assert (found["eos_token_id"], found["pad_token_id"]) == (stop, end)
+    assert json_of(out, "generation_config.json") == {
+        "temperature": 0.6,
+        "eos_token_id": [end, stop],
+    }
+    united = merge(tmp_path, UNION, tmp_path / "united")
+    assert json_of(united)["eos_token_id"] == a["<|endoftext|>"]
