@@ -75,15 +75,16 @@ class _Planner:
         maps = self._layer_maps(pairs)
         parameters = Parameters(self.recipe, method, sound=not unsound)
         mismatches = Mismatches(self.recipe, self.models)
-        for module, part in pairs:
-            if module.stacked and module not in unfit:
+        fit = [pair for pair in pairs if pair[0] not in unfit]
+        for module, part in fit:
+            if module.stacked:
                 compare_layers(self.recipe, self.models, module, part, mismatches)
         alignment, chat_template = self._tokenizer()
         expressions = Expressions(
             self.recipe, method, self.models, parameters, seed, mismatches, alignment
         )
-        cells = list(self._cells([pair for pair in pairs if pair[0] not in unfit], left))
-        extra = self._extra(pairs, cells, mismatches)
+        cells = list(self._cells(fit, left))
+        extra = self._extra(fit, cells, mismatches)
         targets = [target for cell in cells if (target := expressions.target(cell))]
         self._collect(parameters.problems, mismatches.problems(), expressions.problems)
         if alignment:
