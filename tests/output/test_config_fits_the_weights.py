@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from merging import merge, tensors_of
+from merging import merge, tensors_of, working_in
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_family, write_model
 from transformers import AutoModelForCausalLM, Qwen2Config
+
+import resumerge
 
 STACKED = """
 merge_method: passthrough
@@ -164,9 +166,12 @@ def test_a_head_that_a_tied_model_has_on_disk_nevertheless_is_merged(tmp_path: P
     assert torch.equal(merged["lm_head.weight"], merged["model.embed_tokens.weight"])
 
 
-@pytest.mark.parametrize("bare", ["ab", "b"])
+@pytest.mark.parametrize(
+    ("bare", "told"),
+    [("ab", "no model has a config.json: nor has the output"), ("b", "b has no config.json")],
+)
 def test_models_without_a_config_are_merged_and_it_is_told(
-    bare: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bare: str, told: str, tmp_path: Path
 ) -> None:
     for seed, name in enumerate("ab"):
         write_model(tmp_path / name, random_tensors(llama_shapes(LLAMA), seed))
@@ -175,3 +180,6 @@ def test_models_without_a_config_are_merged_and_it_is_told(
     recipe = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
     out = merge(tmp_path, recipe, tmp_path / "out")
     assert (out / "config.json").exists() == (bare == "b")
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    with working_in(tmp_path):
+        assert any(note.startswith(told) for note in resumerge.plan("recipe.yaml")["notes"])
