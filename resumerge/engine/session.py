@@ -6,7 +6,7 @@ import json
 import platform
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ from resumerge.plan import NUMERICS, Plan, fingerprint, fingerprint_parts, make_
 from resumerge.plan.estimate import disk_needed, estimate, largest_file
 from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
 from resumerge.sources import Records, Source, open_source
+from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers import read_tokenizers
 from resumerge.storage import Storage
 
@@ -231,7 +232,8 @@ class Session:
         options = self._options
         seed = began.get("seed", SEED) if options.seed is None else options.seed
         size = options.shard_size or began.get("shard_size", SHARD_SIZE)
-        return make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
+        plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
+        return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
 
     def _resources(self, plan: Plan, patience: float | None = None) -> tuple[int, int]:
         """Threads and memory budget; refused here where they, or the device, cannot do.
@@ -437,6 +439,16 @@ class Session:
         result = Result(folder.name, out, ledger.path, merging_seconds=seconds)
         self._reporter.done(result)
         return result
+
+
+def _notes_on_links(plan: Plan) -> Iterator[str]:
+    for part in plan.sources[plan.reference].parts.values():
+        names = outward_links(part.folder) if part.kind == "local" else []
+        if names:
+            yield (
+                f"not copied, since they are links that lead out of {part.folder}: "
+                f"{', '.join(names)}; put the files themselves there if the result shall have them"
+            )
 
 
 def _unreadable(ref: ModelRef, error: OSError) -> Problem:

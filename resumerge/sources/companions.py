@@ -9,11 +9,6 @@ from pathlib import Path, PurePosixPath
 LARGEST = 100_000_000
 """Bytes; a file above this is data, not a companion."""
 
-TEXT = frozenset({".json", ".jsonl", ".yaml", ".yml", ".txt", ".py", ".jinja"})
-
-VOCABULARY = frozenset({".model", ".spm", ".tiktoken", ".bpe", ".vocab", ".v1", ".v3", ".v7"})
-"""``.v1`` and on are the numbered SentencePiece files, as in ``tokenizer.model.v3``."""
-
 NEEDED_FOLDERS = re.compile(r"\d+_\w+|additional_chat_templates")
 """The folders that a model is opened with: sentence-transformers' modules (``1_Pooling``,
 ``2_Dense``) and chat templates. All others hold the model again in another format, or its history.
@@ -22,24 +17,37 @@ NEEDED_FOLDERS = re.compile(r"\d+_\w+|additional_chat_templates")
 MODULE_WEIGHTS = frozenset({"model.safetensors", "pytorch_model.bin"})
 """What a module of sentence-transformers keeps its own weights in; a dense layer's are small."""
 
-LEFTOVERS = re.compile(
-    r"readme|trainer_state|trainer_log|.*_results|requirements.*|dataset_infos?|mergekit_config"
-    r"|adapter_\w+|quantize_config|params|.*\.index"
+_CONFIGS = re.compile(
+    r"config\.json|generation_config\.json"
+    r"|((video|image|audio)_)?(pre)?processor_config\.json|audio_tokenizer_config\.json"
+    r"|modules\.json|sentence_[\w-]+_config\.json|config_sentence_transformers\.json"
+    r"|router_config\.json"
 )
-"""Stems of files that tell how a model was made, or belong to its weights as they were."""
+"""Those that transformers and sentence-transformers open a model with."""
 
 _OF_TOKENIZERS = re.compile(
     r"(tokenizer|added_tokens|special_tokens_map|vocab|merges|chat_template|spiece|sentencepiece)"
     r"[\w.]*\.(json|jinja|txt|model|spm|v\d+|bpe|tiktoken|vocab)|.+\.(model|spm|bpe|tiktoken|vocab)"
+    r"|vocab-(src|tgt)\.json|(entity|target)_vocab\.json|word_(shape|pronunciation)\.json"
+    r"|(normalizer|emoji|byte_maps|encoder|tekken)\.json|dict\.txt|bpe\.codes"
+    r"|prophetnet\.tokenizer"
 )
+"""The first line is what most have; the others are the names that single ones of transformers
+ask for."""
+
+_CODE = re.compile(r"\w+\.py")
+"""A model's own, that ``auto_map`` of its config names; it imports more of its kind."""
+
+_TERMS = re.compile(r"(licen[cs]e|notice|copying|use_policy)(\.txt|\.md)?", re.IGNORECASE)
+"""What has to go with a copy of the model."""
 
 
 def companion_files(sizes: Mapping[str, int]) -> list[str]:
-    """Choose the companion files of a model from a listing.
+    """Choose the companion files of a model from a listing: those that it is opened with, by name.
 
     They lie at the top level or in a folder that the model is opened with, like
-    sentence-transformers' ``1_Pooling/config.json``. Weights and their indexes, other formats,
-    training leftovers and the model card are left out.
+    sentence-transformers' ``1_Pooling/config.json``. Whatever else lies there is left out: who
+    merged may not know of it, and publishes the result.
 
     Args:
         sizes: bytes by file name, with ``/`` between folders.
@@ -51,11 +59,32 @@ def companion_files(sizes: Mapping[str, int]) -> list[str]:
 
 
 def folder_companions(folder: Path) -> list[str]:
-    """`companion_files` of a local folder."""
+    """`companion_files` of a local folder, without those of `outward_links`."""
+    return [name for name in _by_name(folder) if not _leads_out(folder, name)]
+
+
+def outward_links(folder: Path) -> list[str]:
+    """Files of the right name that are links to outside the folder, which may be anyone's files.
+
+    A snapshot in the cache of huggingface_hub links to the blobs of its repo, which are its own.
+    """
+    return [name for name in _by_name(folder) if _leads_out(folder, name)]
+
+
+def _by_name(folder: Path) -> list[str]:
     found = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
     return companion_files(
         {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
     )
+
+
+def _leads_out(folder: Path, name: str) -> bool:
+    home = folder.resolve()
+    target = (home / name).resolve()
+    if target.is_relative_to(home):
+        return False
+    repo = home.parents[1] if home.parent.name == "snapshots" else None
+    return repo is None or not target.is_relative_to(repo / "blobs")
 
 
 def _belongs(name: str) -> bool:
@@ -69,9 +98,10 @@ def _belongs(name: str) -> bool:
             return False
         if path.name in MODULE_WEIGHTS:
             return True
-    if LEFTOVERS.fullmatch(path.stem.lower()):
-        return False
-    return path.suffix.lower() in TEXT | VOCABULARY
+        if path.parts[0] == "additional_chat_templates":
+            return path.suffix == ".jinja"
+    rules = (_CONFIGS, _OF_TOKENIZERS, _CODE, _TERMS)
+    return any(rule.fullmatch(path.name) for rule in rules)
 
 
 def is_tokenizer_file(name: str) -> bool:
