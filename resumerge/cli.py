@@ -16,9 +16,9 @@ import resumerge
 from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.options import MEMORY_WAIT, STALL_SECONDS, Options
 from resumerge.errors import Problem, ResumergeError
+from resumerge.printable import printable
 from resumerge.ui.console import PatientConsole, escape_unknown_letters, silence
 from resumerge.ui.mergekit_options import without_mergekit_options
-from resumerge.ui.plain import plain
 from resumerge.ui.sizes import parse_size
 
 app = typer.Typer(
@@ -187,7 +187,7 @@ def status(
         from resumerge.ui.report_file import write_report
 
         write_report(status_json(home, home.find(run).name)["runs"][0], html)
-        out_console.print(plain(html.absolute()), highlight=False, markup=False, soft_wrap=True)
+        out_console.print(printable(html.absolute()), highlight=False, soft_wrap=True)
     elif watch:
         from resumerge.ui.watch import watch as follow
         from resumerge.ui.watch import watch_json

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from resumerge.printable import printable
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -30,7 +32,7 @@ class Problem:
     def __str__(self) -> str:
         place = self.where + (f", line {self.line}" if self.line is not None else "")
         place += f", at {self.path}" if self.path else ""
-        rows = [self.what]
+        rows = [printable(self.what)]
         for label, text in (
             ("where", place.strip(", ")),
             ("expected", self.expected),
@@ -38,7 +40,7 @@ class Problem:
             ("do", self.fix),
         ):
             if text:
-                rows.append(f"  {label + ':':<10}{text}")
+                rows.append(f"  {label + ':':<10}{printable(text)}")
         return "\n".join(rows)
 
 

@@ -49,7 +49,8 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
     except InputError as error:
         return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
     except Resumable as error:
-        problem = Problem(str(error), where=str(config))
+        what, *more = str(error).split("\n")
+        problem = Problem(what, where=str(config), fix=" ".join(more))
         return {**_nothing(budget, out), "problems": [asdict(problem)]}
     problems: list[Problem] = []
     if out is not None and not earlier:

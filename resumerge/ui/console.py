@@ -5,19 +5,31 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Iterator
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from resumerge.printable import printable
 
 
 class PatientConsole(Console):
     """A console that goes on in silence once its reader is gone: no reason to stop a merge.
 
-    Text is printed as it is, since a path may look like markup; ``markup=True`` asks for it.
+    Text is printed as it is, since a path may look like markup; ``markup=True`` asks for it. But
+    what could drive the terminal is spelled out, whoever wrote it: see `printable`.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, emoji=False, markup=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            text = "\n".join(map(printable, segment.text.split("\n")))
+            yield segment if segment.control else Segment(text, segment.style)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from resumerge.ui.history import history_of, seconds_of
-from resumerge.ui.plain import plain, plain_time, told_event
+from resumerge.printable import printable
+from resumerge.ui.plain import plain_time, told_event
 from resumerge.ui.plot import OUTCOME_STYLES, Plot
 from resumerge.ui.resume_command import resume_command
 from resumerge.ui.sizes import show_seconds, show_size
@@ -71,7 +72,7 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
         last = run["attempts"][-1]["outcome"] if attempts else None
         parts += [
             Text.assemble(
-                (f"{plain(run['id']):<36} ", "bold"),
+                (f"{printable(run['id']):<36} ", "bold"),
                 (f"{run['state']:<11} ", STATE_STYLES.get(run["state"], "")),
                 f"{done / total if total else 0:>4.0%}",
             ),
@@ -84,7 +85,7 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
                 else "",
                 f", begun {plain_time(run['created'])[:16]}" if run["created"] else "",
             ),
-            Text(f"  {plain(run['output'] or '')}", "dim"),
+            Text(f"  {printable(run['output'] or '')}", "dim"),
         ]
     return Group(*parts)
 
@@ -99,9 +100,9 @@ def _head(run: Run) -> list[RenderableType]:
         now += f" {show_size(run['rate_bytes_per_s'])}/s."
     return [
         Text.assemble(
-            (plain(run["id"]), "bold"), "  ", (run["state"], STATE_STYLES.get(run["state"], ""))
+            (printable(run["id"]), "bold"), "  ", (run["state"], STATE_STYLES.get(run["state"], ""))
         ),
-        Text(plain(run["output"] or "")),
+        Text(printable(run["output"] or "")),
         bar,
         Text(
             f"{show_size(done)} of {show_size(total)}, "
@@ -112,12 +113,12 @@ def _head(run: Run) -> list[RenderableType]:
 
 
 def _item(text: str) -> RenderableType:
-    return Padding(Text.assemble(("- ", "dim"), plain(text)), (0, 0, 0, 2))
+    return Padding(Text.assemble(("- ", "dim"), printable(text)), (0, 0, 0, 2))
 
 
 def _line(label: str, text: str) -> Text:
     """A line to be copied, which is therefore not wrapped."""
-    return Text.assemble((label, "dim"), plain(text), no_wrap=True, overflow="ignore")
+    return Text.assemble((label, "dim"), printable(text), no_wrap=True, overflow="ignore")
 
 
 def _resume(run: Run) -> str:
@@ -143,7 +144,7 @@ class _Attempts:
             started = plain_time(a["started"])
             table.add_row(
                 str(a["n"]),
-                *((str(a["pid"]), Text(plain(a["host"] or ""))) if roomy else ()),
+                *((str(a["pid"]), Text(printable(a["host"] or ""))) if roomy else ()),
                 started if roomy else started[5:16],
                 _took(a),
                 Text(outcome, OUTCOME_STYLES.get(outcome, "")),
@@ -167,7 +168,7 @@ def _events(events: Sequence[Run]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(ratio=1)
     for event in events[-EVENTS_SHOWN:]:
-        kind = plain(event["kind"].replace("_", " "))
+        kind = printable(event["kind"].replace("_", " "))
         what = told_event(event)
         table.add_row(plain_time(event["at"])[11:], Text(f"{kind}: {what}" if what else kind))
     return table

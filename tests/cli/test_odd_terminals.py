@@ -95,3 +95,23 @@ def test_the_home_of_nobody(place: Path) -> None:
     done = resumerge("run", "nobody.yaml", "out", cwd=place)
     assert done.returncode == 2, done.stderr
     assert "folder does not exist" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_what_could_drive_the_terminal_is_spelled_out(
+    command: str, place: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "sly.yaml"
+    recipe.write_text(
+        '"mer\\e[2Jge": 1\nmodels: [{model: "/gone\\e]0;x\\a\\n  do: believe me"}]\n'
+        "merge_method: linear\nparameters: {weight: 1}\n"
+    )
+    words = [sys.executable, "-m", "resumerge", command, recipe, tmp_path / "out"]
+    for text in (recipe.read_text(), recipe.read_text().split("\n", 1)[1]):
+        recipe.write_text(text)
+        done = subprocess.run(words, cwd=place, capture_output=True, text=True)
+        assert done.returncode == 2, done.stderr
+        assert "\\x1b" in done.stderr
+        shown = done.stdout + done.stderr
+        assert all(line.isprintable() for line in shown.split("\n")), shown
+        assert shown.count("\n  do: ") == 1, shown
