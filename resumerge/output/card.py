@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import yaml
 
 from resumerge.methods import METHODS
@@ -42,7 +44,9 @@ def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
         role = ", base model" if source.ref == plan.recipe.base_model else ""
         role += ", config and tokenizer" if number == plan.reference else ""
         lines.append(f"- {_described(source)}{role}")
-    lines += ["", "## Recipe", "", "```yaml", plan.recipe.text.strip(), "```", ""]
+    recipe = plan.recipe.text.strip()
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0))
+    lines += ["", "## Recipe", "", f"{fence}yaml", recipe, fence, ""]
     return "\n".join(lines)
 
 

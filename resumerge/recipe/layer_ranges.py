@@ -66,5 +66,5 @@ def _whole(value: object) -> int | None:
         except ValueError:
             return None
     if isinstance(value, int):
-        return int(value)
+        return None if isinstance(value, bool) else value
     return int(value) if isinstance(value, float) and value.is_integer() else None

@@ -16,8 +16,8 @@ _FIX = "Write 'org/name', 'org/name@revision' or the path of a folder, and '+ada
 
 
 def is_local(name: str) -> bool:
-    """Whether a name can only be a folder's: it begins like a path, or that folder is there."""
-    return name.startswith(("./", "../", "/", "~")) or name in (".", "..") or _is_folder(name)
+    """Whether a name can only be a path: it begins like one, or is that of something there."""
+    return name.startswith(("./", "../", "/", "~")) or name in (".", "..") or _exists(name)
 
 
 def read_reference(value: object) -> ModelRef:
@@ -51,6 +51,13 @@ def _is_folder(name: str) -> bool:
         return False
 
 
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):
+        return False
+
+
 def _from_text(text: str) -> ModelRef:
     if _is_folder(text):
         return ModelRef(text, text)
@@ -64,9 +71,10 @@ def _from_text(text: str) -> ModelRef:
     if "+" in text:
         return _with_adapter(text)
     name, _, revision = text.partition("@")
-    if is_local(name):
-        return ModelRef(text, name if _is_folder(name) else text)
-    if not _REPO_ID.fullmatch(name) or ("@" in text and not revision):
+    no_revision = "@" in text and not revision
+    if is_local(name) and not no_revision:
+        return ModelRef(text, name if _exists(name) else text)
+    if not _REPO_ID.fullmatch(name) or no_revision:
         raise Unfit(
             f"'{text}' is neither a folder nor the name of a model on the Hub",
             expected="a folder that exists, or org/name with letters, digits, '-', '_' and '.'",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from resumerge.recipe.model import ModelRef
-from resumerge.recipe.references import read_reference
+from resumerge.recipe.references import is_local, read_reference
 from resumerge.recipe.unfit import Unfit, describe
 
 LARGEST_MULTIPLE = 1 << 20
@@ -83,7 +83,7 @@ def read_tokenizer(value: object) -> TokenizerSetting | None:
     """The value of ``tokenizer``.
 
     Raises:
-        Unfit: for the first thing in it that is unfit.
+        Unfit: for the first thing in it that is unfit, with what else is.
     """
     if value is None:
         return None
@@ -96,24 +96,25 @@ def read_tokenizer(value: object) -> TokenizerSetting | None:
             if isinstance(value, str)
             else "Write 'source: union' below 'tokenizer:'",
         )
-    _only(value, _KEYS, "of tokenizer")
-    tokens = value.get("tokens")
-    if tokens is not None and not isinstance(tokens, Mapping):
-        raise Unfit(
-            "'tokens' is not a mapping",
-            expected="a token and below it its source, for each",
-            found=describe(tokens),
-            fix="Write the token in quotes, a colon, and below it 'source:'",
-            at=("tokens",),
-        )
-    return TokenizerSetting(
-        _within(("source",), _vocabulary, value.get("source", "union")),
-        {
-            _token_text(token): _within(("tokens", str(token)), _token_row, entry)
-            for token, entry in (tokens or {}).items()
-        },
-        _within(("pad_to_multiple_of",), _multiple, value.get("pad_to_multiple_of")),
-    )
+    unfits: list[Unfit] = []
+
+    def kept(at: tuple[str, ...], read: Callable[[Any], Any], part: object) -> Any:
+        try:
+            return _within(at, read, part)
+        except Unfit as unfit:
+            unfits.extend((unfit, *unfit.further))
+            return None
+
+    kept((), lambda whole: _only(whole, _KEYS, "of tokenizer"), value)
+    source = kept(("source",), _vocabulary, value.get("source", "union"))
+    rows = {}
+    for token, entry in (kept(("tokens",), _tokens, value.get("tokens")) or {}).items():
+        text = kept((), _token_text, token)
+        rows[text] = kept(("tokens", str(token)), _token_row, entry)
+    multiple = kept(("pad_to_multiple_of",), _multiple, value.get("pad_to_multiple_of"))
+    if unfits:
+        raise Unfit.all_of(unfits)
+    return TokenizerSetting(source, rows, multiple)
 
 
 def read_tokenizer_source(value: object) -> TokenizerSetting | None:
@@ -143,7 +144,7 @@ def _vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
     if isinstance(value, str) and value.startswith("model:"):
         value = value.removeprefix("model:").strip()
     try:
-        return read_reference(value)
+        ref = read_reference(value)
     except Unfit as unfit:
         raise Unfit(
             "This names no vocabulary",
@@ -153,6 +154,26 @@ def _vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
             "or the model whose tokenizer the result shall have",
             at=unfit.at,
         ) from None
+    meant = _meant(ref.text, ("union", "base"))
+    if meant and not is_local(ref.name):
+        raise Unfit(
+            "This names no vocabulary",
+            expected="union, base, or a model",
+            found=describe(value),
+            fix=f"{meant} A model is named in full: 'org/name'",
+        )
+    return ref
+
+
+def _tokens(value: object) -> Mapping[Any, Any] | None:
+    if value is None or isinstance(value, Mapping):
+        return value
+    raise Unfit(
+        "'tokens' is not a mapping",
+        expected="a token and below it its source, for each",
+        found=describe(value),
+        fix="Write the token in quotes, a colon, and below it 'source:'",
+    )
 
 
 def _token_text(token: object) -> str:
@@ -237,15 +258,19 @@ def _multiple(value: object) -> int | None:
 
 
 def _only(value: Mapping[Any, Any], known: Collection[str], whose: str) -> None:
-    for key in value:
-        if key not in known:
-            raise Unfit(
-                f"'{key}' is not a key {whose}",
-                expected=", ".join(known),
-                found=str(key),
-                fix=_meant(str(key), known) or "Delete it",
-                at=(str(key),),
-            )
+    unfits = [
+        Unfit(
+            f"'{key}' is not a key {whose}",
+            expected=", ".join(known),
+            found=str(key),
+            fix=_meant(str(key), known) or "Delete it",
+            at=(str(key),),
+        )
+        for key in value
+        if key not in known
+    ]
+    if unfits:
+        raise Unfit.all_of(unfits)
 
 
 def _meant(name: str, known: Collection[str]) -> str:
@@ -257,6 +282,7 @@ def _within(at: tuple[str, ...], read: Any, value: object) -> Any:
     """`read`, with the place of what is unfit seen from one level up."""
     try:
         return read(value)
-    except Unfit as unfit:
-        unfit.at = (*at, *unfit.at)
+    except Unfit as first:
+        for unfit in (first, *first.further):
+            unfit.at = (*at, *unfit.at)
         raise

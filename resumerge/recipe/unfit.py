@@ -11,6 +11,9 @@ class Unfit(Exception):
     Args:
         what: one sentence, what is wrong.
         at: keys and indices that lead from the value handed in to the part that is wrong.
+
+    Attributes:
+        further: what else is unfit in the value handed in.
     """
 
     def __init__(
@@ -28,6 +31,13 @@ class Unfit(Exception):
         self.found = found
         self.fix = fix
         self.at = tuple(at)
+        self.further: Sequence[Unfit] = ()
+
+    @classmethod
+    def all_of(cls, unfits: Sequence[Unfit]) -> Unfit:
+        """The first, which speaks for the others too."""
+        unfits[0].further = unfits[1:]
+        return unfits[0]
 
 
 def describe(value: object) -> str:

@@ -64,17 +64,18 @@ def problems_from(
         place = error["loc"][:-1] if error["loc"][-1] == "[key]" else error["loc"]
         if error["loc"][-1] == "[key]" or error["type"] == "invalid_key":
             place = (*place[:-1], str(place[-1]))  # a number that is a key is no index
-        unfit = _unfit(error, place)
-        path = descend("", (*place, *unfit.at))
-        yield Problem(
-            unfit.what,
-            where=file,
-            path=path,
-            line=nearest_line(lines, path),
-            expected=unfit.expected,
-            found=unfit.found,
-            fix=unfit.fix,
-        )
+        first = _unfit(error, place)
+        for unfit in (first, *first.further):
+            path = descend("", (*place, *unfit.at))
+            yield Problem(
+                unfit.what,
+                where=file,
+                path=path,
+                line=nearest_line(lines, path),
+                expected=unfit.expected,
+                found=unfit.found,
+                fix=unfit.fix,
+            )
 
 
 def _unfit(error: Mapping[str, Any], place: Location) -> Unfit:

@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from resumerge.ui.history import history_of, seconds_of
 from resumerge.printable import printable
+from resumerge.ui.history import history_of, seconds_of
 from resumerge.ui.plain import plain_time, told_event
 from resumerge.ui.plot import OUTCOME_STYLES, Plot
 from resumerge.ui.resume_command import resume_command

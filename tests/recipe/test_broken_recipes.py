@@ -35,6 +35,9 @@ FACTS = {
     "no_models": (2, "models", "empty"),
     "models_and_slices": (4, "slices", "either models or slices"),
     "same_model_twice": (5, "models[2].model", "org/a is named twice"),
+    "truth_in_a_range": (5, "slices[0].sources[0].layer_range", "whole numbers … [True, 4]"),
+    "union_misspelled": (4, "tokenizer_source", "union, base, or a model … 'onion' … 'union'?"),
+    "no_revision": (3, "models[0].model", "'org/a@' is neither … org/name@revision"),
     "dtype_nickname": (4, "dtype", "'bf16' … Write 'bfloat16'"),
     "mixed_gradient": (7, "models[0].parameters.weight[1]", "numbers only … only"),
     "nested_filter": (7, "models[0].parameters.weight[0].value", "one flat list"),
@@ -101,8 +104,26 @@ def test_unequal_ranges_are_told_beside_an_unknown_key() -> None:
     ]
 
 
+def test_all_that_is_wrong_with_tokens_is_told_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        load_recipe(BROKEN / "several_of_tokens.yaml")
+    assert [(problem.line, problem.path) for problem in caught.value.problems] == [
+        (5, "tokenizer.source"),
+        (7, "tokenizer.tokens.<t>.force"),
+        (8, "tokenizer.tokens.<q>.source.x"),
+        (8, "tokenizer.tokens.<q>.source.y"),
+        (9, "tokenizer.pad_to_multiple_of"),
+        (10, "chat_template"),
+    ]
+
+
 def test_every_broken_file_is_in_the_table() -> None:
-    assert {path.stem for path in BROKEN.iterdir()} == {*FACTS, "several", "several_in_a_slice"}
+    assert {path.stem for path in BROKEN.iterdir()} == {
+        *FACTS,
+        "several",
+        "several_in_a_slice",
+        "several_of_tokens",
+    }
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:

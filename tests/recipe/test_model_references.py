@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resumerge.recipe import ModelRef, parse_recipe
-from resumerge.recipe.references import read_reference
+from resumerge.recipe.references import is_local, read_reference
 from resumerge.recipe.unfit import Unfit
 
 
@@ -36,6 +36,18 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_text(text: str, name: str, revision: str | None) -> None:
     assert read_reference(text) == ModelRef(text, name, revision)
+
+
+def test_a_file_is_a_path_and_no_name_on_the_hub() -> None:
+    Path("here/config.json").write_text("{}")
+    assert is_local("here/config.json")
+    assert read_reference("here/config.json") == ModelRef("here/config.json", "here/config.json")
+
+
+@pytest.mark.parametrize("text", ["here@", "./here@", "org/name@", "gpt2@"])
+def test_a_revision_is_not_empty(text: str) -> None:
+    with pytest.raises(Unfit, match="neither a folder"):
+        read_reference(text)
 
 
 @pytest.mark.parametrize(
