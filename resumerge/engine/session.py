@@ -45,9 +45,10 @@ from resumerge.host.machine import hostname
 from resumerge.host.speed import probe
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
-from resumerge.plan import NUMERICS, Plan, fingerprint, fingerprint_parts, make_plan
+from resumerge.plan import NUMERICS, Plan, check_recipe, fingerprint, fingerprint_parts, make_plan
 from resumerge.plan.estimate import disk_needed, estimate, largest_file
 from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
+from resumerge.recipe.references import is_local
 from resumerge.sources import Records, Source, open_source
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers import read_tokenizers
@@ -206,33 +207,46 @@ class Session:
     ) -> Plan:
         """Open the sources, where a run has pinned them if it has, and plan.
 
+        What needs no network comes first: a recipe that is unfit is not waited for.
+
         Args:
             pins: `revision` and `folder` of each model.
             began: the options that the run began with.
         """
-        problems: list[Problem] = []
-        sources = {}
-        for ref in recipe.models:
-            try:
-                sources[ref] = open_source(
-                    ref, pins, offline=self._options.offline, records=self._records
-                )
-            except Resumable as error:
-                hint = f"If {ref} is meant as a folder: there is none of that name in {Path.cwd()}."
-                raise Resumable(error.reason, f"{error}\n{hint}") from error
-            except InputError as error:
-                problems += [_named_in(recipe, ref, problem) for problem in error.problems]
-            except OSError as error:
-                if pins or error.errno not in UNFIT_ERRORS:
-                    raise
-                problems.append(_named_in(recipe, ref, _unreadable(ref, error)))
-        if problems:
-            raise InputError(problems)
-        tokenizers = read_tokenizers(recipe, sources, self._records, offline=self._options.offline)
+        problems = check_recipe(recipe)
+        opened: dict[ModelRef, Source] = {}
+        for refs in _near_and_far(recipe, pins):
+            for ref in refs:
+                try:
+                    opened[ref] = open_source(
+                        ref, pins, offline=self._options.offline, records=self._records
+                    )
+                except Resumable as error:
+                    hint = f"If {ref} is meant as a folder: there is none of that name in "
+                    raise Resumable(error.reason, f"{error}\n{hint}{Path.cwd()}.") from error
+                except InputError as error:
+                    problems += [_named_in(recipe, ref, problem) for problem in error.problems]
+                except OSError as error:
+                    if pins or error.errno not in UNFIT_ERRORS:
+                        raise
+                    problems.append(_named_in(recipe, ref, _unreadable(ref, error)))
+            if problems and not self._options.offline:
+                break
+        if len(opened) < len(recipe.models):
+            raise InputError(_in_order(problems))
+        sources = {ref: opened[ref] for ref in recipe.models}
         options = self._options
         seed = began.get("seed", SEED) if options.seed is None else options.seed
         size = options.shard_size or began.get("shard_size", SHARD_SIZE)
-        plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
+        try:
+            tokenizers = read_tokenizers(recipe, sources, self._records, offline=options.offline)
+            plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
+        except InputError as error:
+            for problem in error.problems:
+                for ref in recipe.models:
+                    problem = _named_in(recipe, ref, problem)
+                problems += [problem] if problem not in problems else []
+            raise InputError(_in_order(problems)) from error
         return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
 
     def _resources(self, plan: Plan, patience: float | None = None) -> tuple[int, int]:
@@ -441,6 +455,21 @@ class Session:
         return result
 
 
+def _near_and_far(
+    recipe: Recipe, pins: Mapping[str, dict[str, Any]]
+) -> tuple[list[ModelRef], list[ModelRef]]:
+    """The models that are local folders, adapter and all, and those that the Hub is asked for."""
+    near, far = [], []
+    for ref in recipe.models:
+        local = all("folder" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
+        (near if local else far).append(ref)
+    return near, far
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda p: (p.line is None, p.line or 0))
+
+
 def _notes_on_links(plan: Plan) -> Iterator[str]:
     for part in plan.sources[plan.reference].parts.values():
         names = outward_links(part.folder) if part.kind == "local" else []
@@ -463,12 +492,21 @@ def _unreadable(ref: ModelRef, error: OSError) -> Problem:
 
 def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
     """A problem with a model as a whole, with the place where the recipe names the model."""
-    if problem.where != ref.text:
+    names = {ref.text, *(part.name for part in ref.parts), *(_folder(p) for p in ref.parts)}
+    name, _, revision = problem.where.partition("@")
+    if problem.where not in names and (name not in names or "/" in revision):
         return problem
-    paths = [f"{i.path}.model" for s in recipe.slices for i in s.inputs if i.model == ref]
-    path = (paths or ["base_model"])[0]
-    what = f"{problem.what}: {ref}"
+    paths = [i.path for s in recipe.slices for i in s.inputs if i.model == ref]
+    paths += ["base_model"] if recipe.base_model == ref else []
+    paths += [recipe.tokenizer.key] if recipe.tokenizer else []
+    path = next(iter(paths), "base_model")
+    path += "" if path in ("base_model", "tokenizer", "tokenizer_source") else ".model"
+    what = f"{problem.what}: {problem.where}"
     return replace(problem, what=what, where=recipe.file, path=path, line=recipe.line(path))
+
+
+def _folder(part: ModelRef) -> str:
+    return str(Path(part.name).expanduser().resolve()) if is_local(part.name) else part.name
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:

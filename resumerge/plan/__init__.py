@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from resumerge.plan.check_recipe import check_recipe
 from resumerge.plan.estimate import Estimate, estimate
 from resumerge.plan.fingerprint import changes, fingerprint, fingerprint_parts
 from resumerge.plan.model import BLOCK, NUMERICS, Expression, Operand, Plan, Shard, Unit
@@ -23,6 +24,7 @@ __all__ = [
     "Shard",
     "Unit",
     "changes",
+    "check_recipe",
     "estimate",
     "fingerprint",
     "fingerprint_parts",

@@ -130,16 +130,19 @@ class Parameters:
             self._found[key] = self.recipe.problem(what, path, **facts)
 
 
-def check_parameters(recipe: Recipe, method: Method) -> tuple[list[Problem], list[str]]:
+def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Problem], list[str]]:
     """Check names and values wherever parameters stand.
 
     mergekit ignores parameters that a method does not read; recipes that carry one over from
     another method go on working here. A name that no method has is a typing error.
 
+    Args:
+        method: None where it is not known: names are checked alone.
+
     Returns:
         problems, and notes for parameters of other methods.
     """
-    own = {p.name: p for p in method.parameters}
+    own = {p.name: p for p in method.parameters} if method else {}
     every = {p.name for other in METHODS.values() for p in other.parameters}
     problems: list[Problem] = []
     notes: list[str] = []
@@ -149,6 +152,8 @@ def check_parameters(recipe: Recipe, method: Method) -> tuple[list[Problem], lis
             if name in own:
                 problems += _unfit_values(recipe, own[name], setting, place)
             elif name in every:
+                if method is None:
+                    continue
                 notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")
             else:
                 near = nearest(name, sorted({*own, *every}))
@@ -156,7 +161,8 @@ def check_parameters(recipe: Recipe, method: Method) -> tuple[list[Problem], lis
                     recipe.problem(
                         f"Unknown parameter {name!r}",
                         place,
-                        expected=", ".join(sorted(own)) or f"none: {method.name} has no parameters",
+                        expected=", ".join(sorted(own if method else every))
+                        or f"none: {recipe.merge_method} has no parameters",
                         found=name,
                         fix=near.replace("did you mean", "write").rstrip("?") or "remove it",
                     )

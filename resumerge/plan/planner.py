@@ -10,6 +10,7 @@ from resumerge.layout import Part, find_parts, is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method
 from resumerge.plan.cells import Cell, aligned, kept, layer_map, stacked
 from resumerge.plan.chat_template import choose_template
+from resumerge.plan.check_recipe import unknown_method
 from resumerge.plan.expressions import Expressions
 from resumerge.plan.kinds import check_kinds, compare_layers
 from resumerge.plan.mismatch import Mismatches, listed
@@ -168,17 +169,7 @@ class _Planner:
         name = self.recipe.merge_method
         if name in METHODS:
             return METHODS[name]
-        raise InputError(
-            [
-                self.recipe.problem(
-                    f"Unknown merge method {name!r}",
-                    "merge_method",
-                    expected=", ".join(METHODS),
-                    found=name,
-                    fix=nearest(name, METHODS) or "choose one of these",
-                )
-            ]
-        )
+        raise InputError([unknown_method(self.recipe)])
 
     def _parts(self) -> tuple[list[tuple[Module, Part]], list[Part]]:
         """What part of the reference each module is, and the parts that no module is."""

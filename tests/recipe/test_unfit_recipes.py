@@ -73,6 +73,17 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
         (7, "modules.default.slices[1].sources[0].layer_range", "at most [0, 4] … [3, 9]")
     ],
     "weights_that_cancel": [(1, "parameters", "do not sum to zero, or normalize: false")],
+    "unreachable_and_misspelled": [
+        (2, "merge_method", "'tise' … did you mean 'ties'?"),
+        (5, "models[0].parameters.wieght", "wieght … write 'weight'"),
+        (6, "models[1].model", "does not exist: ./gone"),
+        (7, "models[2].model", "does not exist: math/config.json … a file"),
+        (8, "chat_template", "'chatnl' … did you mean 'chatml'?"),
+    ],
+    "word_and_deeper_model": [
+        (4, "models[0].parameters.weight", "'half'"),
+        (5, "models[1]", "different numbers of layers"),
+    ],
     "no_such_model": [(4, "models[1].model", "folder does not exist … ./mth … check the path")],
 }
 
