@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
 from resumerge.recipe.model import ModelRef, Recipe
+from resumerge.sources.companions import is_tokenizer_file
+from resumerge.sources.hub_files import list_companions
 from resumerge.sources.model import Source
 from resumerge.sources.records import Records
+from resumerge.sources.tokenizer_part import tokenizer_part
 from resumerge.sources.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 
 
@@ -51,7 +54,25 @@ def read_tokenizers(
     if problems:
         raise InputError(problems)
     asked = recipe.merged_models if recipe.chat_template == "auto" else ()
-    return Tokenizers(
-        vocabularies,
-        {ref: read_chat_template(sources[ref], records, offline=offline) for ref in asked},
+    templates = {ref: read_chat_template(sources[ref], records, offline=offline) for ref in asked}
+    wanted = recipe.chat_template if recipe.chat_template != "auto" else any(templates.values())
+    if wanted and not recipe.tokenizer:
+        first = recipe.base_model or recipe.merged_models[0]
+        if not _has_tokenizer(sources[first]):
+            raise InputError([_template_alone(recipe, first)])
+    return Tokenizers(vocabularies, templates)
+
+
+def _has_tokenizer(source: Source) -> bool:
+    names = filter(is_tokenizer_file, list_companions(tokenizer_part(source)))
+    return any("chat_template" not in name for name in names)
+
+
+def _template_alone(recipe: Recipe, first: ModelRef) -> Problem:
+    return recipe.problem(
+        f"There is no tokenizer to keep the chat template: {first} has none",
+        "chat_template",
+        expected=f"tokenizer.json beside the weights of {first}, whose tokenizer the result has",
+        found="none of a tokenizer's files",
+        fix="save the tokenizer into the model's folder, or delete chat_template",
     )

@@ -125,6 +125,20 @@ def test_the_card_does_not_depend_on_when_or_where_it_was_made(
     assert str(tmp_path) not in cards[0]
 
 
+def test_backticks_in_the_recipe_do_not_end_it_in_the_card(models: Path, tmp_path: Path) -> None:
+    recipe = RECIPE + "chat_template: |\n  {{ '```python' }}\n  ```\n  # injected\n"
+    card = (merge(models, recipe, tmp_path / "out") / "README.md").read_text()
+    assert f"````yaml\n{recipe.strip()}\n````\n" in card
+
+
+def test_files_that_a_model_is_not_opened_with_stay_behind(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "private").write_text("{}")
+    (models / "base" / "secrets.json").write_text("{}")
+    (models / "base" / "added_tokens.json").symlink_to(tmp_path / "private")
+    out = merge(models, RECIPE, tmp_path / "out")
+    assert files(out) == {"model.safetensors", *WRITTEN, *COMPANIONS}
+
+
 def test_the_names_of_the_tensors_are_those_of_the_base(models: Path, tmp_path: Path) -> None:
     out = merge(models, RECIPE, tmp_path / "out")
     assert tensors_of(out).keys() == tensors_of(models / "base").keys()

@@ -84,6 +84,7 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
         (4, "models[0].parameters.weight", "'half'"),
         (5, "models[1]", "different numbers of layers"),
     ],
+    "template_without_a_tokenizer": [(4, "chat_template", "math has none … delete chat_template")],
     "no_such_model": [(4, "models[1].model", "folder does not exist … ./mth … check the path")],
 }
 
