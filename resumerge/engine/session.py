@@ -247,6 +247,8 @@ class Session:
                     problem = _named_in(recipe, ref, problem)
                 problems += [problem] if problem not in problems else []
             raise InputError(_in_order(problems)) from error
+        if problems:
+            raise InputError(_in_order(problems))
         return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
 
     def _resources(self, plan: Plan, patience: float | None = None) -> tuple[int, int]:
