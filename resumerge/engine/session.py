@@ -18,9 +18,10 @@ from resumerge.engine.checksums import hash_block
 from resumerge.engine.damage import find_damage
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
-from resumerge.engine.disk_errors import UNFIT_ERRORS, resumable_disk_errors
+from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
+from resumerge.engine.opening import in_order, open_sources, with_place
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
 from resumerge.engine.ownership import written_files
 from resumerge.engine.preflight import (
@@ -47,9 +48,8 @@ from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
 from resumerge.plan import NUMERICS, Plan, check_recipe, fingerprint, fingerprint_parts, make_plan
 from resumerge.plan.estimate import disk_needed, estimate, largest_file
-from resumerge.recipe import ModelRef, Recipe, load_recipe, parse_recipe
-from resumerge.recipe.references import is_local
-from resumerge.sources import Records, Source, open_source
+from resumerge.recipe import Recipe, load_recipe, parse_recipe
+from resumerge.sources import Records, Source
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers import read_tokenizers
 from resumerge.storage import Storage
@@ -207,34 +207,14 @@ class Session:
     ) -> Plan:
         """Open the sources, where a run has pinned them if it has, and plan.
 
-        What needs no network comes first: a recipe that is unfit is not waited for.
+        What needs no model comes first, then what needs no network.
 
         Args:
             pins: `revision` and `folder` of each model.
             began: the options that the run began with.
         """
         problems = check_recipe(recipe)
-        opened: dict[ModelRef, Source] = {}
-        for refs in _near_and_far(recipe, pins):
-            for ref in refs:
-                try:
-                    opened[ref] = open_source(
-                        ref, pins, offline=self._options.offline, records=self._records
-                    )
-                except Resumable as error:
-                    hint = f"If {ref} is meant as a folder: there is none of that name in "
-                    raise Resumable(error.reason, f"{error}\n{hint}{Path.cwd()}.") from error
-                except InputError as error:
-                    problems += [_named_in(recipe, ref, problem) for problem in error.problems]
-                except OSError as error:
-                    if pins or error.errno not in UNFIT_ERRORS:
-                        raise
-                    problems.append(_named_in(recipe, ref, _unreadable(ref, error)))
-            if problems and not self._options.offline:
-                break
-        if len(opened) < len(recipe.models):
-            raise InputError(_in_order(problems))
-        sources = {ref: opened[ref] for ref in recipe.models}
+        sources = open_sources(recipe, pins, problems, self._records, self._options.offline)
         options = self._options
         seed = began.get("seed", SEED) if options.seed is None else options.seed
         size = options.shard_size or began.get("shard_size", SHARD_SIZE)
@@ -242,13 +222,10 @@ class Session:
             tokenizers = read_tokenizers(recipe, sources, self._records, offline=options.offline)
             plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
         except InputError as error:
-            for problem in error.problems:
-                for ref in recipe.models:
-                    problem = _named_in(recipe, ref, problem)
-                problems += [problem] if problem not in problems else []
-            raise InputError(_in_order(problems)) from error
+            found = (with_place(recipe, problem) for problem in error.problems)
+            problems += [problem for problem in found if problem not in problems]
         if problems:
-            raise InputError(_in_order(problems))
+            raise in_order(problems)
         return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
 
     def _resources(self, plan: Plan, patience: float | None = None) -> tuple[int, int]:
@@ -457,21 +434,6 @@ class Session:
         return result
 
 
-def _near_and_far(
-    recipe: Recipe, pins: Mapping[str, dict[str, Any]]
-) -> tuple[list[ModelRef], list[ModelRef]]:
-    """The models that are local folders, adapter and all, and those that the Hub is asked for."""
-    near, far = [], []
-    for ref in recipe.models:
-        local = all("folder" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
-        (near if local else far).append(ref)
-    return near, far
-
-
-def _in_order(problems: list[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda p: (p.line is None, p.line or 0))
-
-
 def _notes_on_links(plan: Plan) -> Iterator[str]:
     for part in plan.sources[plan.reference].parts.values():
         names = outward_links(part.folder) if part.kind == "local" else []
@@ -480,35 +442,6 @@ def _notes_on_links(plan: Plan) -> Iterator[str]:
                 f"not copied, since they are links that lead out of {part.folder}: "
                 f"{', '.join(names)}; put the files themselves there if the result shall have them"
             )
-
-
-def _unreadable(ref: ModelRef, error: OSError) -> Problem:
-    return Problem(
-        "A model cannot be read",
-        where=ref.text,
-        expected="a folder with config.json and model.safetensors",
-        found=f"{error.filename}: {error.strerror}",
-        fix="change its permissions, or name another folder",
-    )
-
-
-def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
-    """A problem with a model as a whole, with the place where the recipe names the model."""
-    names = {ref.text, *(part.name for part in ref.parts), *(_folder(p) for p in ref.parts)}
-    name, _, revision = problem.where.partition("@")
-    if problem.where not in names and (name not in names or "/" in revision):
-        return problem
-    paths = [i.path for s in recipe.slices for i in s.inputs if i.model == ref]
-    paths += ["base_model"] if recipe.base_model == ref else []
-    paths += [recipe.tokenizer.key] if recipe.tokenizer else []
-    path = next(iter(paths), "base_model")
-    path += "" if path in ("base_model", "tokenizer", "tokenizer_source") else ".model"
-    what = f"{problem.what}: {problem.where}"
-    return replace(problem, what=what, where=recipe.file, path=path, line=recipe.line(path))
-
-
-def _folder(part: ModelRef) -> str:
-    return str(Path(part.name).expanduser().resolve()) if is_local(part.name) else part.name
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:
