@@ -69,7 +69,8 @@ def _near_and_far(
     recipe: Recipe, pins: Mapping[str, dict[str, Any]]
 ) -> tuple[list[ModelRef], list[ModelRef]]:
     """The models that are local folders, adapter and all, and those that the Hub is asked for."""
-    near, far = [], []
+    near: list[ModelRef] = []
+    far: list[ModelRef] = []
     for ref in recipe.models:
         local = all("folder" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
         (near if local else far).append(ref)
