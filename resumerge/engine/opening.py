@@ -14,6 +14,10 @@ from resumerge.recipe.references import is_local
 from resumerge.sources import Records, Source, open_source
 
 
+class NotOpened(InputError):
+    """A model could not be opened; for a run that has begun, it may be away only for now."""
+
+
 def open_sources(
     recipe: Recipe,
     pins: Mapping[str, dict[str, Any]],
@@ -29,7 +33,7 @@ def open_sources(
         problems: of the recipe; those of the models are added.
 
     Raises:
-        InputError: with all problems, where a model could not be opened.
+        NotOpened: with all problems, where a model could not be opened.
         Resumable: the network failed.
     """
     opened: dict[ModelRef, Source] = {}
@@ -49,7 +53,7 @@ def open_sources(
         if problems and not offline:
             break
     if len(opened) < len(recipe.models):
-        raise in_order(problems)
+        raise NotOpened(in_order(problems).problems)
     return {ref: opened[ref] for ref in recipe.models}
 
 

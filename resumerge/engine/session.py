@@ -21,7 +21,7 @@ from resumerge.engine.discard import discard
 from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
-from resumerge.engine.opening import in_order, open_sources, with_place
+from resumerge.engine.opening import NotOpened, in_order, open_sources, with_place
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
 from resumerge.engine.ownership import written_files
 from resumerge.engine.preflight import (
@@ -177,7 +177,7 @@ class Session:
                 }
                 try:
                     plan = self._plan(given, pins, began)
-                except InputError as error:  # the run began, so that its sources were fit
+                except NotOpened as error:  # which the run did open when it began
                     raise Resumable("source_unavailable", str(error)) from error
                 self._check_unchanged(row, plan, ledger)
                 if (

@@ -244,7 +244,7 @@ CASES = {
     ),
     "memory_too_small": Case(
         LINEAR,
-        "memory budget is too small … at least … 50 MB … raise --memory to",
+        "memory budget is too small … at least … 50MB … raise --memory to",
         options=("--memory", "50MB"),
         where="",
     ),
