@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from crashing import Bench, Merge
+from small_disks import fill, mounted
 
 
 @pytest.mark.parametrize("mode", ["full", "io"])
@@ -35,27 +33,8 @@ def test_a_call_that_fails(
 
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A filesystem of 48 MB."""
-    folder = tmp_path_factory.mktemp("small-disk")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(folder)], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"a filesystem cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(path: Path) -> None:
-    """Take the last byte of a disk."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
-    for size in (1 << 20, 4096, 1):
-        try:
-            while True:
-                os.write(fd, bytes(size))
-        except OSError as error:
-            assert error.errno == errno.ENOSPC
-    os.close(fd)
+    with mounted(tmp_path_factory.mktemp("small-disk"), 48 << 20) as folder:
+        yield folder
 
 
 def test_a_disk_that_fills_up_and_is_freed(

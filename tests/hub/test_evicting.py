@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from hub_models import shard
 from merges import COPIES, Place, layered, output
 from server import Hub
+from small_disks import mounted
 
 NUMEL = 2_000_000
 SHARD = 4 * NUMEL
@@ -29,14 +29,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk with room for five of the sixteen shards, and what downloads leave free."""
     folder = tmp_path / "small disk"
     folder.mkdir()
-    size = 5 * SHARD + 17_000_000
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"a filesystem cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    with mounted(folder, 5 * SHARD + 17_000_000):
+        yield folder
 
 
 def weights(place: Place) -> set[Path]:

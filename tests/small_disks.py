@@ -1,0 +1,37 @@
+"""Filesystems of a few megabytes, in memory, and filling them up."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def mounted(folder: Path, nbytes: int) -> Iterator[Path]:
+    """A filesystem of that size in a folder; skips the test where nothing may be mounted."""
+    words = ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs", str(folder)]
+    done = subprocess.run(words, capture_output=True)
+    if done.returncode:
+        pytest.skip(f"a filesystem cannot be mounted here: {done.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Take the last byte of a disk."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    for size in (1 << 20, 4096, 1):
+        try:
+            while True:
+                os.write(fd, bytes(size))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+    os.close(fd)
