@@ -40,7 +40,11 @@ class Masked(TaskVectors):
     passes = 2
 
     def held_bytes(self, work: Work) -> int:
-        return kernels.selection_bytes(work.numel, len(self._densities(work)), ranks=2)
+        shares = []
+        for i, density in self._densities(work).items():
+            top = min(float(work.per_model[i]["gamma"]), 1.0 - density)
+            shares.append([top + density, top])
+        return kernels.selection_bytes(work.numel, shares)
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         ranks = {}

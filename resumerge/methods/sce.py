@@ -38,7 +38,9 @@ class Sce(Method):
     base = "required"
 
     def held_bytes(self, work: Work) -> int:
-        return kernels.selection_bytes(work.numel, 1) if self._selects(work) else 0
+        if not self._selects(work):
+            return 0
+        return kernels.selection_bytes(work.numel, [[float(work.params["select_topk"])]])
 
     def reads(self, work: Work) -> int:
         return 5 if self._selects(work) else 2

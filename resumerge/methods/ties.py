@@ -32,7 +32,7 @@ class Ties(TaskVectors):
     passes = 2
 
     def held_bytes(self, work: Work) -> int:
-        return kernels.selection_bytes(work.numel, len(self._densities(work)))
+        return kernels.selection_bytes(work.numel, [[d] for d in self._densities(work).values()])
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         counts = {i: kept_count(density, work.numel) for i, density in densities.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 SAMPLED, THINNED = 16, 4
 """A sample is one element in so many; of the sample, one in so many is looked at."""
@@ -14,21 +15,23 @@ STANDARD_ERRORS = 5.0
 """How far a bracket reaches to both sides of where a sample says the threshold is."""
 
 
-def selection_bytes(numel: int, vectors: int, ranks: int = 1) -> int:
+def selection_bytes(numel: int, shares: Sequence[Sequence[float]]) -> int:
     """What finding the k-th largest of several vectors at once holds: samples, then brackets.
 
     Args:
         numel: elements of each vector, as if they were independent of each other.
-        ranks: how many k of each vector.
+        shares: for each vector, the k wanted of it, each as a share of the elements.
     """
-    if not vectors:
+    if not shares:
         return 0
     sample = max(1, numel // (SAMPLED * THINNED))
     while sample > LARGEST_SAMPLE:
         sample //= 2
-    # A standard error of the elements and one of the blocks, of at most 0.5 / sqrt(sample) each.
-    bracket = int(2 * STANDARD_ERRORS * numel / math.sqrt(sample))
-    bracket = min(bracket, numel, MOST_COLLECTED)
-    samples = vectors * 2 * sample + sample  # as collected, and sorted
-    brackets = vectors * ranks * bracket * 2  # keys and counts
+    brackets = 0
+    for p in (p for ps in shares for p in ps):
+        # A standard error of the elements, at its largest, and one of the blocks.
+        errors = 0.5 + math.sqrt(max(0.0, p * (1.0 - p)))
+        bracket = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample))
+        brackets += 2 * min(bracket, numel, MOST_COLLECTED)  # keys and counts
+    samples = len(shares) * 2 * sample + sample  # as collected, and sorted
     return 4 * max(samples, brackets)
