@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -107,4 +108,7 @@ def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
 
 
 def _folder(part: ModelRef) -> str:
-    return str(Path(part.name).expanduser().resolve()) if is_local(part.name) else part.name
+    if not is_local(part.name):
+        return part.name
+    # Not Path's own, which raises for the home of nobody.
+    return str(Path(os.path.expanduser(part.name)).resolve())  # noqa: PTH111

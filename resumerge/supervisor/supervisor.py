@@ -87,7 +87,11 @@ def supervise(
     Returns:
         The exit code of the command.
     """
-    return Supervisor(work, teller, ledger_of, stall_seconds).run()
+    try:
+        return Supervisor(work, teller, ledger_of, stall_seconds).run()
+    finally:
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)  # too late to change how the command ends
 
 
 class Supervisor:

@@ -86,14 +86,14 @@ def _be_worker(work: Callable[[Link], int], link: Link, supervisor: int, lifelin
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        for signum in _HANDLED:
+        for signum in _HANDLED:  # not ignored, which would discard one that waits to be let in
             signal.signal(signum, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until and after `work` listens
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # it may write to a terminal it does not own
         os.setpgid(0, 0)
         _die_with(supervisor, lifeline)
         code = work(link)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)  # too late to change how it ends
     except BaseException:
         traceback.print_exc()
     finally:
