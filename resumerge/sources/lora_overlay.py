@@ -33,8 +33,9 @@ OVERLAY_SCRATCH = 6 * 8 * CHUNK
 ReadInto = Callable[[int, TensorInfo, int, int, memoryview], int]
 
 
-MATMUL_BYTES = 8 << 20
-"""What the library of matrix products keeps (measured: 1 to 3 MiB for a few threads)."""
+MATMUL_BYTES = 12 << 20
+"""What the library of matrix products keeps, and is not in a process without adapters (measured:
+up to 8.3 MiB, with two threads on a busy machine)."""
 
 
 def overlay_bytes(sources: Sequence[Source]) -> int:

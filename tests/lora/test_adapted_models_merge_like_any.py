@@ -178,8 +178,7 @@ def test_memory_holds_the_matrices_and_no_product_of_them(tmp_path: Path) -> Non
         [sys.executable, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     predicted, measured = map(int, found.stdout.split()[-2:])
-    assert abs(measured / predicted - 1) < 0.15
-    assert measured < 380_000_000
+    assert measured <= predicted < 380_000_000
     assert torch.equal(tensors_of(tmp_path / "out")["w.weight"][:1], torch.full((1, 5000), 8.0))
 
 
