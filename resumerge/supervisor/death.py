@@ -64,7 +64,7 @@ class Death:
         if self.budget is not None:
             facts["budget"] = self.budget
         if self.cause == "stall":
-            facts |= {"seconds": round(self.seconds, 1), "waited_for": str(self.waited_for)}
+            facts |= {"seconds": self.seconds, "waited_for": str(self.waited_for)}
         return facts
 
     def __str__(self) -> str:
