@@ -30,6 +30,13 @@ class Options:
         restart: give up the unfinished run and start over.
         memory_wait: seconds that a run waits for memory before it stops, resumable.
         evict: remove downloads of this run as soon as nothing needs them.
+        mirror: a folder or ``hf://org/name`` that the run is copied to.
+        mirror_then_delete: free a shard here once it is in the mirror.
+        mirror_rate: bytes in a second that the mirror may take; no limit by default.
+        mirror_wait: seconds that a run waits for a mirror that fails before it stops, resumable.
+        take_over: the machine that holds the mirror is known to be dead.
+        bring_back: shards that are only in the mirror shall be in the output folder too.
+        output: of a run that is resumed from a mirror on another machine.
 
     Raises:
         InputError: an option is not of its type, or out of range.
@@ -45,6 +52,13 @@ class Options:
     restart: bool = False
     memory_wait: float = MEMORY_WAIT
     evict: bool = False
+    mirror: str | None = None
+    mirror_then_delete: bool | None = None
+    mirror_rate: int | None = None
+    mirror_wait: float | None = None
+    take_over: bool = False
+    bring_back: bool = False
+    output: Path | None = None
 
     def __post_init__(self) -> None:
         problems = [

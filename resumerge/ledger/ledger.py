@@ -255,6 +255,29 @@ class Ledger:
         """The inodes of the files that this run brought, by path."""
         return {row["path"]: row["inode"] for row in self.rows("SELECT path, inode FROM downloads")}
 
+    # The mirror
+
+    def set_mirror(self, url: str) -> None:
+        """Where the run is mirrored from now on; nothing is there yet."""
+        with self.transaction() as db:
+            db.execute("UPDATE run SET mirror = ?", [url])
+            db.execute("DELETE FROM mirrored")
+
+    def note_mirrored(self, name: str, nbytes: int, sha256: str) -> None:
+        """Note a file of the output that is in the mirror, whole."""
+        row = {"name": name, "nbytes": nbytes, "sha256": sha256, "at": now()}
+        with self.transaction() as db:
+            db.table("mirrored").upsert(row, pk="name")
+
+    def forget_mirrored(self, name: str) -> None:
+        """It is not there any more, or not as it was."""
+        with self.transaction() as db:
+            db.execute("DELETE FROM mirrored WHERE name = ?", [name])
+
+    def mirrored(self) -> dict[str, str]:
+        """The SHA-256 of each file of the output that is in the mirror, by name."""
+        return {row["name"]: row["sha256"] for row in self.rows("SELECT * FROM mirrored")}
+
     # Attempts, events, samples
 
     def start_attempt(self, facts: Mapping[str, Any]) -> int:

@@ -124,3 +124,10 @@ def m003_downloads(db: Database) -> None:
         {"path": str, "repo": str, "name": str, "nbytes": int, "inode": int, "at": str},
         pk="path",
     )
+
+
+@migrations()
+def m004_mirror(db: Database) -> None:
+    """Where the run is mirrored, and which files are there, whole, with their SHA-256."""
+    db.table("run").add_column("mirror", str)
+    db.create_table("mirrored", {"name": str, "nbytes": int, "sha256": str, "at": str}, pk="name")

@@ -1,0 +1,5 @@
+"""A second, durable place that sealed shards and snapshots of the ledger are copied to."""
+
+from resumerge.mirror.place import BOOKS, Place
+
+__all__ = ["BOOKS", "Place"]

@@ -1,0 +1,73 @@
+"""The far side of a mirror: files by name, in a folder or in a repo of the Hub."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+BOOKS = ".resumerge"
+"""The folder, inside a mirror, of everything that is not the model."""
+
+Moved = Callable[[int], None]
+"""Told how many bytes were moved since the last call; may wait (bandwidth), or raise to stop."""
+
+
+class Place(ABC):
+    """Files by name: relative, with ``/`` between folders.
+
+    What fails for now (network, a mount that is gone, a full disk) is an `OSError`: whoever calls
+    tries again. A file appears under its name whole, or else in a way that its reader can tell:
+    large ones are compared by their SHA-256, small ones carry a checksum of their own.
+
+    Attributes:
+        url: as a user writes it: an absolute path, or ``hf://org/name``.
+        beat_seconds: time between two heartbeats of a lease here.
+    """
+
+    url: str
+    beat_seconds: float
+
+    @abstractmethod
+    def files(self) -> dict[str, int]:
+        """Bytes of every file that is there, by name."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """A small file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+
+    @abstractmethod
+    def write(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+        """Write small files, over those that are there, and only then remove others."""
+
+    @abstractmethod
+    def claim(self, name: str, data: bytes) -> bool:
+        """Write a small file that must not be there yet.
+
+        Returns:
+            False where it is there already, or somebody else was quicker. Where the place cannot
+            tell, True: read it again a little later.
+        """
+
+    @abstractmethod
+    def upload(self, name: str, path: Path, moved: Moved) -> str:
+        """Bring a large file there, going on where an earlier call was cut off if that can be.
+
+        Returns:
+            Its SHA-256 in hex digits, of the local bytes, compared with what is there now.
+
+        Raises:
+            OSError: also where what arrived is not what was sent.
+        """
+
+    @abstractmethod
+    def sha256(self, name: str, moved: Moved) -> str | None:
+        """The SHA-256 of what is there, in hex digits; None where nothing is."""
+
+    @abstractmethod
+    def download(self, name: str, path: Path, moved: Moved) -> None:
+        """Bring a large file here, going on where an earlier call was cut off if that can be."""
