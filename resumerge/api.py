@@ -25,7 +25,7 @@ from resumerge.storage import Storage
 from resumerge.ui.sizes import parse_size
 
 StrPath = str | Path
-RECIPE = "recipe"
+RECIPE, MIRROR = "recipe", "mirror"
 
 
 def run(
@@ -42,6 +42,12 @@ def run(
     restart: bool = False,
     memory_wait: float = MEMORY_WAIT,
     evict: bool = False,
+    mirror: StrPath | None = None,
+    mirror_then_delete: bool | None = None,
+    mirror_rate: int | str | None = None,
+    mirror_wait: float | None = None,
+    take_over: bool = False,
+    bring_back: bool = False,
     reporter: Reporter | None = None,
 ) -> Result:
     """Merge in this process; if `out` has an unfinished run of the same recipe, go on with it.
@@ -52,6 +58,13 @@ def run(
         memory, shard_size: bytes, or a size like ``"2GB"``.
         memory_wait: seconds to wait where there is no memory, before `Resumable` is raised.
         evict: delete downloads of this run as soon as nothing needs them.
+        mirror: a folder or ``hf://org/name`` that the run is copied to as it goes. Where it holds
+            an unfinished run of this recipe, that one goes on.
+        mirror_then_delete: delete a shard here once the mirror has it.
+        mirror_rate: bytes in a second that the mirror may take, or a size.
+        mirror_wait: seconds to wait for a mirror that fails, before `Resumable` is raised.
+        take_over: the machine that holds the mirror is known to be dead.
+        bring_back: shards that are only in the mirror shall be in `out` too.
         reporter: told about progress.
 
     Raises:
@@ -70,6 +83,12 @@ def run(
         restart,
         memory_wait,
         evict,
+        None if mirror is None else str(as_path(mirror, MIRROR)),
+        mirror_then_delete,
+        _size(mirror_rate),
+        mirror_wait,
+        take_over,
+        bring_back,
     )
     return Session(options, reporter).run(as_path(config, RECIPE), as_path(out, OUTPUT))
 
@@ -85,9 +104,19 @@ def resume(
     restart: bool = False,
     memory_wait: float = MEMORY_WAIT,
     evict: bool = False,
+    mirror: StrPath | None = None,
+    mirror_then_delete: bool | None = None,
+    mirror_rate: int | str | None = None,
+    mirror_wait: float | None = None,
+    take_over: bool = False,
+    bring_back: bool = False,
+    output: StrPath | None = None,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Go on with a run, named by its id or output folder; by default the newest.
+    """Go on with a run, named by its id, output folder or mirror; by default the newest.
+
+    Args:
+        output: for a run that comes from a mirror; by default its name, in the working folder.
 
     Raises:
         InputError, Resumable, Interrupted: as `run`.
@@ -103,6 +132,13 @@ def resume(
         restart,
         memory_wait,
         evict,
+        None if mirror is None else str(as_path(mirror, MIRROR)),
+        mirror_then_delete,
+        _size(mirror_rate),
+        mirror_wait,
+        take_over,
+        bring_back,
+        _path(output, OUTPUT),
     )
     return Session(options, reporter).resume(_name(run))
 

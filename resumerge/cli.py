@@ -52,7 +52,10 @@ def work_in(folder: Path | None) -> Path | None:
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="A mergekit recipe (YAML).")]
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write the model to.")]
 Run = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="A run id or output folder; else the newest.")
+    str | None,
+    typer.Argument(
+        metavar="RUN", help="A run id, output folder or mirror (hf://org/name); else the newest."
+    ),
 ]
 StateDir = Annotated[
     Path | None,
@@ -87,6 +90,32 @@ Seed = Annotated[
 Offline = Annotated[bool, typer.Option("--offline", help="Touch no network.")]
 Evict = Annotated[
     bool, typer.Option("--evict", help="Delete downloads of this run when nothing needs them.")
+]
+Mirror = Annotated[
+    str | None,
+    typer.Option(metavar="DEST", help="Copy it to a folder, or hf://org/name, as it goes."),
+]
+MirrorThenDelete = Annotated[
+    bool,
+    typer.Option("--mirror-then-delete", help="Delete a shard here once the mirror has it."),
+]
+MirrorRate = Annotated[
+    int | None,
+    typer.Option(parser=size, metavar="SIZE", help="Bytes in a second for the mirror (no limit)."),
+]
+MirrorWait = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="How long to wait for a mirror that fails (600)."),
+]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="The machine that holds the mirror is dead: go on.")
+]
+BringBack = Annotated[
+    bool, typer.Option("--bring-back", help="Also bring here what is only in the mirror.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Output folder of a run that comes from a mirror (./NAME)."),
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Give up the run in OUT and start over.")]
 Chdir = Annotated[
@@ -125,6 +154,12 @@ def run(
     restart: Restart = False,
     memory_wait: MemoryWait = MEMORY_WAIT,
     evict: Evict = False,
+    mirror: Mirror = None,
+    mirror_then_delete: MirrorThenDelete = False,
+    mirror_rate: MirrorRate = None,
+    mirror_wait: MirrorWait = None,
+    take_over: TakeOver = False,
+    bring_back: BringBack = False,
     no_supervise: NoSupervise = False,
     stall_timeout: StallTimeout = STALL_SECONDS,
     chdir: Chdir = None,
@@ -134,7 +169,22 @@ def run(
     from resumerge.ui.merging import Merging
 
     options = Options(
-        state_dir, memory, threads, device, shard_size, seed, offline, restart, memory_wait, evict
+        state_dir,
+        memory,
+        threads,
+        device,
+        shard_size,
+        seed,
+        offline,
+        restart,
+        memory_wait,
+        evict,
+        mirror,
+        mirror_then_delete or None,
+        mirror_rate,
+        mirror_wait,
+        take_over,
+        bring_back,
     )
     merging = Merging(options, lambda session: session.run(config, out), as_json=as_json, err=err)
     raise typer.Exit(merging.here() if no_supervise else merging.supervised(stall_timeout))
@@ -151,16 +201,39 @@ def resume(
     restart: Restart = False,
     memory_wait: MemoryWait = MEMORY_WAIT,
     evict: Evict = False,
+    output: Output = None,
+    mirror: Mirror = None,
+    mirror_then_delete: MirrorThenDelete = False,
+    mirror_rate: MirrorRate = None,
+    mirror_wait: MirrorWait = None,
+    take_over: TakeOver = False,
+    bring_back: BringBack = False,
     no_supervise: NoSupervise = False,
     stall_timeout: StallTimeout = STALL_SECONDS,
     chdir: Chdir = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with an interrupted run."""
+    """Go on with an interrupted run, on this machine or from its mirror."""
     from resumerge.ui.merging import Merging
 
     options = Options(
-        state_dir, memory, threads, device, None, None, offline, restart, memory_wait, evict
+        state_dir,
+        memory,
+        threads,
+        device,
+        None,
+        None,
+        offline,
+        restart,
+        memory_wait,
+        evict,
+        mirror,
+        mirror_then_delete or None,
+        mirror_rate,
+        mirror_wait,
+        take_over,
+        bring_back,
+        output,
     )
     merging = Merging(options, lambda session: session.resume(run), as_json=as_json, err=err)
     raise typer.Exit(merging.here() if no_supervise else merging.supervised(stall_timeout))

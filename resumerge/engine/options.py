@@ -73,6 +73,22 @@ class Options:
                 ("memory_wait", self.memory_wait, _is_seconds(self.memory_wait), "seconds"),
                 ("evict", self.evict, isinstance(self.evict, bool), "True or False"),
                 ("restart", self.restart, isinstance(self.restart, bool), "True or False"),
+                ("mirror", self.mirror, _is_text(self.mirror), "a folder, or hf://org/name"),
+                (
+                    "mirror_then_delete",
+                    self.mirror_then_delete,
+                    isinstance(self.mirror_then_delete, bool | None),
+                    "True or False",
+                ),
+                ("mirror_rate", self.mirror_rate, _is_count(self.mirror_rate), "bytes, or 10MB"),
+                (
+                    "mirror_wait",
+                    self.mirror_wait,
+                    self.mirror_wait is None or _is_seconds(self.mirror_wait),
+                    "seconds",
+                ),
+                ("take_over", self.take_over, isinstance(self.take_over, bool), "True or False"),
+                ("bring_back", self.bring_back, isinstance(self.bring_back, bool), "True or False"),
             )
             if not fits
         ]
@@ -94,6 +110,10 @@ def as_path(path: str | os.PathLike[str], what: str) -> Path:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return value is None or (isinstance(value, str) and bool(value) and "\0" not in value)
 
 
 def _is_count(value: object) -> bool:

@@ -23,10 +23,13 @@ class Place(ABC):
     Attributes:
         url: as a user writes it: an absolute path, or ``hf://org/name``.
         beat_seconds: time between two heartbeats of a lease here.
+        settle_seconds: after a `claim` that could not be exclusive, others that claimed as well
+            are seen after this time; 0 where a claim is exclusive.
     """
 
     url: str
     beat_seconds: float
+    settle_seconds: float = 0.0
 
     @abstractmethod
     def files(self) -> dict[str, int]:
