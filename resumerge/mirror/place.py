@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 BOOKS = ".resumerge"
@@ -55,6 +56,10 @@ class Place(ABC):
             False where it is there already, or somebody else was quicker. Where the place cannot
             tell, True: read it again a little later.
         """
+
+    def now(self) -> datetime | None:
+        """The time by the place's own clock; None where it has none to be asked."""
+        return None
 
     @abstractmethod
     def upload(self, name: str, path: Path, moved: Moved) -> str:

@@ -1,0 +1,78 @@
+"""A place that is a folder and nothing else, which can be made to fail."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from resumerge.mirror.place import Moved, Place
+
+
+class PlainFolder(Place):
+    """Args:
+    fails: called with the name of each operation; may raise.
+    """
+
+    beat_seconds = 10.0
+
+    def __init__(self, folder: Path, fails: Callable[[str], None] = lambda name: None) -> None:
+        self.folder, self.fails = folder, fails
+        self.url = str(folder)
+        self.clock: datetime | None = None
+        folder.mkdir(exist_ok=True)
+
+    def now(self) -> datetime | None:
+        return self.clock
+
+    def files(self) -> dict[str, int]:
+        self.fails("files")
+        found = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in found}
+
+    def read(self, name: str) -> bytes:
+        self.fails("read")
+        return (self.folder / name).read_bytes()
+
+    def write(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+        self.fails("write")
+        for name, data in files.items():
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            fresh = self.folder / f"{name}.new"
+            fresh.write_bytes(data)
+            fresh.replace(self.folder / name)
+        for name in remove:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def claim(self, name: str, data: bytes) -> bool:
+        self.fails("claim")
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        try:
+            with (self.folder / name).open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+        return True
+
+    def upload(self, name: str, path: Path, moved: Moved) -> str:
+        shutil.copyfile(path, self.folder / name)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def sha256(self, name: str, moved: Moved) -> str | None:
+        path = self.folder / name
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+
+    def download(self, name: str, path: Path, moved: Moved) -> None:
+        shutil.copyfile(self.folder / name, path)
+
+
+class Weak(PlainFolder):
+    """It cannot tell whether a file is there already when it writes one."""
+
+    settle_seconds = 0.4
+
+    def claim(self, name: str, data: bytes) -> bool:
+        self.write({name: data})
+        return True

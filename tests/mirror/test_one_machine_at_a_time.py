@@ -1,0 +1,374 @@
+"""Promise: one machine works on a mirror; who is dead is followed, who was followed stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from plain_folder import PlainFolder, Weak
+
+from resumerge.errors import InputError, Resumable
+from resumerge.host.machine import boot_id, hostname
+from resumerge.host.processes import birth, pid_space
+from resumerge.ledger import now
+from resumerge.mirror import BOOKS, Lease
+from resumerge.mirror.holder import DONE, Holder, holder_of, lease_name
+
+SECONDS = 0.8
+
+ELSEWHERE = Holder("run", "somebody", "elsewhere", "boot", "pids", 77, 1, 1, now(), SECONDS)
+HERE = Holder("run", "dead", hostname(), boot_id(), pid_space(), os.getpid(), 1, 1, now(), 600.0)
+
+TAKES = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from plain_folder import PlainFolder, Weak
+from resumerge.errors import InputError
+from resumerge.mirror import Lease
+folder, kind, at = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+place = {{"PlainFolder": PlainFolder, "Weak": Weak}}[kind](folder)
+time.sleep(max(0.0, at - time.time()))
+try:
+    lease = Lease.take(place, "run")
+except InputError as error:
+    print("refused", flush=True)
+    sys.exit(2)
+print("taken", lease.epoch, flush=True)
+try:
+    while True:
+        lease.check()
+        time.sleep(0.01)
+except Exception as error:
+    print(error.reason, flush=True)
+    sys.exit(75)
+"""
+
+
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", str(SECONDS))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> PlainFolder:
+    return PlainFolder(tmp_path / "mirror")
+
+
+@pytest.fixture
+def taken() -> Iterator[list[Lease]]:
+    """Leases that are given up after the test."""
+    leases: list[Lease] = []
+    yield leases
+    for lease in leases:
+        lease.end()
+
+
+def write(place: PlainFolder, holder: Holder, epoch: int = 1) -> None:
+    place.write({lease_name(epoch): holder.as_bytes()})
+
+
+def machine(
+    folder: Path, kind: str = "PlainFolder", at: float = 0.0, host: str = ""
+) -> subprocess.Popen[str]:
+    """A process that takes the lease and keeps it; on a machine of another name if one is given."""
+    words = [sys.executable, "-c", TAKES.format(here=str(Path(__file__).parent))]
+    words += [str(folder), kind, str(at)]
+    if host:
+        words = ["unshare", "--uts", "sh", "-c", f'hostname {host}; exec "$@"', "sh", *words]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return process
+
+
+def says(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    if not line:
+        error = process.communicate()[1]
+        if "unshare" in error:
+            pytest.skip(f"a machine of another name cannot be played here: {error.strip()}")
+        raise AssertionError(error)
+    return line
+
+
+def test_another_machine_whose_heart_beats_is_not_disturbed(place: PlainFolder) -> None:
+    write(place, ELSEWHERE)
+    over = threading.Event()
+
+    def beat() -> None:
+        holder = ELSEWHERE
+        while not over.wait(SECONDS / 4):
+            holder = holder.beating(released=False)
+            write(place, holder)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    notes: list[str] = []
+    try:
+        with pytest.raises(InputError, match="pid 77 on elsewhere"):
+            Lease.take(place, "run", note=notes.append)
+    finally:
+        over.set()
+        thread.join()
+    assert "pid 77 on elsewhere" in notes[0]
+    assert "--take-over" in notes[0]
+    assert list(place.files()) == [lease_name(1)]
+
+
+def test_one_whose_heart_stands_still_is_followed_after_its_time(
+    place: PlainFolder, taken: list[Lease]
+) -> None:
+    write(place, ELSEWHERE)
+    began = time.monotonic()
+    taken.append(Lease.take(place, "run"))
+    assert time.monotonic() - began >= SECONDS
+    assert taken[0].epoch == 2
+    holder = holder_of(place)
+    assert holder is not None
+    assert (holder.host, holder.pid) == (hostname(), os.getpid())
+
+
+def test_how_long_is_waited_is_said_by_the_lease(
+    place: PlainFolder, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RESUMERGE_LEASE_SECONDS")
+    write(place, replace(ELSEWHERE, seconds=2.0))
+    began = time.monotonic()
+    taken.append(Lease.take(place, "run"))
+    assert 2.0 <= time.monotonic() - began < 6.0
+
+
+def test_a_time_that_is_absurd_is_not_waited_for(
+    place: PlainFolder, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.lease.LONGEST_SECONDS", 0.5)
+    for epoch, seconds in enumerate((1e300, -5.0), 1):
+        write(place, replace(ELSEWHERE, seconds=seconds), epoch * 10)
+        taken.append(Lease.take(place, "run"))
+        taken[-1].end()
+
+
+@pytest.mark.parametrize(
+    ("holder", "epoch"),
+    [
+        (replace(ELSEWHERE, released=True), 1),
+        (replace(HERE, born=1), 1),
+        (replace(HERE, pid=2**22 - 1), 41),
+    ],
+    ids=["released", "its number is another process's now", "its process is gone"],
+)
+def test_one_that_is_known_to_have_ended_is_followed_at_once(
+    place: PlainFolder, taken: list[Lease], holder: Holder, epoch: int
+) -> None:
+    write(place, holder, epoch)
+    began = time.monotonic()
+    taken.append(Lease.take(place, "run"))
+    assert time.monotonic() - began < SECONDS / 2
+    assert taken[0].epoch == epoch + 1
+
+
+def test_a_live_process_of_this_machine_is_not_disturbed(place: PlainFolder) -> None:
+    parent = os.getppid()
+    write(place, replace(HERE, pid=parent, born=birth(parent) or 0))
+    began = time.monotonic()
+    with pytest.raises(InputError, match=f"pid {parent} on"):
+        Lease.take(place, "run")
+    assert time.monotonic() - began < SECONDS / 2
+
+
+def test_two_in_one_process_are_two(place: PlainFolder, taken: list[Lease]) -> None:
+    taken.append(Lease.take(place, "run"))
+    with pytest.raises(InputError):
+        Lease.take(place, "run")
+    taken[0].release()
+    taken.append(Lease.take(place, "run"))
+    assert taken[1].epoch == 2
+
+
+def test_the_user_may_know_better(place: PlainFolder, taken: list[Lease]) -> None:
+    write(place, ELSEWHERE)
+    began = time.monotonic()
+    taken.append(Lease.take(place, "run", take_over=True))
+    assert time.monotonic() - began < SECONDS / 2
+
+
+def test_epochs_of_snapshots_count(place: PlainFolder, taken: list[Lease]) -> None:
+    place.write({f"{BOOKS}/ledger-000007-000001-{'0' * 32}.db": b""})
+    taken.append(Lease.take(place, "run"))
+    assert taken[0].epoch == 8
+
+
+def test_old_by_both_clocks_is_followed_at_once_and_by_one_of_them_is_watched(
+    place: PlainFolder, taken: list[Lease]
+) -> None:
+    hours = timedelta(hours=2)
+    old = (datetime.now(timezone.utc) - hours).isoformat()
+    write(place, replace(ELSEWHERE, at=old))
+    began = time.monotonic()
+    place.clock = datetime.now(timezone.utc) - hours  # ours runs ahead
+    taken.append(Lease.take(place, "run"))
+    assert time.monotonic() - began >= SECONDS
+    taken[0].end()
+    write(place, replace(ELSEWHERE, at=old), 9)
+    began = time.monotonic()
+    place.clock = datetime.now(timezone.utc)
+    taken.append(Lease.take(place, "run"))
+    assert time.monotonic() - began < SECONDS / 2
+
+
+def test_who_was_followed_finds_it_and_writes_nothing_more(
+    place: PlainFolder, taken: list[Lease]
+) -> None:
+    taken.append(Lease.take(place, "run"))
+    first = taken[0]
+    first.check()
+    write(place, ELSEWHERE, 2)
+    before = place.files()
+    time.sleep(SECONDS)
+    with pytest.raises(Resumable, match="Another machine has taken over") as lost:
+        first.check()
+    assert lost.value.reason == "mirror_taken_over"
+    first.release()
+    assert place.files() == before
+    assert (place.folder / lease_name(2)).read_bytes() == ELSEWHERE.as_bytes()
+
+
+def test_who_was_followed_while_it_was_suspended_writes_nothing_more(tmp_path: Path) -> None:
+    place = PlainFolder(tmp_path / "mirror")
+    first = machine(place.folder)
+    second = None
+    try:
+        assert says(first) == "taken 1"
+        first.send_signal(signal.SIGSTOP)
+        second = machine(place.folder, host="second")
+        assert says(second) == "taken 2"
+        first.send_signal(signal.SIGCONT)
+        assert says(first) == "mirror_taken_over"
+        assert first.wait(10) == 75
+        assert second.poll() is None
+        holder = holder_of(place)
+        assert holder is not None
+        assert (holder.host, holder.epoch) == ("second", 2)
+    finally:
+        for process in filter(None, (first, second)):
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.parametrize("kind", ["PlainFolder", "Weak"])
+def test_of_two_that_start_at_once_on_a_dead_lease_one_wins(tmp_path: Path, kind: str) -> None:
+    for attempt in range(3):
+        place = {"PlainFolder": PlainFolder, "Weak": Weak}[kind](tmp_path / f"{kind}{attempt}")
+        write(place, replace(HERE, pid=2**22 - 1))
+        both = [machine(place.folder, kind, time.time() + 1.5) for _ in range(2)]
+        try:
+            said = sorted(says(process) for process in both)
+            assert said == ["refused", "taken 2"]
+        finally:
+            for process in both:
+                process.kill()
+                process.communicate()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\xff\xfe",
+        b"null",
+        b"[" * 30000,
+        b"x" * 70000,
+        json.dumps({**json.loads(ELSEWHERE.as_bytes()), "pid": "77"}).encode(),
+        json.dumps({**json.loads(ELSEWHERE.as_bytes()), "seconds": float("nan")}).encode(),
+        json.dumps({**json.loads(ELSEWHERE.as_bytes()), "host": "h" * 1000}).encode(),
+    ],
+    ids=range(8),
+)
+def test_what_cannot_be_read_as_a_lease_is_watched_like_one(
+    place: PlainFolder, taken: list[Lease], raw: bytes
+) -> None:
+    place.write({lease_name(3): raw})
+    began = time.monotonic()
+    taken.append(Lease.take(place, "run"))
+    assert time.monotonic() - began >= SECONDS
+    assert taken[0].epoch == 4
+
+
+def test_a_place_that_fails_for_a_moment_is_asked_again(tmp_path: Path, taken: list[Lease]) -> None:
+    failures = iter(range(5))
+
+    def fails(operation: str) -> None:
+        if next(failures, None) is not None:
+            raise OSError("Transport endpoint is not connected")
+
+    place = PlainFolder(tmp_path / "mirror", fails)
+    taken.append(Lease.take(place, "run"))
+    assert taken[0].epoch == 1
+
+
+def test_while_the_place_is_out_of_reach_nothing_may_be_written(
+    tmp_path: Path, taken: list[Lease]
+) -> None:
+    place = PlainFolder(tmp_path / "mirror")
+    taken.append(Lease.take(place, "run"))
+
+    def fails(operation: str) -> None:
+        raise OSError("Transport endpoint is not connected")
+
+    place.fails = fails
+    time.sleep(SECONDS)
+    with pytest.raises(OSError, match="Transport"):
+        taken[0].check()
+    place.fails = lambda operation: None
+    taken[0].check()  # it is ours still
+
+
+def test_books_that_are_gone_are_not_written_again(tmp_path: Path, taken: list[Lease]) -> None:
+    """The mount is gone, and what is there now is the empty folder that it was mounted on."""
+    place = PlainFolder(tmp_path / "mirror")
+    taken.append(Lease.take(place, "run"))
+    place.folder.rename(tmp_path / "unmounted")
+    place.folder.mkdir()
+    time.sleep(SECONDS)
+    with pytest.raises(OSError, match="gone"):
+        taken[0].check()
+    assert not place.files()
+
+
+def test_a_finished_mirror_is_lost_to_who_was_followed(
+    place: PlainFolder, taken: list[Lease]
+) -> None:
+    taken.append(Lease.take(place, "run"))
+    place.write({DONE: b"{}"}, [lease_name(1)])
+    time.sleep(SECONDS)
+    with pytest.raises(Resumable):
+        taken[0].check()
+    assert list(place.files()) == [DONE]
+
+
+def test_who_releases_is_followed_at_once_by_another_machine(
+    place: PlainFolder, taken: list[Lease]
+) -> None:
+    first = Lease.take(place, "run")
+    first.release()
+    second = machine(place.folder, host="second")
+    began = time.monotonic()
+    try:
+        assert says(second) == "taken 2"
+        holder = holder_of(place)
+        assert holder is not None
+        assert holder.host == "second"
+        assert time.monotonic() - began < 30
+    finally:
+        second.kill()
+        second.communicate()
