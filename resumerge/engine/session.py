@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import platform
-import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import resumerge
 from resumerge.engine.attempt import Attempt
-from resumerge.engine.changed import advice, describe, headline, parts_now, samples
-from resumerge.engine.checksums import hash_block
+from resumerge.engine.beginning import write_down
 from resumerge.engine.damage import find_damage
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
@@ -41,15 +37,15 @@ from resumerge.engine.preflight import (
 from resumerge.engine.recovery import open_ledger
 from resumerge.engine.report import Reporter, Result
 from resumerge.engine.stop import Stop
-from resumerge.errors import InputError, Problem, Resumable, refuse
-from resumerge.host.machine import hostname
+from resumerge.engine.unchanged import Unchanged
+from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.speed import probe
-from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
-from resumerge.ledger.home import RECIPE_FILE, Home
-from resumerge.plan import NUMERICS, Plan, check_recipe, fingerprint, fingerprint_parts, make_plan
+from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.home import Home
+from resumerge.plan import Plan, check_recipe, make_plan
 from resumerge.plan.estimate import disk_needed, estimate, largest_file
-from resumerge.recipe import Recipe, load_recipe, parse_recipe
-from resumerge.sources import Records, Source
+from resumerge.recipe import Recipe, load_recipe
+from resumerge.sources import Records
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers import read_tokenizers
 from resumerge.storage import Storage
@@ -137,7 +133,10 @@ class Session:
                 raise InputError(problems)
             unborn = self._new_folder(out)
             with run_lock(unborn, unborn.stem):
-                folder = self._write_down(plan, config, out, unborn)
+                folder = write_down(
+                    plan, config, out, self._options, unborn, self._home, self._storage
+                )
+                self.run_id = folder.name
                 ledger = Ledger(folder / LEDGER_FILE)
                 try:
                     return self._work(plan, ledger, folder, out, threads, budget, resumed=False)
@@ -160,7 +159,8 @@ class Session:
                     threads=self._options.threads or began.get("threads"),
                     evict=self._options.evict or began.get("evict", False),
                 )
-                given = self._recipe_of(row, recipe)
+                unchanged = Unchanged(row, self._home, self._reporter)
+                given = unchanged.recipe(recipe, restart=self._options.restart)
                 if self._options.restart:
                     plan = self.plan(given)
                     self._resources(plan)
@@ -179,7 +179,7 @@ class Session:
                     plan = self._plan(given, pins, began)
                 except NotOpened as error:  # which the run did open when it began
                     raise Resumable("source_unavailable", str(error)) from error
-                self._check_unchanged(row, plan, ledger)
+                unchanged.check(plan, ledger)
                 if (
                     row["state"] == "done"
                     and _is_whole(plan, ledger, ShardFiles(plan, out, self._storage))
@@ -246,156 +246,12 @@ class Session:
         self._estimate = estimate(plan, threads, probe(largest_file(plan)))
         return threads, budget
 
-    def _recipe_of(self, row: Mapping[str, Any], given: Recipe | None) -> Recipe:
-        """The run's own recipe; refused where what is given, or its file now, says otherwise.
-
-        Its own text, even where another says the same: the model card shows it.
-        """
-        recipe = parse_recipe(row["config_text"], row["config_path"])
-        if given is None:
-            given = self._edited(row)
-        if given is None:
-            return recipe
-        if self._options.restart:
-            return given
-        before, after = {"recipe": recipe.normalized()}, {"recipe": given.normalized()}
-        self._refuse_changed(row, before, after, given.file)
-        return recipe
-
-    def _edited(self, row: Mapping[str, Any]) -> Recipe | None:
-        """The recipe's file as it is now; None where it is as it was, gone, or not to be read."""
-        file = Path(row["config_path"])
-        try:
-            if file.read_bytes() == row["config_text"].encode():
-                return None
-        except OSError as error:
-            self._reporter.note(f"{file}: {error.strerror}; going on with the run's own recipe")
-            return None
-        try:
-            return load_recipe(file)
-        except InputError as error:
-            kept = ["resumerge", "run", self._kept_recipe(row), row["output"], *self._state_words()]
-            own = Problem(
-                "The run has kept the recipe that it began with",
-                where=self._kept_recipe(row),
-                fix=f"go on with that one: `{shlex.join(kept)}`",
-            )
-            raise InputError([*error.problems, own]) from error
-
-    def _kept_recipe(self, row: Mapping[str, Any]) -> str:
-        return str(self._home.folder / row["id"] / RECIPE_FILE)
-
-    def _state_words(self) -> list[str]:
-        return ["--state-dir", str(self._home.folder)]
-
-    def _check_unchanged(self, row: Mapping[str, Any], plan: Plan, ledger: Ledger) -> None:
-        before = json.loads(row["fingerprint_parts"])
-        after, touched = parts_now(before, plan, ledger.rows("SELECT * FROM sources"))
-        self._refuse_changed(row, before, after, row["config_path"])
-        if touched:
-            self._reporter.note(f"{len(touched)} files of models were touched, and are the same")
-            ledger.event("source_touched", files=touched[:5])
-
-    def _refuse_changed(
-        self,
-        row: Mapping[str, Any],
-        before: Mapping[str, Any],
-        after: Mapping[str, Any],
-        config: str,
-    ) -> None:
-        kinds, lines = describe(before, after)
-        if lines:
-            rest = [row["output"], *self._state_words()]
-            kept = ["resumerge", "run", self._kept_recipe(row), *rest]
-            over = ["resumerge", "run", config, *rest, "--restart"]
-            raise refuse(
-                headline(kinds),
-                where=row["output"],
-                found="; ".join(lines[:6]),
-                fix=advice(kinds, shlex.join(kept), shlex.join(over)),
-            )
-
     def _new_folder(self, out: Path) -> Path:
         """A folder for a new run; those that died before they were whole are cleared away."""
         folder = self._home.new(out, self._storage)
         for other in self._home.unborn():
             if other != folder and is_abandoned(other):
                 shutil.rmtree(other, ignore_errors=True)
-        return folder
-
-    def _write_down(self, plan: Plan, config: Path, out: Path, unborn: Path) -> Path:
-        """Fill the run's folder with its ledger; it appears whole or not at all."""
-        name = unborn.stem
-        parts = fingerprint_parts(plan)
-        ledger = Ledger.create(unborn / LEDGER_FILE)
-        ledger.begin(
-            {
-                "id": name,
-                "created": now(),
-                "config_path": str(config.absolute()),
-                "config_text": plan.recipe.text,
-                "output": str(out),
-                "fingerprint": fingerprint(parts),
-                "fingerprint_parts": json.dumps(parts),
-                "options": json.dumps(
-                    {
-                        "seed": plan.seed,
-                        "shard_size": plan.shard_size,
-                        "memory": self._options.memory,
-                        "threads": self._options.threads,
-                        "evict": self._options.evict,
-                    }
-                ),
-                "versions": json.dumps(versions()),
-                "host": hostname(),
-                "state": "planned",
-            },
-            (
-                {
-                    "number": number,
-                    "model": source.ref.text,
-                    "kind": source.kind,
-                    "revision": source.revision,
-                    "folder": str(source.folder),
-                    "identity": json.dumps({**source.identity(), "samples": samples(source)}),
-                }
-                for number, source in enumerate(_with_parts(plan.sources))
-            ),
-            (
-                {
-                    "number": shard.index,
-                    "name": shard.name,
-                    "nbytes": shard.nbytes,
-                    "header_bytes": len(shard.header),
-                    "header_checksum": hash_block(shard.header).hex(),
-                    "state": "open",
-                }
-                for shard in plan.shards
-            ),
-            (
-                {
-                    "number": unit.index,
-                    "name": unit.name,
-                    "shard": unit.shard,
-                    "offset": unit.offset,
-                    "nbytes": unit.nbytes,
-                    "dtype": unit.dtype,
-                    "shape": json.dumps(unit.shape),
-                    "grain": unit.grain,
-                    "expression": json.dumps(unit.expression.as_json()),
-                    "blocks": unit.blocks,
-                    "state": "pending",
-                    "committed_blocks": 0,
-                }
-                for unit in plan.units
-            ),
-        )
-        take_snapshot(ledger, self._storage)
-        ledger.close()
-        self._storage.write_file(unborn / RECIPE_FILE, plan.recipe.text.encode())
-        self._storage.sync_file(unborn / LEDGER_FILE)
-        folder = self._home.born(unborn, self._storage)
-        self.run_id = folder.name
         return folder
 
     def _work(
@@ -444,19 +300,6 @@ def _notes_on_links(plan: Plan) -> Iterator[str]:
             )
 
 
-def _with_parts(sources: Iterable[Source]) -> list[Source]:
-    """The sources, then what those with an adapter consist of, each of which is pinned."""
-    plan = list(sources)
-    named = {source.ref.text for source in plan}
-    parts = {
-        part.ref.text: part
-        for source in plan
-        for part in source.parts.values()
-        if part.ref.text not in named
-    }
-    return [*plan, *parts.values()]
-
-
 def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:
     """Where a run's source is: its commit, or its folder, unless that is named anew."""
     if source["kind"] == "lora":
@@ -464,16 +307,6 @@ def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:
     if source["kind"] == "hub":
         return {"revision": source["revision"]}
     return {} if looks_anew else {"folder": Path(source["folder"])}
-
-
-def versions() -> dict[str, Any]:
-    """What computes: recorded, so that a change on the way can be told."""
-    return {
-        "resumerge": resumerge.__version__,
-        "numerics": NUMERICS,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
 
 
 def _has_file(out: Path, shard: str) -> bool:
