@@ -19,7 +19,7 @@ from torch import Tensor
 
 from resumerge.engine.allocator import reuse_freed_memory
 from resumerge.methods import Block, kernels
-from resumerge.plan.model import BLOCK
+from resumerge.planning.model import BLOCK
 
 NUMEL = 1 << 20
 ROW = 2048

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 
-from resumerge.plan.memory import REUSED
+from resumerge.planning.memory import REUSED
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 

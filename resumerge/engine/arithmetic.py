@@ -8,7 +8,7 @@ from torch import Tensor
 from resumerge.engine.buffers import Buffers
 from resumerge.engine.rows import RowReader
 from resumerge.methods import Block
-from resumerge.plan.model import Operand, Unit
+from resumerge.planning.model import Operand, Unit
 from resumerge.sources.dtypes import FLOATS, nbytes
 from resumerge.sources.read import SourceReader
 

@@ -24,8 +24,8 @@ from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import Ledger, Progress, take_snapshot
 from resumerge.output import companions
-from resumerge.plan.memory import Need
-from resumerge.plan.model import Plan
+from resumerge.planning.memory import Need
+from resumerge.planning.model import Plan
 from resumerge.sources.fetcher import Fetcher
 from resumerge.sources.records import Records
 from resumerge.storage import Storage

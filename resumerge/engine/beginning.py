@@ -15,7 +15,7 @@ from resumerge.engine.options import Options
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
-from resumerge.plan import NUMERICS, Plan, fingerprint, fingerprint_parts
+from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 from resumerge.sources import Source
 from resumerge.storage import Storage
 

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from resumerge.plan.memory import REUSED
+from resumerge.planning.memory import REUSED
 
 
 class Buffers:

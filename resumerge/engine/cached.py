@@ -14,7 +14,7 @@ from resumerge.engine.session import Session
 from resumerge.errors import ResumergeError, refuse
 from resumerge.host.machine import cores
 from resumerge.ledger.home import Home
-from resumerge.plan.model import Plan
+from resumerge.planning.model import Plan
 from resumerge.recipe import load_recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import Records

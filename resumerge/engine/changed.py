@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from resumerge.plan import Plan, changes, fingerprint_parts
-from resumerge.plan.fingerprint import CHAT_TEMPLATE, TOKENIZER
+from resumerge.planning import Plan, changes, fingerprint_parts
+from resumerge.planning.fingerprint import CHAT_TEMPLATE, TOKENIZER
 from resumerge.sources import Source
 from resumerge.sources.samples import sample
 

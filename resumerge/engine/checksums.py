@@ -10,7 +10,7 @@ import os
 
 import xxhash
 
-from resumerge.plan.model import Unit
+from resumerge.planning.model import Unit
 
 HASH_BYTES = 16
 

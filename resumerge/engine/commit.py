@@ -14,7 +14,7 @@ from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import Governor
 from resumerge.engine.page_cache import PageCache
 from resumerge.ledger import Ledger, UnitCommit, take_snapshot
-from resumerge.plan.model import Plan, Unit
+from resumerge.planning.model import Plan, Unit
 from resumerge.storage import Storage
 
 SAMPLE_SECONDS, SAMPLES = 1.0, 600

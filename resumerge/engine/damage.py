@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from resumerge.engine.pending import files_of
 from resumerge.ledger import Ledger
-from resumerge.plan.model import Plan
+from resumerge.planning.model import Plan
 from resumerge.sources.hub_download import Watch
 from resumerge.sources.hub_files import DAMAGED, hub_file, stands
 from resumerge.sources.records import Damage, Records

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resumerge.engine.pending import files_of
 from resumerge.ledger import Ledger, Progress
-from resumerge.plan.model import Plan
+from resumerge.planning.model import Plan
 from resumerge.sources.hub_cache import HubFile
 from resumerge.sources.hub_files import hub_file
 from resumerge.sources.read import SourceReader

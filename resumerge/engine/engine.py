@@ -19,7 +19,7 @@ from resumerge.engine.report import Pulse, Reporter
 from resumerge.engine.stop import Stop
 from resumerge.ledger import Progress
 from resumerge.methods.method import Part, Scan
-from resumerge.plan.model import BLOCK, Plan, Unit
+from resumerge.planning.model import BLOCK, Plan, Unit
 from resumerge.sources.fetcher import Fetcher
 from resumerge.storage import Storage
 

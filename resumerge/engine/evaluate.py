@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from resumerge.engine.buffers import Buffers
 from resumerge.methods import METHODS, Work
 from resumerge.methods.method import Part, Scan
-from resumerge.plan.expressions import work_of
-from resumerge.plan.model import Plan, Unit
+from resumerge.planning.expressions import work_of
+from resumerge.planning.model import Plan, Unit
 from resumerge.sources.dtypes import nbytes
 from resumerge.sources.read import SourceReader
 

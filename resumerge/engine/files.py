@@ -6,7 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-from resumerge.plan.model import Plan, Shard
+from resumerge.planning.model import Plan, Shard
 from resumerge.storage import Storage
 
 PARTIAL = ".partial"

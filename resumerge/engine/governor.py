@@ -19,7 +19,7 @@ from resumerge.engine.allocator import give_back_freed_memory
 from resumerge.engine.stop import Stop
 from resumerge.errors import Resumable
 from resumerge.host.memory import Memory, MemoryGauge, rss
-from resumerge.plan.memory import Need
+from resumerge.planning.memory import Need
 
 LARGEST_BATCH = 128 << 20
 """Bytes. Larger batches make commits no cheaper and kills more expensive."""

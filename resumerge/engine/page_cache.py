@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import Governor
-from resumerge.plan.model import Plan, Unit
+from resumerge.planning.model import Plan, Unit
 from resumerge.sources.dtypes import nbytes
 from resumerge.sources.read import SourceReader
 from resumerge.storage import drop_from_cache

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from resumerge.engine.stop import Stop
-from resumerge.plan.model import Plan, Unit
+from resumerge.planning.model import Plan, Unit
 from resumerge.sources.fetcher import Fetcher
 from resumerge.sources.model import Source
 

@@ -27,8 +27,8 @@ from resumerge.engine.session import Session
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.speed import probe
 from resumerge.ledger.home import Home
-from resumerge.plan import Plan, estimate
-from resumerge.plan.estimate import disk_needed, largest_file
+from resumerge.planning import Plan, estimate
+from resumerge.planning.estimate import disk_needed, largest_file
 from resumerge.recipe import load_recipe
 
 

@@ -16,9 +16,9 @@ from resumerge.engine.report import Reporter
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
 from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
-from resumerge.plan.estimate import disk_needed
-from resumerge.plan.memory import Need, memory_need
-from resumerge.plan.model import Plan
+from resumerge.planning.estimate import disk_needed
+from resumerge.planning.memory import Need, memory_need
+from resumerge.planning.model import Plan
 from resumerge.sources.hub_cache import cache_folder
 from resumerge.sources.hub_files import (
     env_offline,

@@ -22,7 +22,7 @@ from resumerge.ledger import (
     take_snapshot,
 )
 from resumerge.ledger.home import RECIPE_FILE
-from resumerge.plan.model import Plan, Shard
+from resumerge.planning.model import Plan, Shard
 from resumerge.storage import Storage
 
 LAST_BATCHES = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from resumerge.plan.estimate import Estimate
-from resumerge.plan.model import Plan
+from resumerge.planning.estimate import Estimate
+from resumerge.planning.model import Plan
 from resumerge.sources.fetcher import Fetched
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from resumerge.engine.buffers import Buffers
-from resumerge.plan.model import BLOCK
+from resumerge.planning.model import BLOCK
 from resumerge.sources.dtypes import BITS, FLOATS
 from resumerge.sources.read import SourceReader
 from resumerge.sources.row_map import AVERAGE, MEAN, ZERO, RowMap

@@ -42,8 +42,8 @@ from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.speed import probe
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
-from resumerge.plan import Plan, check_recipe, make_plan
-from resumerge.plan.estimate import disk_needed, estimate, largest_file
+from resumerge.planning import Plan, check_recipe, make_plan
+from resumerge.planning.estimate import disk_needed, estimate, largest_file
 from resumerge.recipe import Recipe, load_recipe
 from resumerge.sources import Records
 from resumerge.sources.companions import outward_links

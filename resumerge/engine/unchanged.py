@@ -13,7 +13,7 @@ from resumerge.engine.report import Reporter
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.ledger import Ledger
 from resumerge.ledger.home import RECIPE_FILE, Home
-from resumerge.plan import Plan
+from resumerge.planning import Plan
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
 
 

@@ -16,7 +16,7 @@ from resumerge.engine.lock import LOCK_FILE, lock_holder, run_lock
 from resumerge.engine.ownership import CARD, has_checksum
 from resumerge.engine.recovery import open_ledger, read_ledger
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.plan.model import Expression, Unit
+from resumerge.planning.model import Expression, Unit
 from resumerge.storage import Storage
 
 

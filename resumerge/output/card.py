@@ -7,7 +7,7 @@ import re
 import yaml
 
 from resumerge.methods import METHODS
-from resumerge.plan.model import Plan
+from resumerge.planning.model import Plan
 from resumerge.sources.model import Source
 
 

@@ -12,7 +12,7 @@ from resumerge.output.config import output_config
 from resumerge.output.index import index_json
 from resumerge.output.token_ids import renumbered
 from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
-from resumerge.plan.model import Plan
+from resumerge.planning.model import Plan
 from resumerge.sources import Records, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.index import INDEX_FILE

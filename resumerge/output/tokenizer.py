@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.plan.model import Plan
-from resumerge.plan.vocabulary import OutputVocabulary
+from resumerge.planning.model import Plan
+from resumerge.planning.vocabulary import OutputVocabulary
 from resumerge.sources import Records, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.tokenizer_part import tokenizer_part

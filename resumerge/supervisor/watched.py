@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from resumerge.engine.report import Pulse, Reporter, Result
-from resumerge.plan.estimate import Estimate
-from resumerge.plan.model import Plan
+from resumerge.planning.estimate import Estimate
+from resumerge.planning.model import Plan
 from resumerge.sources.fetcher import Fetched
 from resumerge.supervisor.link import Link
 

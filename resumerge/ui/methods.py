@@ -11,7 +11,7 @@ from rich.text import Text
 from resumerge.errors import refuse
 from resumerge.methods import METHODS, Method, Parameter
 from resumerge.methods.method import FLOAT32_MAX
-from resumerge.plan.nearest import nearest
+from resumerge.planning.nearest import nearest
 
 
 def methods_json(name: str | None) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from resumerge.engine.report import Pulse, Reporter, Result
-from resumerge.plan.estimate import Estimate
-from resumerge.plan.model import Plan
+from resumerge.planning.estimate import Estimate
+from resumerge.planning.model import Plan
 from resumerge.sources.fetcher import Fetched
 from resumerge.ui.console import print_json_line
 from resumerge.ui.sizes import show_seconds, show_size

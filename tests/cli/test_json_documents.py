@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from commands import DISK_FULL, resumerge
 
 import resumerge as package
+from resumerge import api
 
 ANY_NUMBER = (int, float)
 OR_NULL = type(None)
@@ -217,8 +219,9 @@ def test_resume_writes_them_too(place: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["run", "resume", "status", "plan", "verify"])
 def test_every_command_has_its_twin_in_python(name: str) -> None:
-    assert callable(getattr(package, name))
-    assert callable(getattr(package, name)), "and still has when its package is imported"
+    assert getattr(package, name) is getattr(api, name)
+    taken = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert name not in taken, "importing a module of that name would put it in the function's place"
 
 
 def test_the_twins_say_the_same(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

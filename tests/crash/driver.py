@@ -26,7 +26,7 @@ from resumerge.engine.session import Session
 from resumerge.engine.verify import verify_run
 from resumerge.errors import ResumergeError
 from resumerge.ledger.home import Home
-from resumerge.plan import estimate, fingerprint, model
+from resumerge.planning import estimate, fingerprint, model
 from resumerge.storage import Storage
 from resumerge.ui.progress import ConsoleReporter
 

@@ -13,7 +13,7 @@ from tiny_models import write_family
 
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
 from resumerge.engine.session import Session
-from resumerge.plan import changes, fingerprint, fingerprint_parts
+from resumerge.planning import changes, fingerprint, fingerprint_parts
 from resumerge.recipe import parse_recipe
 
 RECIPE = """

@@ -56,7 +56,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedding has 49 blocks, a layer's matrices one each."""
-    monkeypatch.setattr("resumerge.plan.model.BLOCK", 1000)
+    monkeypatch.setattr("resumerge.planning.model.BLOCK", 1000)
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from resumerge.engine.preflight import fit_threads
 from resumerge.engine.session import Session
 from resumerge.errors import InputError
 from resumerge.host.speed import Speed
-from resumerge.plan import Plan, estimate
-from resumerge.plan.memory import memory_need
+from resumerge.planning import Plan, estimate
+from resumerge.planning.memory import memory_need
 from resumerge.recipe import parse_recipe
 
 SLERP = "merge_method: slerp\nbase_model: base\nmodels: [{model: math}]\nparameters: {t: 0.5}\n"

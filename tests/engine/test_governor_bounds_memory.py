@@ -15,7 +15,7 @@ from resumerge.engine.stop import Stop
 from resumerge.errors import Resumable
 from resumerge.host import memory as host_memory
 from resumerge.host.memory import Cgroup, Memory, MemoryGauge
-from resumerge.plan.memory import Need
+from resumerge.planning.memory import Need
 
 GB = 10**9
 MB = 10**6

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method, Work
-from resumerge.plan import model
-from resumerge.plan.cells import Cell, guide_of
-from resumerge.plan.mismatch import Mismatches
-from resumerge.plan.model import Expression, Operand
-from resumerge.plan.models import Models
-from resumerge.plan.parameters import Parameters
-from resumerge.plan.shards import Target
-from resumerge.plan.slices import base_of
-from resumerge.plan.vocabulary import Alignment
+from resumerge.planning import model
+from resumerge.planning.cells import Cell, guide_of
+from resumerge.planning.mismatch import Mismatches
+from resumerge.planning.model import Expression, Operand
+from resumerge.planning.models import Models
+from resumerge.planning.parameters import Parameters
+from resumerge.planning.shards import Target
+from resumerge.planning.slices import base_of
+from resumerge.planning.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.sources.model import TensorInfo

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from resumerge.host.speed import Speed
-from resumerge.plan.costs import cost
-from resumerge.plan.model import Plan
+from resumerge.planning.costs import cost
+from resumerge.planning.model import Plan
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from resumerge.errors import Problem
 from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
-from resumerge.plan.model import Expression
-from resumerge.plan.models import Models
+from resumerge.planning.model import Expression
+from resumerge.planning.models import Models
 from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
 from resumerge.sources.model import TensorInfo
 from resumerge.sources.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows

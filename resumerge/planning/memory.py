@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
-from resumerge.plan.costs import cost
-from resumerge.plan.expressions import work_of
-from resumerge.plan.model import Plan, Unit
+from resumerge.planning.costs import cost
+from resumerge.planning.expressions import work_of
+from resumerge.planning.model import Plan, Unit
 from resumerge.sources.dtypes import BITS
 from resumerge.sources.lora import AdaptedTensor
 from resumerge.sources.lora_overlay import OVERLAY_SCRATCH, overlay_bytes

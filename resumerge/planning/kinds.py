@@ -10,10 +10,10 @@ from typing import Any
 
 from resumerge.errors import Problem
 from resumerge.layout import Part, is_computed, read_layer_list
-from resumerge.plan.cells import guide_of
-from resumerge.plan.mismatch import Mismatches
-from resumerge.plan.model import LayerMap
-from resumerge.plan.models import Models
+from resumerge.planning.cells import guide_of
+from resumerge.planning.mismatch import Mismatches
+from resumerge.planning.model import LayerMap
+from resumerge.planning.models import Models
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.sources.model import TensorInfo
 

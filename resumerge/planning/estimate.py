@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.host.speed import Speed
-from resumerge.plan.memory import Need, memory_need, whole_tensors
-from resumerge.plan.model import Plan, Unit
-from resumerge.plan.time import merge_seconds
+from resumerge.planning.memory import Need, memory_need, whole_tensors
+from resumerge.planning.model import Plan, Unit
+from resumerge.planning.time import merge_seconds
 
 COMPANION_BYTES = 30_000_000
 """Bytes kept free for tokenizer, configs and the ledger."""

@@ -13,8 +13,8 @@ from resumerge.layout import (
     split,
     step_position,
 )
-from resumerge.plan.model import LayerMap, LayerOrigin
-from resumerge.plan.models import Models
+from resumerge.planning.model import LayerMap, LayerOrigin
+from resumerge.planning.models import Models
 from resumerge.recipe import Input, Module, Recipe, Slice
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from resumerge.errors import Problem
-from resumerge.plan.nearest import nearest
+from resumerge.planning.nearest import nearest
 from resumerge.recipe import Recipe
 
 _CHATML = """\

@@ -6,10 +6,10 @@ import difflib
 
 from resumerge.errors import Problem
 from resumerge.methods import METHODS
-from resumerge.plan.chat_template import choose_template
-from resumerge.plan.nearest import nearest
-from resumerge.plan.parameters import check_parameters
-from resumerge.plan.slices import check_inputs, with_bases
+from resumerge.planning.chat_template import choose_template
+from resumerge.planning.nearest import nearest
+from resumerge.planning.parameters import check_parameters
+from resumerge.planning.slices import check_inputs, with_bases
 from resumerge.recipe import Recipe
 
 

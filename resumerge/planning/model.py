@@ -15,7 +15,7 @@ from resumerge.sources.model import Source, TensorInfo
 from resumerge.sources.row_map import RowMap
 
 if TYPE_CHECKING:
-    from resumerge.plan.vocabulary import OutputVocabulary
+    from resumerge.planning.vocabulary import OutputVocabulary
 
 NUMERICS = 1
 """Raised whenever the bits of any output could change; part of the fingerprint."""

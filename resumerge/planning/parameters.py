@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.methods import METHODS, Method, Parameter, Value
 from resumerge.methods.method import FLOAT32_MAX
-from resumerge.plan.cells import Cell
-from resumerge.plan.nearest import nearest
+from resumerge.planning.cells import Cell
+from resumerge.planning.nearest import nearest
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.layout import collapse
 from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
-from resumerge.plan.models import Models
-from resumerge.plan.nearest import nearest
+from resumerge.planning.models import Models
+from resumerge.planning.nearest import nearest
 from resumerge.recipe import Input, ModelRef, Recipe
 from resumerge.sources.model import TensorInfo
 
