@@ -1,4 +1,4 @@
-"""What tests of several rooms share: no network, and one family of large models a session."""
+"""What tests of several rooms share: a Hub on loopback and no other network, large models."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from loopback_hub.pointing import hub, sleeps
 from tiny_models import LLAMA, write_family
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anything
@@ -17,6 +18,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anyt
 # A shell has its background jobs ignore Ctrl-C, and what they start, which tests send it to.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+__all__ = ["hub", "sleeps"]  # fixtures of whoever talks to the Hub
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")

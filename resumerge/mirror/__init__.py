@@ -1,6 +1,6 @@
 """A second, durable place that sealed shards and snapshots of the ledger are copied to."""
 
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.place import BOOKS, Place
+from resumerge.mirror.place import BOOKS, Place, PlaceError
 
-__all__ = ["BOOKS", "Lease", "Place"]
+__all__ = ["BOOKS", "Lease", "Place", "PlaceError"]

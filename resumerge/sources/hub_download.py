@@ -71,10 +71,11 @@ def download(file: HubFile, records: Records, watch: Watch, *, unfit: int | None
     with file.locked(watch.check):
         if file.whole and file.inode != unfit:
             return  # another process was quicker; whether it is intact is for the caller to see
-        _by_ranges(file, records, watch)
+        download_by_ranges(file, records, watch)
 
 
-def _by_ranges(file: HubFile, records: Records, watch: Watch) -> None:
+def download_by_ranges(file: HubFile, records: Records, watch: Watch) -> None:
+    """Bring a file to where it says that it belongs, over HTTP alone; see `download`."""
     with _Part.of(file, watch.check) as part:
         watch.began(part.inode)
         for _ in range(TRIES):

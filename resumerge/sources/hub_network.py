@@ -58,7 +58,7 @@ def hub_call(
                 raise
             if progress is not None and progress() > most:
                 left, most = list(waits), progress()
-            asked = _retry_after(error)
+            asked = retry_after(error)
             is_last = not left or asked > LONGEST_WAIT
             if is_last or not (isinstance(failure, Resumable) and failure.reason == "network"):
                 raise failure from error
@@ -70,7 +70,7 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
     """What an exception out of huggingface_hub means for the run; None if it is a bug."""
     from huggingface_hub import errors as hub_errors
 
-    refusal = _http_error(error)
+    refusal = http_error(error)
     if refusal is not None:
         return _refused(refusal, repo, revision)
     if isinstance(error, hub_errors.HFValidationError):
@@ -97,14 +97,14 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
     if isinstance(error, (OSError, RuntimeError, http_library)):
         return Resumable(
             "network",
-            f"The Hub cannot be reached for {repo}: {_brief(error)}\n"
+            f"The Hub cannot be reached for {repo}: {brief(error)}\n"
             "What was downloaded is kept. Resume when the network is back, "
             "or add --offline if every file is in the cache.",
         )
     return None
 
 
-def _http_error(error: BaseException) -> Any:
+def http_error(error: BaseException) -> Any:
     """The Hub's answer among an exception's causes: hf_hub_download wraps it."""
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -121,7 +121,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
 
     status = error.response.status_code
     where = f"{repo}@{revision}" if revision else repo
-    if _is_transient(status):
+    if is_transient(status):
         return Resumable(
             "network",
             f"The Hub does not answer for {where}: HTTP {status}, after several attempts\n"
@@ -131,7 +131,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
         return refuse(
             "The model is gated, and this account has no access to it",
             where=where,
-            found=f"HTTP {status}, {_account()}",
+            found=f"HTTP {status}, {account()}",
             fix=f"ask for access on the page of {repo}, then `hf auth login` or set HF_TOKEN",
         )
     if isinstance(error, hub_errors.RevisionNotFoundError):
@@ -155,7 +155,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             "The Hub has no such model, or hides it from this account",
             where=where,
             expected="a public model, or one that the token may read",
-            found=f"HTTP {status}, {_account()}",
+            found=f"HTTP {status}, {account()}",
             fix="check the spelling of org/name; for a private model `hf auth login` "
             "or set HF_TOKEN",
         )
@@ -164,13 +164,13 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             "The Hub denies access to the model",
             where=where,
             expected="a token that may read this model",
-            found=f"HTTP {status}, {_account()}",
+            found=f"HTTP {status}, {account()}",
             fix="`hf auth login` with a valid token that has read access, or set HF_TOKEN",
         )
-    return refuse("The Hub refuses the request", where=where, found=_brief(error))
+    return refuse("The Hub refuses the request", where=where, found=brief(error))
 
 
-def _is_transient(status: int) -> bool:
+def is_transient(status: int) -> bool:
     """Whether the same request may be answered later: a server, or a proxy before it, fails.
 
     Proxies answer with numbers of their own, like Cloudflare's 520 to 530. 501 and 505 say that
@@ -179,7 +179,7 @@ def _is_transient(status: int) -> bool:
     return status in (408, 429) or (status >= 500 and status not in (501, 505))
 
 
-def _account() -> str:
+def account() -> str:
     """Whether requests carry a token; never the token itself."""
     from huggingface_hub import get_token
 
@@ -196,9 +196,9 @@ def _disk_full(repo: str) -> Resumable:
     )
 
 
-def _retry_after(error: Exception) -> float:
-    """Seconds that the Hub asks to wait, given as such or as a date."""
-    answer = _http_error(error)
+def retry_after(error: BaseException) -> float:
+    """Seconds that the Hub asks to wait, given as such or as a date; 0 where it does not say."""
+    answer = http_error(error)
     text = answer.response.headers.get("Retry-After", "") if answer is not None else ""
     if text.isdigit():
         return float(text)
@@ -208,7 +208,7 @@ def _retry_after(error: Exception) -> float:
         return 0.0
 
 
-def _brief(error: Exception) -> str:
+def brief(error: BaseException) -> str:
     """One line, without the query of any URL in it: signed links are secrets, too."""
     first = str(error).strip().split("\n", 1)[0]
     return f"{type(error).__name__}: " + re.sub(r"\?[^\s'\")]*", "", first)[:200]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hub_models import CONFIG, shard
-from server import Hub
+from loopback_hub import Hub
 
 from resumerge.sources.hub_cache import HubFile
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from loopback_hub import Hub
 from merges import Place, layered, output
 from olah import Olah
-from server import Hub
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from hub_models import ref, single
+from loopback_hub import Hub
 from merges import COPIES, Place, layered, output
-from server import Hub
 
 from resumerge.errors import InputError
 from resumerge.sources.hub import open_hub

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from hub_models import CONFIG
+from loopback_hub import Hub
 from merges import Place
 from merging import tensors_of
 from safetensors.torch import save
-from server import Hub
 from torch import Tensor
 
 TUNED = "model.layers.0.mlp.down_proj.weight"

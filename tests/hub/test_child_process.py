@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hub_models import single
-from server import Hub
+from loopback_hub import Hub
 
 ROOT = Path(__file__).parents[2]
 MERGE = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from hub_models import shard
+from loopback_hub import Hub
 from merges import COPIES, Place, layered, output
-from server import Hub
 
 
 def flip(path: Path, at: int = 5000) -> None:

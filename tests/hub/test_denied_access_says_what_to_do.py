@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hub_models import ref, single
-from server import Hub
+from loopback_hub import Hub
 
 from resumerge.errors import InputError
 from resumerge.sources.hub import open_hub

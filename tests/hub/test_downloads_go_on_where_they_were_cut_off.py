@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hub_models import CONFIG, ref, safetensors, single
-from server import Hub, Request
+from loopback_hub import Hub, Request
 
 from resumerge.errors import Resumable
 from resumerge.sources import Source

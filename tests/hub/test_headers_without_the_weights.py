@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hub_models import CONFIG, ref, safetensors, sharded
-from server import Blob, Hub
+from loopback_hub import Blob, Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.sources.fetcher import Fetcher

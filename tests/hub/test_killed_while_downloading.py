@@ -6,8 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+from loopback_hub import Hub
 from merges import Place, layered, output
-from server import Hub
 
 KILLS = 10
 

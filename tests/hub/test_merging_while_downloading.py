@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from hub_models import shard
+from loopback_hub import Hub
 from merges import COPIES, Place, layered, output
-from server import Hub
 
 QUARTER = """
 merge_method: passthrough

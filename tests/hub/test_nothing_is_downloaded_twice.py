@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hub_models import ref, shard, sharded, single
-from server import Hub
+from loopback_hub import Hub
 
 from resumerge.sources.hub import open_hub
 from resumerge.sources.hub_download import Watch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from loopback_hub import Hub
 from merging import merge, shards_of, working_in
-from server import Hub
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
 
 import resumerge

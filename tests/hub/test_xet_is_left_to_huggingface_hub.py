@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hub_models import ref, single
-from server import Hub
+from loopback_hub import Hub
 
 from resumerge.sources.hub import open_hub
 from resumerge.sources.hub_files import fetch, hub_file

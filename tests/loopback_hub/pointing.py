@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from server import Hub
+
+from loopback_hub.hub import Hub
 
 
 @pytest.fixture

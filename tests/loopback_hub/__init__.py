@@ -1,0 +1,12 @@
+"""A Hub on the loopback interface, good enough for huggingface_hub's own client.
+
+It keeps repos with several commits and branches, redirects large files to a second host name as
+the real one redirects to its CDN, answers range requests, takes uploads (`uploads.py`), counts
+every byte of every file, and misbehaves on request (`Hub.fail`, `Hub.shaky`).
+"""
+
+from loopback_hub.faults import Shaky
+from loopback_hub.hub import Hub, Request
+from loopback_hub.repos import Blob, Repo
+
+__all__ = ["Blob", "Hub", "Repo", "Request", "Shaky"]

@@ -1,0 +1,195 @@
+"""Requests as they come in: who may ask, what is logged, what breaks."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loopback_hub.hub import Hub
+
+CHUNK = 1 << 14
+SEND_BUFFER = 1 << 15
+"""Bytes in the kernel: what it holds for a client that was killed counts as sent."""
+
+
+STALL_SECONDS = 20.0
+
+
+class Exchange(BaseHTTPRequestHandler):
+    """One connection; `route` does what a request asks for."""
+
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        super().setup()
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # a client that was killed
+            super().handle()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_POST(self) -> None:
+        self.answer()
+
+    def do_PUT(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        self.sent, self.status, self.file, self.received, self.mute = 0, 0, "", 0, False
+        with self.hub.lock:
+            self.hub.answering += 1
+        try:
+            if self.hub.gone:
+                self.close_connection = True
+            elif not self.shakes():
+                self.route()
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+        finally:
+            self.log_it()
+
+    def shakes(self) -> bool:
+        """Whether this request was drawn to go wrong, and has."""
+        with self.hub.lock:
+            wrong = self.hub.shaky.draw(self.path) if self.hub.shaky else None
+        if wrong == "lost":
+            self.mute = True
+        elif wrong == "cut":
+            self.read_body(cut=self.length() // 2)
+            self.close_connection = True
+        elif wrong is not None:
+            self.read_body()
+            self.refuse(int(wrong), None, {"Retry-After": "1"} if wrong == "429" else {})
+        return wrong not in (None, "lost")
+
+    def route(self) -> None:
+        raise NotImplementedError
+
+    def may(self, what: str, repo: str | None = None) -> bool:
+        """Whether the request's token allows it; if not, an error was sent."""
+        if self.hub.tokens is None:
+            return True
+        given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        allowed = self.hub.tokens.get(given)
+        if allowed == "write" or allowed == what:
+            return True
+        known = self.hub.repos.get(repo or "")
+        if what == "read" and known is not None and not known.private and not given:
+            return True
+        if allowed is None:
+            self.refuse(401, None if given or repo is None else "RepoNotFound")
+        else:
+            self.refuse(403)
+        return False
+
+    def refuse(
+        self,
+        status: int,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+        message: str = "",
+    ) -> None:
+        named = {"X-Error-Code": code} if code else {}
+        text = json.dumps({"error": message}).encode() if message else b""
+        self.headed(status, named | (headers or {}), len(text))
+        if text and self.command != "HEAD" and not self.mute:
+            self.wfile.write(text)
+
+    def headed(self, status: int, headers: dict[str, str], length: int) -> None:
+        lost = self.hub.fault_for(self.command, self.path, self.file, "lose_answer")
+        if self.mute or lost is not None:
+            self.mute = self.close_connection = True
+            return
+        self.status = status
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def json(self, body: Any, status: int = 200) -> None:
+        text = json.dumps(body).encode()
+        self.headed(status, {"Content-Type": "application/json"}, len(text))
+        self.body(text)
+
+    def body(self, data: bytes) -> None:
+        if self.command == "HEAD" or self.mute:
+            return
+        fault = self.hub.fault_for(self.command, self.path, self.file, "cut_after")
+        stop = len(data) if fault is None else min(fault.cut_after or 0, len(data))
+        stall = self.hub.fault_for(self.command, self.path, self.file, "stall_after")
+        if stall is not None:
+            stop = min(stall.stall_after or 0, len(data))
+        view = memoryview(data)
+        for start in range(0, stop, CHUNK):
+            self.hub.pace(min(CHUNK, stop - start) if self.file else 0)
+            self.wfile.write(view[start : min(start + CHUNK, stop)])
+            self.sent = min(start + CHUNK, stop)
+            self.hub.sent += min(CHUNK, stop - start)
+        if stall is not None:
+            self.hub.over.wait(STALL_SECONDS)
+        if fault is not None or stall is not None:
+            self.close_connection = True
+
+    def length(self) -> int:
+        """Bytes of the request's body."""
+        return int(self.headers.get("Content-Length") or 0)
+
+    def read_body(self, keep: bool = False, cut: int | None = None) -> bytes | None:
+        """Read what the request brings, counted and at the Hub's pace.
+
+        Args:
+            keep: return it.
+            cut: close the connection after so many bytes.
+
+        Returns:
+            None where the connection was closed, or not all came.
+        """
+        total, pieces = self.length(), []
+        stop = total if cut is None else min(cut, total)
+        while self.received < stop:
+            piece = self.rfile.read(min(CHUNK, stop - self.received))
+            if not piece:
+                break
+            self.received += len(piece)
+            self.hub.received += len(piece) if self.file else 0
+            self.hub.pace(len(piece) if self.file else 0)
+            pieces += [piece] if keep else []
+        if self.received < total:
+            self.close_connection = True
+            return None
+        return b"".join(pieces)
+
+    def log_it(self) -> None:
+        from loopback_hub.hub import Request
+
+        host = self.headers.get("Host", "").split(":")[0]
+        authorization = self.headers.get("Authorization")
+        with self.hub.lock:
+            self.hub.log.append(
+                Request(
+                    self.command,
+                    self.path,
+                    self.file,
+                    self.status,
+                    self.sent,
+                    host,
+                    authorization,
+                    self.received,
+                )
+            )
+            self.hub.answering -= 1
+            self.hub.lock.notify_all()
+
+    def log_message(self, format: str, *args: Any) -> None: ...

@@ -1,0 +1,59 @@
+"""What the Hub does wrong: at the next requests that match, or at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass
+class Fault:
+    """What to do wrong, and how often; see `Hub.fail`."""
+
+    match: str
+    method: str | None
+    times: int | None
+    headers: dict[str, str]
+    code: str | None = None
+    status: int | None = None
+    cut_after: int | None = None
+    stall_after: int | None = None
+    wrong_byte: int | None = None
+    short_by: int | None = None
+    cut_upload: int | None = None
+    lose_answer: bool | None = None
+
+    def applies(self, method: str, path: str, file: str, kind: str) -> bool:
+        """Whether a request is one of those, and `kind` is what is to go wrong."""
+        right = self.method in (None, method) and (self.match in path or self.match in file)
+        return right and self.times != 0 and getattr(self, kind) is not None
+
+
+KINDS = ("500", "503", "429", "cut", "lost")
+"""``cut``: the connection ends within the request; ``lost``: it is done, and nobody is told."""
+
+
+class Shaky:
+    """Draws what goes wrong with each request.
+
+    Args:
+        seed: the same draws for the same requests in the same order.
+        share: of all requests that go wrong.
+        kinds: out of which one is drawn.
+        match: part of the paths that are shaky.
+    """
+
+    def __init__(
+        self, seed: int, share: float, kinds: Sequence[str] = KINDS, match: str = ""
+    ) -> None:
+        self.share, self.kinds, self.match = share, kinds, match
+        self.drawn: list[str] = []
+        self._draw = random.Random(seed)
+
+    def draw(self, path: str) -> str | None:
+        """What goes wrong with this request; None mostly."""
+        if self.match not in path or self._draw.random() >= self.share:
+            return None
+        self.drawn.append(self._draw.choice(self.kinds))
+        return self.drawn[-1]
