@@ -40,6 +40,18 @@ class Storage:
         """A descriptor to read and write a file that exists."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
 
+    def begin(self, path: Path, *, exclusive: bool = False) -> int:
+        """A descriptor of an empty file, to be written from its beginning; nothing is durable yet.
+
+        Args:
+            exclusive: it must not be there yet.
+
+        Raises:
+            FileExistsError: it is.
+        """
+        how = os.O_EXCL if exclusive else os.O_TRUNC
+        return os.open(path, os.O_RDWR | os.O_CREAT | how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         """Write all of `data` at a place in the file; not durable yet."""
         view = memoryview(data)
@@ -87,8 +99,12 @@ class Storage:
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file its new name, in place of any file that has it; durable after."""
-        source.replace(target)
+        self.replace(source, target)
         self.sync_folder(target.parent)
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Give a file its new name, in place of any file that has it; not durable yet."""
+        source.replace(target)
 
     def write_file(self, path: Path, data: bytes) -> None:
         """Write a small file: whole and durable under its name, or not there at all."""
@@ -101,8 +117,12 @@ class Storage:
         if path.is_dir():
             return
         self.make_folder(path.parent)
-        path.mkdir(exist_ok=True)
+        self.add_folder(path)
         self.sync_folder(path.parent)
+
+    def add_folder(self, path: Path) -> None:
+        """Make a folder in one that exists, if it is not there; not durable yet."""
+        path.mkdir(exist_ok=True)
 
     def remove(self, path: Path) -> None:
         """Remove a file, if it is there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,12 +24,15 @@ from resumerge.errors import Interrupted, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import Ledger, Progress, take_snapshot
+from resumerge.mirror import Mirror
 from resumerge.output import companions
 from resumerge.planning.memory import Need
 from resumerge.planning.model import Plan
 from resumerge.sources.fetcher import Fetcher
 from resumerge.sources.records import Records
 from resumerge.storage import Storage
+
+CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Attempt:
         records: what is known of files of the Hub.
         evict: downloads of this run are removed as soon as nothing needs them.
         distrust: the ledger was restored from a snapshot; nothing on disk is trusted unread.
+        mirror: where sealed shards are brought meanwhile.
     """
 
     plan: Plan
@@ -59,6 +64,7 @@ class Attempt:
     offline: bool
     evict: bool
     distrust: bool
+    mirror: Mirror | None = None
 
     def run(self) -> float:
         """Work until the output is whole; seconds of merging are returned.
@@ -83,6 +89,7 @@ class Attempt:
             self.reporter.began(number, self.budget)
             merging = self._merge(number)
             self._finish()
+            self._finish_mirror()
             outcome = state = "done"
             return merging
         except Interrupted:
@@ -100,6 +107,8 @@ class Attempt:
             outcome, state = "oom", "interrupted"
             raise out_of_memory(error) from error
         finally:
+            if self.mirror is not None:
+                self.mirror.close()
             with suppress(*(() if outcome == "done" else DISK_ERRORS)), self.stop.deferred():
                 self.ledger.end_attempt(
                     number,
@@ -126,6 +135,7 @@ class Attempt:
         from resumerge.engine.governor import Governor
         from resumerge.engine.page_cache import PageCache
         from resumerge.engine.recovery import Recovery
+        from resumerge.engine.room import Room
         from resumerge.sources.read import SourceReader
 
         reuse_freed_memory()
@@ -136,8 +146,11 @@ class Attempt:
             forget_damaged(plan, ledger, records, self._go_on)
             started = time.monotonic()
             progress = Recovery(
-                plan, ledger, files, storage, self.distrust, self.reporter.beat
+                plan, ledger, files, storage, self.distrust, self.reporter.beat, self._frees
             ).run()
+            room = Room(plan, files, self.mirror if self._frees else None)
+            if self.mirror is not None:
+                self.mirror.start()
             downloads = Downloads(plan, ledger, records, reader, progress, evict=self.evict)
             downloads.evict_unneeded()
             with self._fetcher(progress, downloads) as fetcher:
@@ -152,7 +165,15 @@ class Attempt:
                 with watch as governor, self.stop.deferred():
                     cache = PageCache(plan, reader, files, governor)
                     committer = Committer(
-                        plan, ledger, files, storage, number, governor, cache, downloads.committed
+                        plan,
+                        ledger,
+                        files,
+                        storage,
+                        number,
+                        governor,
+                        cache,
+                        downloads.committed,
+                        self.mirror.sealed if self.mirror is not None else lambda shard: None,
                     )
                     Engine(
                         plan,
@@ -167,6 +188,7 @@ class Attempt:
                         self.threads,
                         fetcher,
                         self.reporter,
+                        room,
                     ).run()
             return time.monotonic() - started
         finally:
@@ -184,7 +206,7 @@ class Attempt:
         pending = [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
         beside = [(reference, name) for name in reference.companions]
         return Fetcher(
-            [*beside, *fetching_order(self.plan, pending)],
+            [*beside, *fetching_order(self.plan, pending, by_shard=self._frees)],
             self.records,
             offline=self.offline,
             evicting=self.evict,
@@ -192,12 +214,31 @@ class Attempt:
             event=self.ledger.event,
         )
 
+    @property
+    def _frees(self) -> bool:
+        """Whether shards go away once the mirror has them."""
+        return self.mirror is not None and self.mirror.manner.then_delete
+
+    def _companions(self) -> Iterator[tuple[str, bytes | Path]]:
+        return companions(self.plan, self.out.name, self.records, offline=self.offline)
+
+    def _finish_mirror(self) -> None:
+        """Wait for the mirror, and complete the model there."""
+        if self.mirror is not None:
+            with self.stop.deferred():
+                self.mirror.finish(self._companions, self._go_on)
+
     def _finish(self) -> None:
-        """Write the files beside the shards, each whole or not at all, config.json last."""
+        """Write the files beside the shards, each whole or not at all, config.json last.
+
+        Not config.json where a shard is in the mirror alone: no loader shall take the folder for
+        a model.
+        """
         noted = self.ledger.companions()
-        for name, content in companions(
-            self.plan, self.out.name, self.records, offline=self.offline
-        ):
+        partly = self._frees or not all((self.out / s.name).exists() for s in self.plan.shards)
+        for name, content in self._companions():
+            if partly and name == CONFIG:
+                continue
             path = self.out / name
             data = content if isinstance(content, bytes) else content.read_bytes()
             checksum = hash_block(data).hex()

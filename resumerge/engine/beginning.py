@@ -15,6 +15,7 @@ from resumerge.engine.options import Options
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
+from resumerge.mirror.opening import open_place
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 from resumerge.sources import Source
 from resumerge.storage import Storage
@@ -105,6 +106,8 @@ def write_down(
             for unit in plan.units
         ),
     )
+    if options.mirror:
+        ledger.set_mirror(open_place(options.mirror).url)
     take_snapshot(ledger, storage)
     ledger.close()
     storage.write_file(unborn / RECIPE_FILE, plan.recipe.text.encode())

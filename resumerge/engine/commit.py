@@ -49,14 +49,17 @@ class Committer:
         governor: Governor,
         cache: PageCache,
         committed: Callable[[Sequence[int]], None],
+        sealed: Callable[[int], None] = lambda shard: None,
     ) -> None:
         """
         Args:
             committed: told the numbers of units that are committed now, in the commit's thread.
+            sealed: told the number of a shard that is sealed now, likewise; may raise to end the
+                run.
         """
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
         self._attempt, self._governor, self._cache = attempt, governor, cache
-        self._committed = committed
+        self._committed, self._sealed = committed, sealed
         self._began = time.monotonic()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._last: Future[None] | None = None
@@ -151,3 +154,4 @@ class Committer:
         self._files.seal(shard)
         self._ledger.seal(number)
         take_snapshot(self._ledger, self._storage)
+        self._sealed(number)

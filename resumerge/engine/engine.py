@@ -16,6 +16,7 @@ from resumerge.engine.governor import Governor
 from resumerge.engine.page_cache import PageCache
 from resumerge.engine.pending import Pending
 from resumerge.engine.report import Pulse, Reporter
+from resumerge.engine.room import Room
 from resumerge.engine.stop import Stop
 from resumerge.ledger import Progress
 from resumerge.methods.method import Part, Scan
@@ -44,6 +45,7 @@ class Engine:
         threads: int,
         fetcher: Fetcher,
         reporter: Reporter,
+        room: Room,
     ) -> None:
         self._plan, self._progress, self._evaluator = plan, progress, evaluator
         self._files, self._storage, self._committer = files, storage, committer
@@ -52,7 +54,7 @@ class Engine:
         self._threads, self._fetcher = threads, fetcher
         self._pool = ThreadPoolExecutor(threads, "block", evaluator.start_thread)
         unfinished = [unit for unit, known in zip(plan.units, progress) if known.checksum is None]
-        self._pending = Pending(plan, unfinished, fetcher)
+        self._pending = Pending(plan, unfinished, fetcher, room)
         self._blocks: Iterator[tuple[Unit, int, Any]] = iter(())
         self._units_done = sum(known.checksum is not None for known in progress)
         self._largest_block = max((unit.block_bytes(0)[1] for unit in plan.units), default=0)
@@ -77,7 +79,7 @@ class Engine:
             self._committer.close()
 
     def _files_arrive(self) -> bool:
-        """Wait for the files of another unit; False where none is left to compute, or on a stop."""
+        """Wait for another unit's files, and room; False where none is left, or on a stop."""
         self._committer.wait()
         return self._pending.wait(self._stop, self._tell_of_downloads)
 

@@ -34,6 +34,11 @@ class ShardFiles:
         """Make the partial file at its full size, with its header."""
         self._storage.create(self.partial(shard), shard.nbytes, shard.header)
 
+    def remove(self, shard: Shard) -> None:
+        """Give up the partial file, if there is one."""
+        self._close(shard.index)
+        self._storage.remove(self.partial(shard))
+
     def is_intact(self, shard: Shard, path: Path) -> bool:
         """Whether a file has the shard's size and header."""
         try:

@@ -11,6 +11,7 @@ from resumerge.errors import InputError, Problem
 SHARD_SIZE = 5_000_000_000
 SEED = 0
 MEMORY_WAIT = 600.0
+MIRROR_WAIT = 600.0
 STALL_SECONDS = 600.0
 """A worker without progress for longer is taken for stuck: a slow disk is quicker than that."""
 

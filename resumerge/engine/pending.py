@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
+from resumerge.engine.room import Room
 from resumerge.engine.stop import Stop
 from resumerge.planning.model import Plan, Unit
 from resumerge.sources.fetcher import Fetcher
@@ -28,35 +30,44 @@ def files_of(plan: Plan, unit: Unit) -> Files:
     )
 
 
-def fetching_order(plan: Plan, units: Iterable[Unit]) -> list[tuple[Source, str]]:
+def fetching_order(
+    plan: Plan, units: Iterable[Unit], *, by_shard: bool = False
+) -> list[tuple[Source, str]]:
     """The files that units read, in an order that lets the first units be computed soon.
 
     Again and again the files come next that complete some unit with the fewest bytes.
+
+    Args:
+        by_shard: what a shard needs comes before what only later ones need.
     """
-    first: dict[Files, int] = {}
+    first: dict[tuple[int, Files], int] = {}
     for unit in units:
-        first.setdefault(files_of(plan, unit), unit.index)
+        first.setdefault((unit.shard if by_shard else 0, files_of(plan, unit)), unit.index)
     chosen: dict[tuple[int, str], None] = {}
 
-    def cost(files: Files) -> tuple[int, int]:
+    def cost(wanted: tuple[int, Files]) -> tuple[int, int, int]:
+        shard, files = wanted
         missing = sum(plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen)
-        return missing, first[files]
+        return shard, missing, first[wanted]
 
     left = set(first)
     while left:
         cheapest = min(left, key=cost)
         left.remove(cheapest)
-        chosen.update(dict.fromkeys(sorted(cheapest)))
+        chosen.update(dict.fromkeys(sorted(cheapest[1])))
     return [(plan.sources[number], name) for number, name in chosen]
 
 
 class Pending:
-    """The units of a plan that are to be computed, in its order as far as their files are here."""
+    """The units of a plan that are to be computed, in its order as far as their files are here.
 
-    def __init__(self, plan: Plan, units: Iterable[Unit], fetcher: Fetcher) -> None:
-        self._plan, self._fetcher = plan, fetcher
+    And as far as there is room for their shards.
+    """
+
+    def __init__(self, plan: Plan, units: Iterable[Unit], fetcher: Fetcher, room: Room) -> None:
+        self._plan, self._fetcher, self._room = plan, fetcher, room
         self._waiting: dict[Files, list[int]] = {}
-        self._ready: list[int] = []
+        self._ready: dict[int, list[int]] = {}
         self._seen = -1
         for unit in units:
             self._waiting.setdefault(files_of(plan, unit), []).append(unit.index)
@@ -64,10 +75,16 @@ class Pending:
     def take(self) -> Unit | None:
         """The next unit; None where there is none, or none whose files are here."""
         self._look()
-        return self._plan.units[heappop(self._ready)] if self._ready else None
+        shard = self._open_shard()
+        if shard is None:
+            return None
+        number = heappop(self._ready[shard])
+        if not self._ready[shard]:
+            del self._ready[shard]
+        return self._plan.units[number]
 
     def wait(self, stop: Stop, tell: Callable[[], None]) -> bool:
-        """Wait for the files of a unit.
+        """Wait for the files of a unit, and room for its shard.
 
         Args:
             tell: called now and then meanwhile.
@@ -76,16 +93,33 @@ class Pending:
             Whether there is a unit; False at the end, and where a signal asks to stop.
 
         Raises:
-            Resumable: a file cannot be brought.
+            Resumable: a file cannot be brought, or there is no room and will not be.
         """
         self._look()
-        self._fetcher.starving = not self._ready
-        while not self._ready and self._waiting and not stop.requested:
+        began = time.monotonic()
+        while (shard := self._open_shard()) is None and not self._is_empty and not stop.requested:
+            hopeful = bool(self._ready) and self._room.comes(time.monotonic() - began)
+            self._fetcher.starving = not hopeful
+            if self._ready and not hopeful and not self._open_shard_waits():
+                raise self._room.lacking(min(self._ready))
             self._fetcher.wait(LOOK_SECONDS)
             self._look()
             tell()
         self._fetcher.starving = False
-        return bool(self._ready) and not stop.requested
+        return shard is not None and not stop.requested
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self._ready and not self._waiting
+
+    def _open_shard(self) -> int | None:
+        """The first shard with a unit that can be computed and written now."""
+        return next((shard for shard in sorted(self._ready) if self._room.opens(shard)), None)
+
+    def _open_shard_waits(self) -> bool:
+        """Whether files are on their way that a shard needs which has its room."""
+        shards = {self._plan.units[n].shard for units in self._waiting.values() for n in units}
+        return any(self._room.has(shard) for shard in shards)
 
     def _look(self) -> None:
         if self._seen == self._fetcher.arrived:
@@ -93,7 +127,8 @@ class Pending:
         self._seen = self._fetcher.arrived
         for files in [f for f in self._waiting if self._are_here(f)]:
             for number in self._waiting.pop(files):
-                heappush(self._ready, number)
+                shard = self._plan.units[number].shard
+                heappush(self._ready.setdefault(shard, []), number)
 
     def _are_here(self, files: Files) -> bool:
         return all(self._fetcher.has(self._plan.sources[n], name) for n, name in files)

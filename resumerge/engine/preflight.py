@@ -16,7 +16,7 @@ from resumerge.engine.report import Reporter
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
 from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
-from resumerge.planning.estimate import disk_needed
+from resumerge.planning.estimate import COMPANION_BYTES, disk_needed
 from resumerge.planning.memory import Need, memory_need
 from resumerge.planning.model import Plan
 from resumerge.sources.hub_cache import cache_folder
@@ -151,6 +151,17 @@ def _files(folder: Path) -> Iterator[str]:
         links = [name for name in folders if (Path(place) / name).is_symlink()]
         for name in (*files, *links):
             yield str((Path(place) / name).relative_to(folder))
+
+
+def room_needed(plan: Plan, *, then_delete: bool) -> int:
+    """Bytes to be free where the output goes.
+
+    Args:
+        then_delete: shards go away once the mirror has them, so that one must fit.
+    """
+    if not then_delete:
+        return disk_needed(plan)
+    return max((shard.nbytes for shard in plan.shards), default=0) + COMPANION_BYTES
 
 
 def check_disk(out: Path, needed: int) -> list[Problem]:

@@ -110,17 +110,21 @@ class Recovery:
         storage: Storage,
         distrust: bool,
         beat: Callable[[], None],
+        lazy: bool = False,
     ) -> None:
         """
         Args:
             distrust: read everything that is said to be committed, not only the last batches.
             beat: called after every unit that was read.
+            lazy: a shard of which nothing is committed has no file yet: there may be no room.
         """
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._distrust, self._beat = distrust, beat
+        self._distrust, self._beat, self._lazy = distrust, beat, lazy
 
     def run(self) -> list[Progress]:
         """Check every shard; afterwards each is sealed, or open with its partial file in place.
+
+        A sealed one is here, or away: in the mirror alone.
 
         Returns:
             What is committed, unit by unit.
@@ -131,6 +135,7 @@ class Recovery:
         }
         self._progress = self._ledger.progress()
         self._recent = self._recent_units()
+        self._mirrored = set(self._ledger.mirrored())
         for shard in self._plan.shards:
             if states[shard.index] == "sealed":
                 self._check_sealed(shard)
@@ -144,6 +149,8 @@ class Recovery:
 
     def _check_sealed(self, shard: Shard) -> None:
         path = self._files.final(shard)
+        if shard.name in self._mirrored and not path.exists():
+            return
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
         elif self._distrust and self._mismatching(shard, path, range(shard.first, shard.last)):
@@ -172,10 +179,13 @@ class Recovery:
         if final.is_symlink() or final.exists():  # ours never has both names
             aside = set_aside(final, self._storage)
             self._ledger.event("file_set_aside", name=final.name, now=aside.name)
+        units = range(shard.first, shard.last)
+        if self._lazy and not any(self._progress[n].committed_blocks for n in units):
+            self._storage.remove(path)
+            return
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
             return
-        units = range(shard.first, shard.last)
         chosen = units if self._distrust else [n for n in units if n in self._recent]
         damaged = self._mismatching(shard, path, chosen)
         if not damaged and all(self._progress[number].checksum for number in units):
@@ -192,7 +202,8 @@ class Recovery:
         units = [n for n in range(shard.first, shard.last) if self._progress[n].committed_blocks]
         if units:
             self._ledger.forget(units, "shard_lost", shard=shard.name, found=found)
-        self._files.create(shard)
+        if not self._lazy:
+            self._files.create(shard)
 
     def _mismatching(self, shard: Shard, path: Path, units: Iterable[int]) -> list[int]:
         """Units whose bytes are not what was committed; they are pending afterwards."""

@@ -17,6 +17,7 @@ from resumerge.engine.discard import discard
 from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
+from resumerge.engine.mirroring import mirroring
 from resumerge.engine.opening import NotOpened, in_order, open_sources, with_place
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
 from resumerge.engine.ownership import written_files
@@ -31,6 +32,7 @@ from resumerge.engine.preflight import (
     check_writable,
     fit_threads,
     memory_budget,
+    room_needed,
     too_many_threads,
     wait_for_budget,
 )
@@ -43,7 +45,7 @@ from resumerge.host.speed import probe
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
 from resumerge.planning import Plan, check_recipe, make_plan
-from resumerge.planning.estimate import disk_needed, estimate, largest_file
+from resumerge.planning.estimate import estimate, largest_file
 from resumerge.recipe import Recipe, load_recipe
 from resumerge.sources import Records
 from resumerge.sources.companions import outward_links
@@ -90,6 +92,11 @@ class Session:
                 return self._go_on(earlier[-1], recipe, config)
             return self._begin(recipe, config, out)
 
+    @property
+    def _frees(self) -> bool:
+        """Whether shards go away once the mirror has them."""
+        return bool(self._options.mirror and self._options.mirror_then_delete)
+
     def _unusable(self, config: Path, out: Path) -> list[Problem]:
         return [
             *check_path(self._home.folder, STATE),
@@ -121,7 +128,7 @@ class Session:
             *check_writable(self._home.folder, STATE),
             *check_output(out),
             *check_outside(out, (source.folder for source in plan.sources)),
-            *check_disk(out, disk_needed(plan)),
+            *check_disk(out, room_needed(plan, then_delete=self._frees)),
             *check_sources(plan, out, offline=self._options.offline, evict=self._options.evict),
         ]
         if problems:
@@ -158,6 +165,8 @@ class Session:
                     memory=self._options.memory or began.get("memory"),
                     threads=self._options.threads or began.get("threads"),
                     evict=self._options.evict or began.get("evict", False),
+                    mirror=self._options.mirror or row["mirror"],
+                    **_mirror_options(self._options, began),
                 )
                 unchanged = Unchanged(row, self._home, self._reporter)
                 given = unchanged.recipe(recipe, restart=self._options.restart)
@@ -188,9 +197,13 @@ class Session:
                     result = Result(folder.name, out, ledger.path, already_done=True)
                     self._reporter.done(result)
                     return result
-                missing = sum(
-                    shard.nbytes for shard in plan.shards if not _has_file(out, shard.name)
-                )
+                away = ledger.mirrored()
+                lacking = [
+                    shard.nbytes
+                    for shard in plan.shards
+                    if not _has_file(out, shard.name) and shard.name not in away
+                ]
+                missing = 0 if self._frees else sum(lacking)
                 if problems := check_disk(out, missing):
                     raise Resumable("disk_full", str(problems[0]))
                 threads, budget = self._resources(plan, patience=self._options.memory_wait)
@@ -267,24 +280,26 @@ class Session:
         distrust: bool = False,
     ) -> Result:
         self._reporter.planned(folder.name, plan, self._estimate, resumed=resumed)
-        attempt = Attempt(
-            plan=plan,
-            ledger=ledger,
-            out=out,
-            storage=self._storage,
-            reporter=self._reporter,
-            stop=self._stop,
-            threads=threads,
-            budget=budget,
-            need=self._estimate.memory,
-            memory_wait=self._options.memory_wait,
-            device=self._device,
-            records=self._records,
-            offline=self._options.offline,
-            evict=self._options.evict,
-            distrust=distrust,
-        )
-        seconds = attempt.run()
+        with mirroring(ledger, out, self._options, self._storage, self._reporter) as mirror:
+            attempt = Attempt(
+                plan=plan,
+                ledger=ledger,
+                out=out,
+                storage=self._storage,
+                reporter=self._reporter,
+                stop=self._stop,
+                threads=threads,
+                budget=budget,
+                need=self._estimate.memory,
+                memory_wait=self._options.memory_wait,
+                device=self._device,
+                records=self._records,
+                offline=self._options.offline,
+                evict=self._options.evict,
+                distrust=distrust,
+                mirror=mirror,
+            )
+            seconds = attempt.run()
         result = Result(folder.name, out, ledger.path, merging_seconds=seconds)
         self._reporter.done(result)
         return result
@@ -307,6 +322,13 @@ def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:
     if source["kind"] == "hub":
         return {"revision": source["revision"]}
     return {} if looks_anew else {"folder": Path(source["folder"])}
+
+
+def _mirror_options(options: Options, began: Mapping[str, Any]) -> dict[str, Any]:
+    """What was chosen now about the mirror, or when the run began."""
+    names = ("mirror_then_delete", "mirror_rate", "mirror_wait")
+    chosen = {name: getattr(options, name) for name in names}
+    return {name: began.get(name) if now is None else now for name, now in chosen.items()}
 
 
 def _has_file(out: Path, shard: str) -> bool:

@@ -4,6 +4,7 @@ from resumerge.ledger.ledger import LEDGER_FILE, Ledger, Progress, UnitCommit, n
 from resumerge.ledger.snapshot import (
     RECONCILED,
     SNAPSHOT_FILE,
+    copy_ledger,
     is_reconciled,
     restore_snapshot,
     take_snapshot,
@@ -16,6 +17,7 @@ __all__ = [
     "Ledger",
     "Progress",
     "UnitCommit",
+    "copy_ledger",
     "is_reconciled",
     "now",
     "restore_snapshot",

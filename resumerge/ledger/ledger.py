@@ -203,7 +203,10 @@ class Ledger:
                 db.table("samples").insert({"at": now(), "attempt": attempt, **sample})
 
     def forget(self, numbers: Iterable[int], kind: str, **data: Any) -> None:
-        """Make units pending again and their shards open, with an event that says why."""
+        """Make units pending again and their shards open, with an event that says why.
+
+        What the mirror has of these shards is no longer theirs: it is noted no more.
+        """
         wanted = list(numbers)
         with self.transaction() as db:
             db.conn.executemany(
@@ -214,6 +217,11 @@ class Ledger:
             db.conn.executemany(
                 "UPDATE shards SET state = 'open', sealed_at = NULL"
                 " WHERE number = (SELECT shard FROM units WHERE number = ?)",
+                [(number,) for number in wanted],
+            )
+            db.conn.executemany(
+                "DELETE FROM mirrored WHERE name = (SELECT shards.name FROM shards JOIN units"
+                " ON units.shard = shards.number WHERE units.number = ?)",
                 [(number,) for number in wanted],
             )
             self.event(kind, units=len(wanted), **data)

@@ -17,16 +17,24 @@ def take_snapshot(ledger: Ledger, storage: Storage) -> None:
     """Copy the ledger with SQLite's backup API and put the copy in place at once."""
     final = ledger.path.with_name(SNAPSHOT_FILE)
     fresh = final.with_suffix(".partial")
-    storage.remove(fresh)
-    source, target = sqlite3.connect(ledger.path), sqlite3.connect(fresh)
+    copy_ledger(ledger, fresh, storage)
+    storage.sync_file(fresh)
+    storage.rename(fresh, final)
+
+
+def copy_ledger(ledger: Ledger, path: Path, storage: Storage) -> None:
+    """Write what the ledger holds at one moment into one file, in place of any that is there.
+
+    Others may write to the ledger meanwhile. The copy needs no files beside it; it is not durable.
+    """
+    storage.remove(path)
+    source, target = sqlite3.connect(ledger.path), sqlite3.connect(path)
     try:
         source.backup(target)
         target.execute("PRAGMA journal_mode=DELETE")
     finally:
         target.close()
         source.close()
-    storage.sync_file(fresh)
-    storage.rename(fresh, final)
 
 
 def restore_snapshot(folder: Path, storage: Storage) -> None:

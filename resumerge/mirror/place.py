@@ -70,7 +70,7 @@ class Place(ABC):
 
     @abstractmethod
     def write(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
-        """Write small files, over those that are there, and only then remove others."""
+        """Write small files, over those that are there; compare them; only then remove others."""
 
     @abstractmethod
     def claim(self, name: str, data: bytes) -> bool:
@@ -78,7 +78,8 @@ class Place(ABC):
 
         Returns:
             False where it is there already, or somebody else was quicker. Where the place cannot
-            tell, True: read it again a little later.
+            tell, True: read it again a little later. Who was killed meanwhile may leave it empty
+            or short.
         """
 
     def now(self) -> datetime | None:

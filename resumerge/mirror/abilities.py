@@ -1,0 +1,140 @@
+"""What a filesystem can do, found by trying it on small files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from resumerge.storage import Storage
+
+FAILING = {
+    errno.EIO,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.ESTALE,
+    errno.ENOTCONN,
+    errno.ETIMEDOUT,
+    errno.ECONNRESET,
+    errno.ECONNABORTED,
+    errno.EHOSTDOWN,
+    errno.ENODEV,
+    errno.ENXIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOENT,
+}
+"""Errors that say how a filesystem is now. Any other says what it can do."""
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What may be relied on.
+
+    Args:
+        rename: a file can get another name that is free.
+        rename_over: also one that is taken, whose file is gone then.
+        exclusive: a file can be made that must not be there yet.
+        sync: what was written to a file can be made durable.
+        sync_folder: the names in a folder can be made durable.
+        extend: a file that was closed can be written on at its end.
+    """
+
+    rename: bool
+    rename_over: bool
+    exclusive: bool
+    sync: bool
+    sync_folder: bool
+    extend: bool
+
+
+def probe(folder: Path, storage: Storage) -> Abilities:
+    """Try everything on small files in a folder, and remove them.
+
+    Raises:
+        OSError: the filesystem fails now, or cannot even hold a small file.
+    """
+    name = f"probe-{secrets.token_hex(4)}"
+    files = [folder / f"{name}-{number}" for number in range(3)]
+    try:
+        for path in files[:2]:
+            _fill(storage, path, path.name.encode())
+            if path.read_bytes() != path.name.encode():
+                raise OSError(errno.EIO, "what is written is not what is read", str(path))
+        extend = _can(lambda: _extends(storage, files[0]))
+        sync = _can(lambda: _syncs(storage, files[0]))
+        sync_folder = _can(lambda: _syncs_folder(storage, folder))
+        rename = _can(lambda: _renames(storage, files[0], files[2]))
+        rename_over = rename and _can(lambda: _renames(storage, files[1], files[2]))
+        exclusive = _can(lambda: _is_exclusive(storage, files[0]))
+        return Abilities(rename, rename_over, exclusive, sync, sync_folder, extend)
+    finally:
+        for path in files:
+            with suppress(OSError):
+                storage.remove(path)
+
+
+def _can(trial: Callable[[], bool]) -> bool:
+    try:
+        return trial()
+    except OSError as error:
+        if error.errno in FAILING:
+            raise
+        return False
+
+
+def _fill(storage: Storage, path: Path, data: bytes, *, exclusive: bool = False) -> None:
+    fd = storage.begin(path, exclusive=exclusive)
+    try:
+        storage.write(fd, data, 0)
+    finally:
+        os.close(fd)
+
+
+def _extends(storage: Storage, path: Path) -> bool:
+    before = path.read_bytes()
+    fd = storage.open(path)
+    try:
+        storage.write(fd, b"more", len(before))
+    finally:
+        os.close(fd)
+    return path.read_bytes() == before + b"more"
+
+
+def _syncs(storage: Storage, path: Path) -> bool:
+    fd = storage.begin(path)
+    try:
+        storage.write(fd, b"durable", 0)
+        storage.sync_data(fd)
+    finally:
+        os.close(fd)
+    return True
+
+
+def _syncs_folder(storage: Storage, folder: Path) -> bool:
+    storage.sync_folder(folder)
+    return True
+
+
+def _renames(storage: Storage, source: Path, target: Path) -> bool:
+    """Whether the target has the source's bytes after, and the source is gone."""
+    data = source.read_bytes()
+    storage.replace(source, target)
+    return not source.exists() and target.read_bytes() == data
+
+
+def _is_exclusive(storage: Storage, path: Path) -> bool:
+    """Whether a file can be made once, and not again."""
+    storage.remove(path)
+    _fill(storage, path, b"first", exclusive=True)
+    try:
+        _fill(storage, path, b"second", exclusive=True)
+    except FileExistsError:
+        return path.read_bytes() == b"first"
+    return False

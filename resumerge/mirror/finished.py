@@ -1,0 +1,153 @@
+"""The end of a mirror: the files beside the shards, then the word that it is whole.
+
+`done.json` names every file of the model with its bytes and SHA-256. From the moment that it is
+there the ledger's snapshots are not needed any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from resumerge.ledger import Ledger, now
+from resumerge.mirror.holder import DONE as DONE_FILE
+from resumerge.mirror.holder import epochs, lease_name
+from resumerge.mirror.place import BOOKS, Moved, Place
+from resumerge.mirror.snapshots import snapshots
+
+LAST_EPOCH = 10**9
+
+SMALL = 4 << 20
+"""Bytes that are written at once; a larger file is uploaded."""
+
+Companions = Iterable[tuple[str, "bytes | Path"]]
+"""The files beside the shards, config.json last: their names, and their bytes or where they are."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a finished mirror says of itself.
+
+    Args:
+        run: id.
+        fingerprint: of the recipe and its sources.
+        files: bytes and SHA-256 (hex digits) of each file, by name.
+    """
+
+    run: str
+    fingerprint: str
+    files: Mapping[str, tuple[int, str]]
+
+
+def read_done(place: Place) -> Done | None:
+    """What `done.json` says; None where it is not there, or not whole.
+
+    Raises:
+        OSError: the mirror cannot be read now.
+    """
+    try:
+        said = json.loads(place.read(DONE_FILE))
+        checksum = said.pop("checksum")
+        if checksum != _checksum(said):
+            return None
+        files = {name: (row["bytes"], row["sha256"]) for name, row in said["files"].items()}
+        return Done(said["run"], said["fingerprint"], files)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def complete(place: Place, companions: Companions, moved: Moved) -> Iterator[tuple[str, int, str]]:
+    """Bring the files beside the shards there, over those of an earlier try.
+
+    Yields:
+        Of each its name, bytes and SHA-256.
+
+    Raises:
+        OSError: the mirror cannot be used now.
+    """
+    for group in _groups(companions):
+        moved(0)
+        small = {name: data for name, data in group.items() if isinstance(data, bytes)}
+        if small:
+            place.write(small)
+            moved(sum(map(len, small.values())))
+        for name, data in small.items():
+            yield name, len(data), hashlib.sha256(data).hexdigest()
+        for name, path in group.items():
+            if isinstance(path, Path):
+                yield name, path.stat().st_size, place.upload(name, path, moved)
+
+
+def say_done(
+    place: Place, ledger: Ledger, epoch: int, files: Mapping[str, tuple[int, str]]
+) -> None:
+    """Say that a mirror is whole, and remove the bookkeeping.
+
+    Args:
+        epoch: of the lease; what another machine wrote that has taken over since stays.
+        files: bytes and SHA-256 of each file of the model.
+
+    Raises:
+        OSError: the mirror cannot be used now.
+    """
+    run = ledger.run() or {}
+    said = {
+        "run": run["id"],
+        "fingerprint": run["fingerprint"],
+        "finished": now(),
+        "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
+    }
+    text = json.dumps({**said, "checksum": _checksum(said)}, indent=2)
+    place.write({DONE_FILE: text.encode()}, _leftovers(place.files(), epoch, files))
+
+
+def tidy(place: Place) -> None:
+    """Remove what a finished mirror has besides the model, where that was cut off.
+
+    Raises:
+        OSError: the mirror cannot be used now.
+    """
+    done = read_done(place)
+    if done is not None and (rest := _leftovers(place.files(), LAST_EPOCH, done.files)):
+        place.write({}, rest)
+
+
+def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:
+    """The files, in their order: a large one alone, small ones together as far as memory goes."""
+    group: dict[str, bytes | Path] = {}
+    nbytes = 0
+    for name, content in companions:
+        if isinstance(content, Path) and content.stat().st_size <= SMALL:
+            content = content.read_bytes()
+        size = len(content) if isinstance(content, bytes) else SMALL
+        if group and nbytes + size > SMALL:
+            yield group
+            group, nbytes = {}, 0
+        group[name] = content.resolve() if isinstance(content, Path) else content
+        nbytes += size
+    if group:
+        yield group
+
+
+def _leftovers(there: Iterable[str], epoch: int, files: Iterable[str]) -> list[str]:
+    """What is there besides the model: bookkeeping, and beginnings of files of the model.
+
+    Leases come last: while there is anything else of ours, it is known whose it is.
+    """
+    names = set(there)
+    later = {old.name for old in snapshots(names) if old.epoch > epoch}
+    later |= {lease_name(n) for n in epochs(names) if n > epoch}
+    books = {name for name in names if name.startswith(f"{BOOKS}/")} - {DONE_FILE}
+    parts = {f"{name}.part" for name in files} & names
+    leases = {lease_name(n) for n in epochs(names)}
+    return sorted((books | parts) - later, key=lambda name: (name in leases, name))
+
+
+def _checksum(said: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
