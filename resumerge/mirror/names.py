@@ -1,0 +1,57 @@
+"""Names that a mirror is called by, and names inside of one."""
+
+from __future__ import annotations
+
+import re
+
+from resumerge.errors import refuse
+
+SCHEME = "hf://"
+
+_ODD = re.compile(r"[\0-\x1f\x7f\\]")
+
+
+def repo_of(url: str) -> str:
+    """``org/name`` out of ``hf://org/name``.
+
+    Raises:
+        InputError: it is not the name of a model's repo.
+    """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    repo = url.removeprefix(SCHEME).removesuffix("/")
+    try:
+        validate_repo_id(repo)
+        if url.startswith(SCHEME) and repo.count("/") == 1:
+            return repo
+    except HFValidationError:
+        pass
+    fix = "check the spelling"
+    if "@" in repo:
+        fix = "leave out the part from @ on: a mirror is the main branch of its repo"
+    elif repo.split("/")[0] in ("models", "datasets", "spaces", "buckets"):
+        fix = "name a model's repo alone: hf://org/name"
+    raise refuse(
+        "This is not the name of a model's repo on the Hub",
+        where=url,
+        expected="hf://org/name",
+        found=url,
+        fix=fix,
+    )
+
+
+def checked(name: str) -> str:
+    """A file's name inside a mirror, as it is.
+
+    Raises:
+        InputError: it leads elsewhere.
+    """
+    parts = name.split("/")
+    if not all(parts) or {".", "..", ".git"} & set(parts) or _ODD.search(name):
+        raise refuse(
+            "A file's name leads out of the mirror",
+            found=repr(name[:200]),
+            fix="do not use this mirror: its files are not what they seem",
+        )
+    return name

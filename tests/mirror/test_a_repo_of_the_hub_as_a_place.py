@@ -1,0 +1,288 @@
+"""What a place promises, kept by a repo of the Hub: files come and go, in single steps."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+
+import pytest
+from loopback_hub import Hub
+
+from resumerge.errors import InputError
+from resumerge.mirror.hub_place import HubPlace
+from resumerge.mirror.sent_file import PIECE
+
+URL, REPO = "hf://org/merged", "org/merged"
+SHARD = "model-00001-of-00002.safetensors"
+
+
+def nothing(nbytes: int) -> None: ...
+
+
+@pytest.fixture
+def place(hub: Hub) -> HubPlace:
+    return HubPlace.open(URL, create=True)
+
+
+def shard(folder: Path, nbytes: int = 300_000, seed: int = 0) -> Path:
+    """A file to upload; its bytes differ by the seed."""
+    path = folder / f"shard-{seed}.safetensors"
+    path.write_bytes(random.Random(seed).randbytes(nbytes))
+    return path
+
+
+def commits(hub: Hub) -> int:
+    """How many there are, without the one that every repo begins with."""
+    return len(hub.repos[REPO].commits) - 1
+
+
+def test_the_repo_is_created_private_and_kept_if_it_is_there(hub: Hub) -> None:
+    HubPlace.open(URL, create=True)
+    assert hub.repos[REPO].private
+    place = HubPlace.open(URL, create=True)
+    assert place.url == URL
+    assert place.files().keys() == {".gitattributes"}
+    assert commits(hub) == 0
+
+
+def test_small_files_come_and_go_in_one_commit(hub: Hub, place: HubPlace) -> None:
+    place.write({".resumerge/a": b"old", "config.json": b"{}"})
+    place.write({".resumerge/b": b"new"}, remove=[".resumerge/a"])
+    assert hub.contents(REPO) == {".resumerge/b": b"new", "config.json": b"{}"}
+    assert commits(hub) == 2
+    assert place.read(".resumerge/b") == b"new"
+    assert place.files() == {
+        ".gitattributes": len(place.read(".gitattributes")),
+        ".resumerge/b": 3,
+        "config.json": 2,
+    }
+    with pytest.raises(FileNotFoundError):
+        place.read(".resumerge/a")
+
+
+def test_what_is_gone_already_may_be_removed_and_what_is_there_written_again(
+    hub: Hub, place: HubPlace
+) -> None:
+    place.write({"a": b"1"})
+    place.write({"a": b"1"}, remove=["never/there"])
+    assert hub.contents(REPO) == {"a": b"1"}
+    assert commits(hub) == 1
+
+
+@pytest.mark.parametrize("binary_is_large", [False, True])
+def test_snapshots_may_be_large_files_for_the_hub(
+    hub: Hub, place: HubPlace, binary_is_large: bool
+) -> None:
+    hub.binary_is_large, data = binary_is_large, b"SQLite format 3\0" + bytes(5000)
+    place.write({".resumerge/ledger.db": data})
+    assert hub.repos[REPO].files()[".resumerge/ledger.db"].lfs == binary_is_large
+    assert place.read(".resumerge/ledger.db") == data
+
+
+@pytest.mark.parametrize("part_bytes", [None, 100_000])
+def test_a_shard_is_committed_together_with_what_is_written_after_it(
+    hub: Hub, place: HubPlace, tmp_path: Path, part_bytes: int | None
+) -> None:
+    hub.part_bytes = part_bytes
+    path, moved = shard(tmp_path), []
+    sha256 = place.upload(SHARD, path, moved.append)
+    assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert sum(moved) == 300_000
+    assert commits(hub) == 0
+    place.write({".resumerge/ledger.db": b"names the shard"})
+    assert hub.contents(REPO) == {
+        SHARD: path.read_bytes(),
+        ".resumerge/ledger.db": b"names the shard",
+    }
+    assert commits(hub) == 1
+    assert place.sha256(SHARD, nothing) == sha256
+
+
+def test_whoever_looks_at_the_place_sees_what_was_uploaded(
+    hub: Hub, place: HubPlace, tmp_path: Path
+) -> None:
+    sha256 = place.upload(SHARD, shard(tmp_path), nothing)
+    assert place.sha256(SHARD, nothing) == sha256
+    second = SHARD.replace("00001-of", "00002-of")
+    place.upload(second, shard(tmp_path, seed=1), nothing)
+    assert place.files()[second] == 300_000
+    assert commits(hub) == 2
+
+
+def test_a_file_that_is_small_for_the_hub_may_be_uploaded_too(
+    hub: Hub, place: HubPlace, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(b"{}" * 50_000)
+    sha256 = place.upload("tokenizer.json", path, nothing)
+    assert place.sha256("tokenizer.json", nothing) == sha256
+    assert not hub.repos[REPO].files()["tokenizer.json"].lfs
+    assert place.upload("tokenizer.json", path, nothing) == sha256
+    assert place.files()["tokenizer.json"] == 100_000
+    assert commits(hub) == 1
+
+
+def test_an_empty_file_may_be_uploaded(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
+    (tmp_path / "empty.bin").touch()
+    sha256 = place.upload("empty.bin", tmp_path / "empty.bin", nothing)
+    assert place.sha256("empty.bin", nothing) == sha256 == hashlib.sha256(b"").hexdigest()
+
+
+def test_what_the_hub_has_is_not_sent_again(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
+    place.upload(SHARD, shard(tmp_path), nothing)
+    place.write({})
+    sent = hub.received
+    again: list[int] = []
+    other = HubPlace.open(URL, create=True)
+    other.upload(SHARD, shard(tmp_path), again.append)
+    other.upload("the-same.safetensors", shard(tmp_path), again.append)
+    other.write({})
+    assert sum(again) == 0
+    assert hub.received == sent
+    assert hub.contents(REPO).keys() == {SHARD, "the-same.safetensors"}
+
+
+def test_bytes_that_were_stored_and_never_committed_are_not_sent_again(
+    hub: Hub, place: HubPlace, tmp_path: Path
+) -> None:
+    place.upload(SHARD, shard(tmp_path), nothing)
+    sent = hub.received
+    after_a_kill = HubPlace.open(URL, create=True)
+    after_a_kill.upload(SHARD, shard(tmp_path), nothing)
+    after_a_kill.write({})
+    assert hub.received == sent >= 300_000
+    assert hub.contents(REPO) == {SHARD: shard(tmp_path).read_bytes()}
+
+
+def test_a_shard_with_another_content_takes_the_place_of_the_first(
+    hub: Hub, place: HubPlace, tmp_path: Path
+) -> None:
+    place.upload(SHARD, shard(tmp_path), nothing)
+    place.write({})
+    place.upload(SHARD, shard(tmp_path, seed=1), nothing)
+    place.upload(SHARD, shard(tmp_path, seed=2), nothing)
+    place.write({})
+    assert hub.contents(REPO) == {SHARD: shard(tmp_path, seed=2).read_bytes()}
+
+
+def test_bytes_are_told_before_they_go_out_and_in_pieces(
+    hub: Hub, place: HubPlace, tmp_path: Path
+) -> None:
+    path, told = shard(tmp_path, 9_000_000), [0]
+    ahead: list[int] = []
+
+    def moved(nbytes: int) -> None:
+        assert nbytes <= PIECE
+        told[0] += nbytes
+        ahead.append(told[0] - hub.received)
+
+    hub.bytes_per_second = 20e6
+    place.upload(SHARD, path, moved)
+    assert told == [9_000_000]
+    # No more than a piece and what the kernel holds for a connection is ahead of the Hub.
+    assert max(ahead) < PIECE + (6 << 20)
+
+
+def test_a_download_arrives_whole_and_goes_on_where_it_was_cut(
+    hub: Hub, place: HubPlace, tmp_path: Path
+) -> None:
+    path, target, moved = shard(tmp_path, 2_000_000), tmp_path / "back.safetensors", []
+    place.upload(SHARD, path, nothing)
+    place.write({})
+
+    class Killed(Exception):
+        pass
+
+    def killed(nbytes: int) -> None:
+        moved.append(nbytes)
+        if sum(moved) > 500_000:
+            raise Killed
+
+    with pytest.raises(Killed):
+        place.download(SHARD, target, killed)
+    assert not target.exists()
+    hub.forget_requests()
+    rest: list[int] = []
+    place.download(SHARD, target, rest.append)
+    assert target.read_bytes() == path.read_bytes()
+    assert sum(rest) <= 1_500_000
+    assert sum(hub.files_served().values()) <= 1_500_000
+    assert not target.with_name("back.safetensors.part").exists()
+    with pytest.raises(FileNotFoundError):
+        place.download("other", target, nothing)
+
+
+def test_a_small_file_can_be_downloaded_as_well(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
+    place.write({"config.json": b'{"a": 1}'})
+    place.download("config.json", tmp_path / "c", nothing)
+    assert (tmp_path / "c").read_bytes() == b'{"a": 1}'
+
+
+def test_the_hubs_clock_can_be_asked(hub: Hub, place: HubPlace) -> None:
+    from datetime import datetime, timezone
+
+    there = place.now()
+    assert there is not None
+    assert abs((there - datetime.now(timezone.utc)).total_seconds()) < 5
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "hf://",
+        "hf://name",
+        "hf://org/",
+        "hf:///name",
+        "hf://org/name/more",
+        "hf://datasets/org/name",
+        "hf://org/name@branch",
+        "hf://../name",
+        "hf://org/..",
+        "hf://org/na me",
+        "hf://org/name?x=1",
+        "hf://org/-name",
+        "org/name",
+    ],
+)
+def test_a_malformed_name_is_refused(url: str) -> None:
+    with pytest.raises(InputError, match="hf://org/name") as caught:
+        HubPlace(url)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["../a", "a/../../b", "/a", "a//b", "", ".", "a\\b", ".git/config"]
+)
+def test_names_that_lead_out_are_refused(
+    hub: Hub, place: HubPlace, tmp_path: Path, name: str
+) -> None:
+    for ask in (
+        lambda: place.write({name: b"x"}),
+        lambda: place.write({}, remove=[name]),
+        lambda: place.claim(name, b"x"),
+        lambda: place.upload(name, shard(tmp_path), nothing),
+        lambda: place.read(name),
+        lambda: place.sha256(name, nothing),
+        lambda: place.download(name, tmp_path / "x", nothing),
+    ):
+        with pytest.raises(InputError, match="leads out"):
+            ask()
+    assert commits(hub) == 0
+
+
+def test_a_repo_that_lists_names_that_lead_out_is_refused(hub: Hub, place: HubPlace) -> None:
+    hub.commit(REPO, {"../../etc/passwd": b"x"})
+    with pytest.raises(InputError, match="leads out"):
+        place.files()
+
+
+def test_offline_is_refused_at_opening(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="network is off"):
+        HubPlace.open(URL, create=True, offline=True)
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="network is off"):
+        HubPlace.open(URL, create=False)
+    assert hub.requests == []
