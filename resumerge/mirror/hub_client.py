@@ -33,8 +33,8 @@ class Gone(PlaceError):
     """The repo has no such file."""
 
 
-class Refused(PlaceError):
-    """The Hub will not do what it is asked."""
+class NoRepo(PlaceError):
+    """There is no such repo, or none that this account is let know of."""
 
 
 @dataclass
@@ -110,12 +110,13 @@ def _failure(error: Exception, repo: str) -> PlaceError | None:
     # The store's 403 says that a signed address has grown too old, and the next try gets new ones.
     by_hub = str(refusal.response.url).startswith(constants.ENDPOINT)
     if (status in (401, 403) and by_hub) or isinstance(refusal, hub_errors.RepositoryNotFoundError):
-        return PlaceError(
+        kind = NoRepo if status == 404 else PlaceError
+        return kind(
             f"The Hub does not let this account work in {repo}: {brief(refusal)} ({account()})\n"
             "Log in with `hf auth login`, or set HF_TOKEN, with a token that may write there",
             denied=True,
         )
-    return Refused(f"The Hub refuses a request for {repo}: {brief(refusal)}")
+    return PlaceError(f"The Hub refuses a request for {repo}: {brief(refusal)}")
 
 
 def _told(error: ResumergeError, repo: str) -> PlaceError | None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from resumerge.errors import InputError, Resumable, refuse
-from resumerge.mirror.hub_client import Conflict, Gone, Refused, calling
+from resumerge.errors import refuse
+from resumerge.mirror.hub_client import Conflict, Gone, NoRepo, calling
 from resumerge.mirror.names import SCHEME, checked, repo_of
 from resumerge.mirror.place import BOOKS, Moved, Place, PlaceError
 from resumerge.mirror.sent_file import PIECE, SentFile
@@ -21,7 +21,6 @@ from resumerge.sources.hub_cache import COMMIT, HubFile
 from resumerge.sources.hub_download import Watch, download_by_ranges
 from resumerge.sources.hub_files import env_offline
 from resumerge.sources.hub_http import get
-from resumerge.sources.hub_network import LONGEST_WAIT, WAITS
 from resumerge.sources.hub_snapshot import LIST_TIMEOUT
 from resumerge.sources.records import Records
 
@@ -32,8 +31,6 @@ SMALL = 256 << 20
 
 TRIES = 3
 """Commits tried in a row, where others commit at the same time."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,8 @@ class _Waiting:
 class HubPlace(Place):
     """The main branch of a model's repo, through huggingface_hub.
 
+    The repo is made, private, on the first change.
+
     A commit is one step, so nothing is ever half there: small files and removals of one `write`
     are one commit, and the uploads before it come with it (`atomic`). An upload is a large file of
     git LFS, over HTTP, from where the file can be paced and stopped, rather than through Xet: the
@@ -94,8 +93,7 @@ class HubPlace(Place):
     atomic = True
 
     def __init__(self, url: str, *, offline: bool = False) -> None:
-        """Asks nothing of the Hub yet: see `open`.
-
+        """
         Raises:
             InputError: the name is malformed, or the network is off.
         """
@@ -107,34 +105,18 @@ class HubPlace(Place):
                 where=self.url,
                 fix="run without --offline (and with HF_HUB_OFFLINE unset), or mirror to a folder",
             )
+        self._is_there = False
         self._commits = threading.RLock()
         self._waiting: dict[str, _Waiting] = {}
         self._hashed: dict[tuple[Path, int, int, int], str] = {}
 
-    @classmethod
-    def open(cls, url: str, *, create: bool, offline: bool = False) -> HubPlace:
-        """The repo, there and readable.
-
-        Args:
-            url: ``hf://org/name``.
-            create: make it, private, where it is not there yet, and see whether it can be written.
-
-        Raises:
-            InputError: the name is malformed, the network is off, or the Hub does not let this
-                account in.
-            Resumable: the network fails.
-        """
-        place = cls(url, offline=offline)
-        if create:
-            place._patiently(place._create)
-            place._patiently(place._try_writing)
-        else:
-            place._patiently(place._listing)
-        return place
-
     def files(self) -> dict[str, int]:
-        self._publish()
-        return {name: there.nbytes for name, there in self._listing()[1].items()}
+        """Bytes of every file, by name; also of those that the next `write` commits.
+
+        None where there is no such repo, or none that this account is let know of.
+        """
+        waiting = {name: upload.nbytes for name, upload in dict(self._waiting).items()}
+        return {name: there.nbytes for name, there in self._listing()[1].items()} | waiting
 
     def now(self) -> datetime | None:
         with calling(self.repo) as call:
@@ -142,15 +124,14 @@ class HubPlace(Place):
             return call.at.astimezone(timezone.utc) if call.at is not None else None
 
     def read(self, name: str) -> bytes:
-        if checked(name) in self._waiting:
-            self._publish()
+        self._publish(name)
         pieces: list[bytes] = []
         self._stream(name, SMALL, pieces.append)
         return b"".join(pieces)
 
     def sha256(self, name: str, moved: Moved) -> str | None:
-        self._publish()
-        there = self._listing()[1].get(checked(name))
+        self._publish(name)
+        there = self._listing()[1].get(name)
         if there is None or len(there.etag) == 64:
             return there.etag if there is not None else None
         digest = hashlib.sha256()
@@ -166,6 +147,7 @@ class HubPlace(Place):
         for name in (*files, *remove):
             checked(name)
         with self._commits:
+            self._make()
             for attempt in range(1, TRIES + 1):
                 try:
                     self._write(files, remove)
@@ -177,6 +159,7 @@ class HubPlace(Place):
     def claim(self, name: str, data: bytes) -> bool:
         checked(name)
         with self._commits:
+            self._make()
             for _ in range(TRIES):
                 commit, there = self._listing()
                 if name in there:
@@ -190,8 +173,10 @@ class HubPlace(Place):
         raise PlaceError(f"Others commit to {self.repo} all the time")
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
+        checked(name)
         wanted = _Waiting(path, path.stat().st_size, self._hash(path, moved))
-        if wanted.is_there(self._listing()[1].get(checked(name))):
+        self._make()
+        if wanted.is_there(self._listing()[1].get(name)):
             self._waiting.pop(name, None)
             return wanted.sha256
         known = self._waiting.get(name)
@@ -202,9 +187,9 @@ class HubPlace(Place):
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
         """The bytes grow in ``NAME.part``, and are renamed when their hash is the listed one."""
-        self._publish()
+        self._publish(name)
         commit, files = self._listing()
-        there = files.get(checked(name))
+        there = files.get(name)
         if there is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
         file = _Target(self.repo, commit, name, there.nbytes, there.etag, path)
@@ -224,40 +209,12 @@ class HubPlace(Place):
         with calling(self.repo):
             download_by_ranges(file, Records(), Watch(tell, lambda: moved(0), pause))
 
-    def _create(self) -> None:
-        with calling(self.repo):
-            self._api().create_repo(self.repo, private=True, exist_ok=True)
-
-    def _try_writing(self) -> None:
-        """Who may ask how a file would be uploaded may upload it."""
-        from huggingface_hub import CommitOperationAdd
-
-        with calling(self.repo):
-            probe = CommitOperationAdd(f"{BOOKS}/probe", b"")
-            self._api().preupload_lfs_files(self.repo, [probe], revision=BRANCH)
-
-    def _patiently(self, ask: Callable[[], _T]) -> _T:
-        """Ask while opening, when nobody else tries again."""
-        for wait in (*WAITS, None):
-            try:
-                return ask()
-            except PlaceError as error:
-                if error.denied or isinstance(error, Refused):
-                    raise self._denied(error) from error
-                if wait is None or error.retry_after > LONGEST_WAIT:
-                    raise Resumable("network", f"{error}\nResume when it can be reached") from error
-                time.sleep(max(wait, error.retry_after))
-        raise AssertionError("the last wait is None")
-
-    def _denied(self, error: PlaceError) -> InputError:
-        return refuse(
-            "The Hub does not let this account use the mirror's repo",
-            where=self.url,
-            expected="a repo that the token may write to, or may create",
-            found=str(error).split("\n", 1)[0],
-            fix="log in with `hf auth login`, or set HF_TOKEN, with a token that has write "
-            "permission; check the spelling of org/name",
-        )
+    def _make(self) -> None:
+        """Make the repo, private, where it is not there yet; before anything is changed."""
+        if not self._is_there:
+            with calling(self.repo):
+                self._api().create_repo(self.repo, private=True, exist_ok=True)
+            self._is_there = True
 
     def _api(self) -> Any:
         from huggingface_hub import HfApi
@@ -270,9 +227,15 @@ class HubPlace(Place):
         )
 
     def _listing(self) -> tuple[str, dict[str, _There]]:
-        """The newest commit, and its files, in one request."""
-        with calling(self.repo):
-            info = self._model_info()
+        """The newest commit, and its files, in one request; nothing where nothing ever was."""
+        try:
+            with calling(self.repo):
+                info = self._model_info()
+        except NoRepo:
+            if self._is_there:
+                raise
+            return "", {}
+        self._is_there = True
         if not COMMIT.fullmatch(info.sha or ""):
             raise PlaceError(f"The Hub's answer names no commit of {self.repo}")
         return info.sha, {
@@ -296,12 +259,14 @@ class HubPlace(Place):
                     if total > most:
                         raise PlaceError(f"{name} in {self.repo} is larger than {most} bytes")
                     take(chunk)
-        except Gone as error:
+        except (Gone, NoRepo) as error:
+            if isinstance(error, NoRepo) and self._is_there:
+                raise
             raise FileNotFoundError(f"{self.url} has no {name}") from error
 
-    def _publish(self) -> None:
-        """Commit the uploads that wait for a `write`."""
-        if self._waiting:
+    def _publish(self, name: str) -> None:
+        """Commit an upload that waits for a `write`, if this is one."""
+        if checked(name) in self._waiting:
             self.write({})
 
     def _write(self, files: Mapping[str, bytes], remove: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
 from resumerge.mirror.finished import Companions, complete, say_done
 from resumerge.mirror.pace import Pace
-from resumerge.mirror.place import Place
+from resumerge.mirror.place import Place, PlaceError
 from resumerge.mirror.snapshots import write_snapshot
 from resumerge.storage import Storage
 
@@ -231,6 +231,8 @@ class Mirror:
                 job()
             except OSError as error:
                 self._failed(error)
+                if isinstance(error, PlaceError):
+                    self._over.wait(error.retry_after)  # not a moment sooner, whatever is sealed
             else:
                 self._succeeded()
                 return

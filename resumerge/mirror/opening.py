@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resumerge.errors import refuse
 from resumerge.mirror.folder import FolderPlace
+from resumerge.mirror.names import SCHEME
 from resumerge.mirror.place import Place
 
-HUB = "hf://"
 
-
-def open_place(url: str) -> Place:
+def open_place(url: str, *, offline: bool = False) -> Place:
     """The place that a user named; it is not looked at yet.
 
     Raises:
-        InputError: it cannot be a mirror.
+        InputError: it cannot be a mirror, or is on the Hub, and the network is off.
     """
-    if url.startswith(HUB):
-        raise refuse("A mirror on the Hub is not there yet", where=url, fix="name a folder")
+    if url.startswith(SCHEME):
+        from resumerge.mirror.hub_place import HubPlace
+
+        return HubPlace(url, offline=offline)
     return FolderPlace(Path(url).expanduser().absolute())

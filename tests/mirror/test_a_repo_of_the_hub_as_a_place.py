@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError
 from resumerge.mirror.hub_place import HubPlace
+from resumerge.mirror.place import PlaceError
 from resumerge.mirror.sent_file import PIECE
 
 URL, REPO = "hf://org/merged", "org/merged"
@@ -22,7 +24,8 @@ def nothing(nbytes: int) -> None: ...
 
 @pytest.fixture
 def place(hub: Hub) -> HubPlace:
-    return HubPlace.open(URL, create=True)
+    """A repo that is not there yet."""
+    return HubPlace(URL)
 
 
 def shard(folder: Path, nbytes: int = 300_000, seed: int = 0) -> Path:
@@ -37,13 +40,29 @@ def commits(hub: Hub) -> int:
     return len(hub.repos[REPO].commits) - 1
 
 
-def test_the_repo_is_created_private_and_kept_if_it_is_there(hub: Hub) -> None:
-    HubPlace.open(URL, create=True)
+def test_the_repo_is_created_private_on_the_first_change(hub: Hub, place: HubPlace) -> None:
+    assert place.files() == {}
+    with pytest.raises(FileNotFoundError):
+        place.read("config.json")
+    assert hub.repos == {}
+    place.write({"a": b"1"})
     assert hub.repos[REPO].private
-    place = HubPlace.open(URL, create=True)
-    assert place.url == URL
-    assert place.files().keys() == {".gitattributes"}
-    assert commits(hub) == 0
+    assert place.files().keys() == {".gitattributes", "a"}
+
+
+def test_a_repo_that_is_there_is_kept_as_it_is(hub: Hub, place: HubPlace) -> None:
+    hub.commit(REPO, {"README.md": b"# mine"})
+    place.write({"a": b"1"})
+    assert not hub.repos[REPO].private
+    assert hub.contents(REPO) == {"README.md": b"# mine", "a": b"1"}
+
+
+def test_a_repo_that_is_gone_is_not_taken_for_an_empty_one(hub: Hub, place: HubPlace) -> None:
+    place.write({"a": b"1"})
+    del hub.repos[REPO]
+    with pytest.raises(PlaceError) as caught:
+        place.files()
+    assert caught.value.denied
 
 
 def test_small_files_come_and_go_in_one_commit(hub: Hub, place: HubPlace) -> None:
@@ -89,6 +108,7 @@ def test_a_shard_is_committed_together_with_what_is_written_after_it(
     sha256 = place.upload(SHARD, path, moved.append)
     assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert sum(moved) == 300_000
+    assert place.files()[SHARD] == 300_000
     assert commits(hub) == 0
     place.write({".resumerge/ledger.db": b"names the shard"})
     assert hub.contents(REPO) == {
@@ -104,9 +124,10 @@ def test_whoever_looks_at_the_place_sees_what_was_uploaded(
 ) -> None:
     sha256 = place.upload(SHARD, shard(tmp_path), nothing)
     assert place.sha256(SHARD, nothing) == sha256
+    place.download(SHARD, tmp_path / "back", nothing)
     second = SHARD.replace("00001-of", "00002-of")
     place.upload(second, shard(tmp_path, seed=1), nothing)
-    assert place.files()[second] == 300_000
+    assert place.read(second) == (tmp_path / "shard-1.safetensors").read_bytes()
     assert commits(hub) == 2
 
 
@@ -119,7 +140,7 @@ def test_a_file_that_is_small_for_the_hub_may_be_uploaded_too(
     assert place.sha256("tokenizer.json", nothing) == sha256
     assert not hub.repos[REPO].files()["tokenizer.json"].lfs
     assert place.upload("tokenizer.json", path, nothing) == sha256
-    assert place.files()["tokenizer.json"] == 100_000
+    place.write({})
     assert commits(hub) == 1
 
 
@@ -134,7 +155,7 @@ def test_what_the_hub_has_is_not_sent_again(hub: Hub, place: HubPlace, tmp_path:
     place.write({})
     sent = hub.received
     again: list[int] = []
-    other = HubPlace.open(URL, create=True)
+    other = HubPlace(URL)
     other.upload(SHARD, shard(tmp_path), again.append)
     other.upload("the-same.safetensors", shard(tmp_path), again.append)
     other.write({})
@@ -148,7 +169,7 @@ def test_bytes_that_were_stored_and_never_committed_are_not_sent_again(
 ) -> None:
     place.upload(SHARD, shard(tmp_path), nothing)
     sent = hub.received
-    after_a_kill = HubPlace.open(URL, create=True)
+    after_a_kill = HubPlace(URL)
     after_a_kill.upload(SHARD, shard(tmp_path), nothing)
     after_a_kill.write({})
     assert hub.received == sent >= 300_000
@@ -220,8 +241,7 @@ def test_a_small_file_can_be_downloaded_as_well(hub: Hub, place: HubPlace, tmp_p
 
 
 def test_the_hubs_clock_can_be_asked(hub: Hub, place: HubPlace) -> None:
-    from datetime import datetime, timezone
-
+    place.write({"a": b"1"})
     there = place.now()
     assert there is not None
     assert abs((there - datetime.now(timezone.utc)).total_seconds()) < 5
@@ -268,7 +288,7 @@ def test_names_that_lead_out_are_refused(
     ):
         with pytest.raises(InputError, match="leads out"):
             ask()
-    assert commits(hub) == 0
+    assert hub.requests == []
 
 
 def test_a_repo_that_lists_names_that_lead_out_is_refused(hub: Hub, place: HubPlace) -> None:
@@ -279,10 +299,10 @@ def test_a_repo_that_lists_names_that_lead_out_is_refused(hub: Hub, place: HubPl
 
 def test_offline_is_refused_at_opening(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="network is off"):
-        HubPlace.open(URL, create=True, offline=True)
+        HubPlace(URL, offline=True)
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="network is off"):
-        HubPlace.open(URL, create=False)
+        HubPlace(URL)
     assert hub.requests == []
