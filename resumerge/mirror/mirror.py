@@ -20,7 +20,7 @@ from resumerge.ledger import Ledger
 from resumerge.mirror.finished import Companions, complete, say_done
 from resumerge.mirror.pace import Pace
 from resumerge.mirror.place import Place, PlaceError
-from resumerge.mirror.snapshots import write_snapshot
+from resumerge.mirror.snapshots import Snapshot, snapshots, write_snapshot
 from resumerge.storage import Storage
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -105,13 +105,14 @@ class Mirror:
         self._awake = True
         self._behind = True
         """Whether the newest snapshot lacks something; a new machine's lacks its epoch."""
+        self._older: list[Snapshot] | None = None
+        """Snapshots that are there; None where that has to be looked up."""
         self._named: set[str] = set()
         """Files that the newest snapshot names."""
         self._companions: Callable[[], Companions] | None = None
         self._finished = False
         self._error: BaseException | None = None
         self._failure: OSError | None = None
-        self._pause = 0.0
         self._got_on = time.monotonic()
         self._job_moved = self._job_bytes = 0
         self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
@@ -224,7 +225,7 @@ class Mirror:
 
     def _insist(self, job: Callable[[], None]) -> None:
         """Do something, again and again until it is done."""
-        self._pause, self._job_moved, self._job_bytes = FIRST_PAUSE, 0, 0
+        pause, self._job_moved, self._job_bytes = FIRST_PAUSE, 0, 0
         while True:
             try:
                 self._lease.check()
@@ -237,11 +238,11 @@ class Mirror:
                 self._succeeded()
                 return
             with self._changed:
+                self._changed.wait_for(lambda: self._awake or self._over.is_set(), pause)
                 self._awake = False
-                self._changed.wait_for(lambda: self._awake or self._over.is_set(), self._pause)
             if self._over.is_set():
                 raise _Over
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _failed(self, error: OSError) -> None:
         if self._over.is_set():
@@ -275,15 +276,19 @@ class Mirror:
     # What it does, one at a time
 
     def _write_snapshot(self) -> None:
-        """Write a snapshot that names what is there; what is there no more is forgotten first."""
+        """Write a snapshot that names what is there; what is there no more is forgotten."""
+        older, self._older = self._older, None
+        if older is None:
+            older = snapshots(self.place.files())
+        named = self._ledger.mirrored()
+        self._older = [write_snapshot(self.place, self._ledger, self._lease.epoch, older)]
         there = self.place.files()
         for row in self._ledger.rows("SELECT * FROM mirrored"):
             if there.get(row["name"]) != row["nbytes"]:
                 self._ledger.forget_mirrored(row["name"])
                 self._ledger.event("mirror_lost_file", mirror=self.place.url, name=row["name"])
-        named = set(self._ledger.mirrored())
-        write_snapshot(self.place, self._ledger, self._lease.epoch)
-        self._named, self._behind = named, False
+        self._behind = self._ledger.mirrored() != named
+        self._named = set() if self._behind else set(named)
 
     def _bring(self, name: str) -> None:
         """Upload a shard, and note it."""
@@ -347,7 +352,8 @@ class Mirror:
     def _lose_patience(self, waited: float, what: str) -> None:
         """Raise `Resumable` where the mirror stands still for too long while it is waited for."""
         still = min(waited, time.monotonic() - self._got_on)
-        if still > self.manner.patience:
+        denied = isinstance(self._failure, PlaceError) and self._failure.denied
+        if still > (0.0 if denied else self.manner.patience):
             why = f": {self._failure}" if self._failure else ""
             raise Resumable(
                 "mirror",

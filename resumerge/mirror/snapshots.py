@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,13 +70,18 @@ def newest(place: Place, names: Iterable[str]) -> tuple[Snapshot, bytes] | None:
     return None
 
 
-def write_snapshot(place: Place, ledger: Ledger, epoch: int) -> Snapshot:
+def write_snapshot(
+    place: Place, ledger: Ledger, epoch: int, before: Sequence[Snapshot]
+) -> Snapshot:
     """Bring the ledger, as it is now, to the mirror; older snapshots are removed after.
 
+    Args:
+        before: all that may be there.
+
     Raises:
-        OSError: the mirror cannot be used now; the snapshot before is still there.
+        OSError: the mirror cannot be used now. An older snapshot is still there, or the new one
+            is, or both.
     """
-    before = snapshots(place.files())
     path = ledger.path.with_name(COPY_FILE)
     here = Storage()
     copy_ledger(ledger, path, here)
