@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -279,16 +279,22 @@ class Mirror:
         """Write a snapshot that names what is there; what is there no more is forgotten."""
         older, self._older = self._older, None
         if older is None:
-            older = snapshots(self.place.files())
+            there = self.place.files()
+            self._forget_lost(there)
+            older = snapshots(there)
         named = self._ledger.mirrored()
         self._older = [write_snapshot(self.place, self._ledger, self._lease.epoch, older)]
-        there = self.place.files()
-        for row in self._ledger.rows("SELECT * FROM mirrored"):
-            if there.get(row["name"]) != row["nbytes"]:
-                self._ledger.forget_mirrored(row["name"])
-                self._ledger.event("mirror_lost_file", mirror=self.place.url, name=row["name"])
-        self._behind = self._ledger.mirrored() != named
+        self._behind = self._forget_lost(self.place.files())
         self._named = set() if self._behind else set(named)
+
+    def _forget_lost(self, there: Mapping[str, int]) -> bool:
+        """Forget files that somebody removed from the mirror; whether there were any."""
+        rows = self._ledger.rows("SELECT * FROM mirrored")
+        lost = [row["name"] for row in rows if there.get(row["name"]) != row["nbytes"]]
+        for name in lost:
+            self._ledger.forget_mirrored(name)
+            self._ledger.event("mirror_lost_file", mirror=self.place.url, name=name)
+        return bool(lost)
 
     def _bring(self, name: str) -> None:
         """Upload a shard, and note it."""

@@ -1,0 +1,167 @@
+"""The operations that change a mirror in a folder: counted, spoiled, and looked at after each."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from resumerge.mirror import folder as folder_module
+from resumerge.mirror.checker import check_mirror
+from resumerge.mirror.folder import FolderPlace
+from resumerge.storage import Storage
+
+INCONSISTENT = 99
+"""Exit code of a process that found its mirror inconsistent."""
+
+STATES = ["empty", "unfinished", "finished"]
+T = TypeVar("T")
+
+
+class FarStorage(Storage):
+    """Does what `Storage` does, and has the mirror checked after every operation."""
+
+    def __init__(
+        self,
+        mirror: Path,
+        *,
+        at: int | None = None,
+        mode: str = "kill",
+        seed: int = 0,
+        share: float = 0.0,
+        lacks: tuple[str, ...] = (),
+        pause: float = 0.0,
+        watched: bool = True,
+    ) -> None:
+        """
+        Args:
+            at: number of an operation, from 1.
+            mode: ``kill`` before it, or in the midst of it where it writes (``torn``).
+            seed: of the operations that fail.
+            share: of operations that fail for now.
+            lacks: what the filesystem cannot do: ``rename``, ``rename_over``, ``exclusive``,
+                ``sync``, ``sync_folder``, ``extend``.
+            pause: seconds that a write takes.
+            watched: the mirror has to be consistent after every operation; not where the test
+                itself removes something.
+        """
+        self.mirror, self.at, self.mode, self.lacks, self.pause = mirror, at, mode, lacks, pause
+        self.watched, self.share, self.draw = watched, share, random.Random(seed)
+        self.kinds: list[str] = []
+        self.failed = self.checks = 0
+        self._guard = threading.RLock()
+        self._state = "empty"
+
+    def install(self) -> None:
+        """Have every mirror in a folder use this, and fail in reading too."""
+        folder_module.Storage = lambda: self  # type: ignore[assignment,misc]
+        for name in ("files", "read", "sha256"):
+            setattr(FolderPlace, name, self._unreliable(getattr(FolderPlace, name)))
+
+    # Operations
+
+    def begin(self, path: Path, *, exclusive: bool = False) -> int:
+        how = exclusive and "exclusive" not in self.lacks
+        if exclusive and not how and self.lacks_by_refusing:
+            raise OSError(errno.EPERM, "no exclusive create here")
+        return self._do("begin", path, lambda: super(FarStorage, self).begin(path, exclusive=how))
+
+    def open(self, path: Path) -> int:
+        self._refuse("extend")
+        return super().open(path)
+
+    def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        time.sleep(self.pause)
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+
+        def torn() -> None:
+            super(FarStorage, self).write(fd, data[: len(data) // 2], offset)
+
+        self._do("write", path, lambda: super(FarStorage, self).write(fd, data, offset), torn)
+
+    def sync_data(self, fd: int) -> None:
+        self._refuse("sync")
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        self._do("sync", path, lambda: super(FarStorage, self).sync_data(fd))
+
+    def sync_folder(self, path: Path) -> None:
+        self._refuse("sync_folder")
+        self._do("sync folder", path, lambda: super(FarStorage, self).sync_folder(path))
+
+    def replace(self, source: Path, target: Path) -> None:
+        self._refuse("rename")
+        if target.exists():
+            self._refuse("rename_over")
+        self._do("replace", target, lambda: super(FarStorage, self).replace(source, target))
+
+    def remove(self, path: Path) -> None:
+        if path.exists():
+            self._do("remove", path, lambda: super(FarStorage, self).remove(path))
+
+    def add_folder(self, path: Path) -> None:
+        if not path.is_dir():
+            self._do("add folder", path, lambda: super(FarStorage, self).add_folder(path))
+
+    # What is done to them
+
+    @property
+    def lacks_by_refusing(self) -> bool:
+        """Whether an exclusive create fails, or (``exclusive`` twice) is done as any other."""
+        return self.lacks.count("exclusive") < 2
+
+    def _refuse(self, ability: str) -> None:
+        if ability in self.lacks:
+            raise OSError(errno.EOPNOTSUPP, f"no {ability} here")
+
+    def _do(
+        self, kind: str, path: Path, do: Callable[[], T], torn: Callable[[], None] | None = None
+    ) -> T:
+        with self._guard:
+            self.kinds.append(f"{kind} {path.name}")
+            if len(self.kinds) == self.at:
+                if self.mode == "torn" and torn is not None:
+                    torn()
+                    self.check()
+                os.kill(os.getpid(), signal.SIGKILL)
+            self._fail_maybe(path)
+            done = do()
+            self.check()
+            return done
+
+    def _fail_maybe(self, path: Path) -> None:
+        if self.draw.random() < self.share:
+            self.failed += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    def _unreliable(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(place: FolderPlace, *args: Any) -> Any:
+            if threading.current_thread() is not self._checking:
+                with self._guard:
+                    self._fail_maybe(place.folder)
+            return method(place, *args)
+
+        return wrapped
+
+    _checking: threading.Thread | None = None
+
+    def check(self) -> None:
+        """Look at the mirror as a stranger would; the process ends where it is not consistent."""
+        if not self.watched:
+            return
+        self._checking = threading.current_thread()
+        found = check_mirror(FolderPlace(self.mirror, Storage()))
+        self._checking = None
+        self.checks += 1
+        back = STATES.index(found.state) < STATES.index(self._state)
+        if back or not found.consistent:
+            told = {"kinds": self.kinds[-20:], "problems": dict(found.problems)}
+            print(json.dumps({**told, "before": self._state, "now": found.state}), flush=True)
+            os._exit(INCONSISTENT)
+        self._state = found.state

@@ -1,0 +1,200 @@
+"""Small merges with a mirror in a folder, whose every operation a test may spoil."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.home import Home
+from resumerge.mirror.checker import Checked, check_mirror
+from resumerge.mirror.folder import FolderPlace
+
+DRIVER = Path(__file__).with_name("mirror_driver.py")
+KILLED = -9
+RECIPE = """\
+merge_method: linear
+models:
+  - {model: math, parameters: {weight: 0.6}}
+  - {model: code, parameters: {weight: 0.4}}
+dtype: float32
+out_dtype: bfloat16
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one process ended.
+
+    Args:
+        code: its exit code, or less the signal that ended it.
+        kinds: every operation on the mirror, in order.
+        failed: how many of them failed.
+        stderr: what it said.
+    """
+
+    code: int
+    kinds: list[str]
+    failed: int
+    stderr: str
+
+
+class Driver:
+    """One server process that merges on request."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(DRIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def work(self, **job: Any) -> Ended:
+        """Do a job, to its end."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        log = Path(job["log"])
+        log.unlink(missing_ok=True)
+        print(json.dumps(job, default=str), file=self._process.stdin, flush=True)
+        code = json.loads(self._process.stdout.readline())["code"]
+        told = json.loads(log.read_text()) if log.exists() else {"kinds": [], "failed": 0}
+        return Ended(code, told["kinds"], told["failed"], Path(job["stderr"]).read_text())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@dataclass
+class Merge:
+    """One merge in a folder of its own, with its mirror.
+
+    Args:
+        folder: everything of it lies there.
+        models: where the recipe's models lie.
+        mirror: another place for the mirror.
+        options: of `Options`.
+    """
+
+    folder: Path
+    driver: Driver
+    models: Path
+    mirror: Path = Path()
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        self.out, self.state = self.folder / "merged", self.folder / "state"
+        self.config = self.folder / "recipe.yaml"
+        self.config.write_text(RECIPE)
+        if self.mirror == Path():
+            self.mirror = self.folder / "mirror"
+        self.options = {"mirror": str(self.mirror), **self.options, "shard_size": 8000}
+
+    def run(self, lacks: Iterable[str] = (), **far: Any) -> Ended:
+        """`resumerge run --mirror`.
+
+        Args:
+            lacks, far: of `FarStorage`.
+        """
+        return self._work("run", lacks, far)
+
+    def resume(self, lacks: Iterable[str] = (), **far: Any) -> Ended:
+        """`resumerge resume OUT`, or `run` where the run was not written down yet."""
+        return self._work("resume" if Home(self.state).runs() else "run", lacks, far)
+
+    def _work(self, command: str, lacks: Iterable[str], far: dict[str, Any]) -> Ended:
+        return self.driver.work(
+            command=command,
+            mirror=self.mirror,
+            far=far,
+            lacks=list(lacks),
+            log=self.folder / "log.json",
+            stderr=self.folder / "stderr",
+            models=self.models,
+            config=self.config,
+            out=self.out,
+            state=self.state,
+            options=self.options,
+        )
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """Of the ledger of the only run."""
+        (folder,) = Home(self.state).runs()
+        ledger = Ledger(folder / LEDGER_FILE, read_only=True)
+        try:
+            return ledger.rows(sql)
+        finally:
+            ledger.close()
+
+    def events(self) -> list[str]:
+        """The kinds of all events."""
+        return [row["kind"] for row in self.rows("SELECT kind FROM events ORDER BY id")]
+
+    def checked(self) -> Checked:
+        """What a stranger finds in the mirror."""
+        return check_mirror(FolderPlace(self.mirror))
+
+    def model(self) -> dict[str, bytes]:
+        """Every file of the output."""
+        return files_in(self.out)
+
+    def mirrored(self) -> dict[str, bytes]:
+        """Every file in the mirror but `done.json`."""
+        found = files_in(self.mirror)
+        found.pop(".resumerge/done.json", None)
+        return found
+
+    def assert_done(self, reference: dict[str, bytes]) -> None:
+        """The mirror has the model to the byte, and nothing else but the word that it is whole."""
+        checked = self.checked()
+        assert (checked.state, checked.problems) == ("finished", {})
+        assert self.mirrored() == reference
+        assert sorted(checked.files) == sorted(reference)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """The bytes of every file below a folder, by its path from there."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+class Bench:
+    """Makes merges, as many at a time as it has drivers."""
+
+    def __init__(self, folder: Path, models: Path) -> None:
+        self._folder, self.models = folder, models
+        self._drivers = [Driver() for _ in range(2)]
+        self._names = itertools.count()
+
+    def merge(self, worker: int = 0, mirror: Path = Path(), **options: Any) -> Merge:
+        """A merge that has not begun.
+
+        Args:
+            mirror: where its mirror shall be; beside it by default.
+            options: of `Options`.
+        """
+        folder = self._folder / f"{next(self._names)}"
+        return Merge(folder, self._drivers[worker], self.models, mirror, options)
+
+    def each(self, numbers: Iterable[int], check: Callable[[Merge, int], None]) -> None:
+        """Do something with a new merge for each number, on all drivers."""
+        shares = list(numbers)
+
+        def work(worker: int) -> None:
+            for number in shares[worker :: len(self._drivers)]:
+                check(self.merge(worker), number)
+
+        with ThreadPoolExecutor(len(self._drivers)) as pool:
+            for done in [pool.submit(work, n) for n in range(len(self._drivers))]:
+                done.result()
+
+    def close(self) -> None:
+        for driver in self._drivers:
+            driver.close()

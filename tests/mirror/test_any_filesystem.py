@@ -1,0 +1,59 @@
+"""Promise: what a mirror's filesystem cannot do is found by trying, and done without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from far_storage import FarStorage
+from mirrored import KILLED, Bench
+
+from resumerge.mirror.abilities import Abilities, probe
+
+EVERYTHING = ("rename", "exclusive", "sync", "sync_folder", "extend")
+LACKS = [
+    ("sync", "sync_folder"),
+    ("rename_over",),
+    ("rename",),
+    ("exclusive",),
+    ("exclusive", "exclusive"),
+    ("extend",),
+    EVERYTHING,
+]
+
+
+@pytest.mark.parametrize("lacks", [(), *LACKS], ids="+".join)
+def test_what_it_can_do_is_found(tmp_path: Path, lacks: tuple[str, ...]) -> None:
+    found = probe(tmp_path, FarStorage(tmp_path, lacks=lacks))
+    without_rename = {"rename_over"} if "rename" in lacks else set()
+    can = {name: name not in {*lacks, *without_rename} for name in Abilities.__annotations__}
+    assert found == Abilities(**can)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_filesystem_that_fails_now_is_not_taken_for_one_that_cannot(tmp_path: Path) -> None:
+    for seed in range(20):
+        try:
+            found = probe(tmp_path, FarStorage(tmp_path, seed=seed, share=0.05))
+        except OSError as error:
+            assert "Input/output error" in str(error)
+        else:
+            assert found == Abilities(True, True, True, True, True, True)
+
+
+@pytest.mark.parametrize("lacks", LACKS, ids="+".join)
+def test_a_run_killed_now_and_then(
+    bench: Bench, reference: dict[str, bytes], lacks: tuple[str, ...]
+) -> None:
+    calm = bench.merge()
+    ended = calm.run(lacks)
+    assert ended.code == 0, ended.stderr
+    calm.assert_done(reference)
+    for mode, step in (("kill", 17), ("torn", 13)):
+        for at in range(3, len(ended.kinds), step):
+            merge = bench.merge()
+            assert merge.run(lacks, at=at, mode=mode).code in (KILLED, 0)
+            assert merge.checked().consistent
+            again = merge.resume(lacks)
+            assert again.code == 0, again.stderr
+            merge.assert_done(reference)

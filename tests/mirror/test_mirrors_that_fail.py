@@ -1,0 +1,130 @@
+"""Promise: whatever happens to its mirror, a run goes on or stops with 75, and loses nothing.
+
+The mirror is looked at by a stranger after every single operation of every process here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mirrored import Bench, Ended, Merge
+from small_disks import fill, mounted
+
+SMALL = 2 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path, SMALL) as folder:
+        yield folder
+
+
+def run_and(
+    merge: Merge, when: Callable[[], bool], then: Callable[[], object], watched: bool = True
+) -> Ended:
+    """Run, slowly, and do something to the mirror in the midst of it."""
+    ended: list[Ended] = []
+    thread = threading.Thread(target=lambda: ended.append(merge.run(pause=0.05, watched=watched)))
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not when():
+        assert thread.is_alive() and time.monotonic() < deadline
+        time.sleep(0.005)
+    then()
+    thread.join()
+    return ended[0]
+
+
+def has_two_shards(merge: Merge) -> bool:
+    return len(list(merge.mirror.glob("*.safetensors"))) >= 2
+
+
+def check_stopped(merge: Merge, ended: Ended, reference: dict[str, bytes], why: str) -> None:
+    """Everything is merged; only the mirror lacks something, and why is said."""
+    assert ended.code == 75, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert why in ended.stderr
+    assert merge.model() == reference
+    assert "mirror_failing" in merge.events()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_errors_at_random(bench: Bench, reference: dict[str, bytes], seed: int) -> None:
+    merge = bench.merge(mirror_wait=20.0)
+    ended = merge.run(seed=seed, share=0.08)
+    assert ended.code in (0, 75), ended.stderr
+    assert ended.failed > 3
+    assert "mirror_failing" in merge.events()
+    assert merge.events().count("mirror_failing") - merge.events().count("mirror_recovered") < 2
+    if ended.code == 75:
+        assert merge.resume().code == 0
+    merge.assert_done(reference)
+    assert merge.model() == reference
+
+
+def test_a_mirror_that_is_full(bench: Bench, small_disk: Path, reference: dict[str, bytes]) -> None:
+    merge = bench.merge(mirror=small_disk / "mirror", mirror_wait=1.0)
+    ballast = small_disk / "ballast"
+    ended = run_and(merge, lambda: has_two_shards(merge), lambda: fill(ballast))
+    check_stopped(merge, ended, reference, "No space left on device")
+    assert merge.checked().consistent and merge.checked().files
+    ballast.unlink()
+    assert merge.resume().code == 0
+    merge.assert_done(reference)
+
+
+def test_a_mirror_that_is_read_only_now(
+    bench: Bench, small_disk: Path, reference: dict[str, bytes]
+) -> None:
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(small_disk)], check=True)
+
+    merge = bench.merge(mirror=small_disk / "mirror", mirror_wait=1.0)
+    ended = run_and(merge, lambda: has_two_shards(merge), lambda: force_read_only(small_disk))
+    check_stopped(merge, ended, reference, "Read-only file system")
+    assert merge.checked().consistent and merge.checked().files
+    remount("rw")
+    assert merge.resume().code == 0
+    merge.assert_done(reference)
+
+
+def force_read_only(disk: Path) -> None:
+    """A filesystem that is being written to is busy now and then."""
+    words = ["mount", "-o", "remount,ro", str(disk)]
+    deadline = time.monotonic() + 10
+    while subprocess.run(words, capture_output=True).returncode:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_mirror_that_is_deleted(bench: Bench, reference: dict[str, bytes]) -> None:
+    merge = bench.merge(mirror_wait=1.0)
+    aside = merge.folder / "aside"
+    ended = run_and(merge, lambda: has_two_shards(merge), lambda: merge.mirror.rename(aside), False)
+    check_stopped(merge, ended, reference, "merged")
+    assert not merge.mirror.exists(), "a drive that was taken away is not made anew"
+    shutil.rmtree(aside)
+    merge.mirror.mkdir()
+    again = merge.resume()
+    assert again.code == 0, again.stderr
+    merge.assert_done(reference)
+    assert "mirror_lost_file" in merge.events()
+
+
+def test_a_file_that_somebody_deletes_there(bench: Bench, reference: dict[str, bytes]) -> None:
+    merge = bench.merge()
+    ended = run_and(
+        merge,
+        lambda: has_two_shards(merge),
+        lambda: (merge.mirror / "model-00001-of-00004.safetensors").unlink(),
+        watched=False,
+    )
+    assert ended.code == 0, ended.stderr
+    merge.assert_done(reference)
+    assert "mirror_lost_file" in merge.events()
