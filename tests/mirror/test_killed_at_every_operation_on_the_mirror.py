@@ -36,3 +36,34 @@ def test_killed_at_every_operation(bench: Bench, reference: dict[str, bytes], mo
     bench.each(operations, check)
     print(f"killed at {sum(killed)} of {len(operations)} operations")
     assert sum(killed) > 0.9 * len(operations)
+
+
+def test_killed_while_shards_are_freed(bench: Bench, reference: dict[str, bytes]) -> None:
+    """No shard goes away here before a stranger could go on from the mirror without it."""
+    calm = bench.merge(mirror_then_delete=True)
+    ended = calm.run()
+    assert ended.code == 0, ended.stderr
+    calm.assert_done(reference)
+    rest = {name for name in reference if not name.endswith(".safetensors")} - {"config.json"}
+    assert set(calm.model()) == rest
+    killed = []
+
+    def check(merge: Merge, at: int) -> None:
+        merge.options["mirror_then_delete"] = True
+        first = merge.run(at=at)
+        assert first.code in (KILLED, 0), first.stderr
+        killed.append(first.code == KILLED)
+        found = merge.checked()
+        assert found.consistent
+        if merge.rows("SELECT * FROM shards WHERE state = 'sealed'"):
+            sealed = merge.rows("SELECT name FROM shards WHERE state = 'sealed'")
+            gone = [row["name"] for row in sealed if not (merge.out / row["name"]).exists()]
+            assert set(gone) <= set(found.files)
+        again = merge.resume()
+        assert again.code == 0, again.stderr
+        merge.assert_done(reference)
+        assert set(merge.model()) == rest
+        assert "shard_lost" not in merge.events()
+
+    bench.each(range(4, len(ended.kinds) + 1, 2), check)
+    assert sum(killed) > 0.9 * len(killed)

@@ -1,0 +1,210 @@
+"""Promises of mirrors that only large merges show: time, memory, room on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from mirrored import RECIPE
+from small_disks import mounted
+
+from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.home import Home
+
+SHARD = "20MB"
+WATCHER = Path(__file__).with_name("watcher.py")
+RATE = 40_000_000
+ENV = {**os.environ, "COLUMNS": "200", "RESUMERGE_LEASE_SECONDS": "4"}
+
+
+DEEPER = """\
+merge_method: linear
+slices:
+  - sources: &layers
+      - {model: math, layer_range: [0, 6], parameters: {weight: 0.6}}
+      - {model: code, layer_range: [0, 6], parameters: {weight: 0.4}}
+  - sources: *layers
+dtype: float32
+out_dtype: bfloat16
+"""
+"""All layers twice: 395 MB, of which the largest tensor has 66 MB."""
+
+
+class Place:
+    """A working folder with the large models, and what is run there."""
+
+    def __init__(self, folder: Path, models: Path, recipe: str = RECIPE) -> None:
+        self.folder, self.out, self.state = folder, folder / "merged", folder / "state"
+        folder.mkdir()
+        for model in models.iterdir():
+            (folder / model.name).symlink_to(model)
+        (folder / "recipe.yaml").write_text(recipe)
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "resumerge", *map(str, words), "--state-dir", str(self.state)],
+            cwd=self.folder,
+            env=ENV,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def begin(self, *words: object, out: Path | None = None) -> subprocess.Popen[str]:
+        return self.start("run", "recipe.yaml", out or self.out, "--shard-size", SHARD, *words)
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        runs = Home(self.state).runs()
+        if not runs:
+            return []
+        ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)
+        try:
+            return ledger.rows(sql)
+        finally:
+            ledger.close()
+
+
+def end(process: subprocess.Popen[str], code: int = 0) -> str:
+    """Wait for a process; what it said."""
+    said = process.communicate(timeout=150)[1]
+    assert process.returncode == code, said
+    return said
+
+
+def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 100
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of a model."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".resumerge" not in path.parts
+    }
+
+
+@pytest.fixture(scope="module")
+def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A merge without a mirror."""
+    place = Place(tmp_path_factory.mktemp("calm") / "place", large_llamas)
+    end(place.begin())
+    return place
+
+
+def test_the_merge_does_not_wait_for_a_slow_mirror(
+    calm: Place, large_llamas: Path, tmp_path: Path
+) -> None:
+    place, mirror = Place(tmp_path / "place", large_llamas), tmp_path / "mirror"
+    mirror.mkdir()
+    watcher = subprocess.Popen(
+        [sys.executable, str(WATCHER), str(mirror)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        process = place.begin("--mirror", mirror, "--mirror-rate", "40MB")
+        wait_until(lambda: place.rows("SELECT * FROM mirrored LIMIT 1"), process)
+        began, there = time.monotonic(), bytes_in(mirror)
+        wait_until((place.out / "config.json").exists, process)
+        assert hashes(place.out) == hashes(calm.out)
+        time.sleep(1.0)
+        moved, seconds = bytes_in(mirror) - there, time.monotonic() - began
+        assert moved <= RATE * seconds + (2 << 20), "faster than it may be"
+        assert moved >= RATE * seconds / 8, "much slower than it may be"
+        count = len(place.rows("SELECT * FROM shards"))
+        assert 1 <= len(place.rows("SELECT * FROM mirrored")) < count // 2
+
+        stopping = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        said = end(process, 143)
+        assert time.monotonic() - stopping < 2.0, "it did not leave while it uploaded"
+        assert said.splitlines()[-1].startswith("resumerge resume ")
+
+        part = next(mirror.glob("*.part"), None)
+        assert part is not None
+        written = part.stat().st_ino
+        end(place.start("resume", "--mirror-rate", "4GB"))
+        assert written in {path.stat().st_ino for path in mirror.glob("*.safetensors")}
+        assert hashes(mirror) == hashes(calm.out)
+        looks = [json.loads(line) for line in watcher.communicate(timeout=60)[0].splitlines()]
+    finally:
+        watcher.kill()
+    assert [look["problems"] for look in looks] == [{}] * len(looks)
+    assert looks[-1]["state"] == "finished"
+    assert len({look["snapshot"] for look in looks}) > 3
+    files = [look["files"] for look in looks]
+    assert files == sorted(files)
+
+    sql = "SELECT max(peak_rss) AS rss, max(merging_seconds) AS seconds FROM attempts"
+    alone, beside = calm.rows(sql)[0], place.rows(sql)[0]
+    print(f"peak RSS {alone['rss'] / 1e6:.0f} MB without, {beside['rss'] / 1e6:.0f} MB with")
+    print(f"merging {alone['seconds']:.1f} s without, {beside['seconds']:.1f} s with a mirror")
+    assert beside["rss"] < alone["rss"] + 40e6
+    assert place.rows("SELECT * FROM attempts WHERE outcome = 'interrupted'")
+
+
+def bytes_in(folder: Path) -> int:
+    """Of shards, whole or not."""
+    found = 0
+    for path in (*folder.glob("*.safetensors"), *folder.glob("*.part")):
+        try:
+            found += path.stat().st_size
+        except FileNotFoundError:  # renamed since
+            found += path.with_suffix("").stat().st_size
+    return found
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk with a third of the room for the output."""
+    folder = tmp_path / "small disk"
+    folder.mkdir()
+    with mounted(folder, 130_000_000) as disk:
+        yield disk
+
+
+def test_an_output_three_times_as_large_as_the_disk(
+    large_llamas: Path, small_disk: Path, tmp_path: Path
+) -> None:
+    calm = Place(tmp_path / "calm", large_llamas, DEEPER)
+    end(calm.begin())
+    place, mirror = Place(tmp_path / "place", large_llamas, DEEPER), tmp_path / "mirror"
+    out = small_disk / "out"
+    assert bytes_in(calm.out) > 3 * shutil.disk_usage(small_disk).free
+    words = ["--mirror", mirror, "--mirror-rate", "200MB"]
+    assert "too small for the output" in end(place.begin(*words, out=out), 2)
+
+    process = place.begin(*words, "--mirror-then-delete", out=out)
+    away = "SELECT * FROM mirrored"
+    wait_until(lambda: len(place.rows(away)) >= 3, process)
+    (worker,) = psutil.Process(process.pid).children()
+    worker.kill()  # as the kernel does; its supervisor goes on
+    wait_until(lambda: len(place.rows(away)) >= 6, process)
+    process.kill()
+    process.wait()
+    said = end(place.start("resume"))
+    assert "shard_lost" not in said
+    expected = hashes(calm.out)
+    expected.pop("README.md"), (found := hashes(mirror)).pop("README.md")  # it names the folder
+    assert found == expected
+    assert not [*out.glob("*.safetensors"), *out.glob("*.partial")]
+    assert not (out / "config.json").exists(), "no loader shall take it for a model"
+    kinds = {row["kind"] for row in place.rows("SELECT kind FROM events")}
+    assert "worker_killed" in kinds and "shard_lost" not in kinds
+    redone = place.rows("SELECT sum(bytes_committed) AS n FROM attempts")[0]["n"]
+    total = place.rows("SELECT sum(nbytes) AS n FROM units")[0]["n"]
+    assert redone == total, "what was committed was computed again"
