@@ -10,19 +10,21 @@ Example:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from resumerge.engine.cached import CacheReport, check_cache, repair_cache
 from resumerge.engine.options import MEMORY_WAIT, Options, as_path
 from resumerge.engine.planning import describe_plan
 from resumerge.engine.preflight import OUTPUT, STATE
-from resumerge.engine.report import Reporter, Result
-from resumerge.engine.session import Session
-from resumerge.engine.verify import Verification, verify_run
+from resumerge.engine.report import Reporter
+from resumerge.engine.verify import verify_run
 from resumerge.errors import refuse
 from resumerge.ledger.home import Home
 from resumerge.storage import Storage
+from resumerge.ui.merging_here import merge_here
+from resumerge.ui.plan import PlanDocument
+from resumerge.ui.shown_results import ShownResult, ShownVerification
 from resumerge.ui.sizes import parse_size
+from resumerge.ui.status import Status, status_json
 
 StrPath = str | Path
 RECIPE, MIRROR = "recipe", "mirror"
@@ -49,7 +51,8 @@ def run(
     take_over: bool = False,
     bring_back: bool = False,
     reporter: Reporter | None = None,
-) -> Result:
+    progress: str = "auto",
+) -> ShownResult:
     """Merge in this process; if `out` has an unfinished run of the same recipe, go on with it.
 
     There is no supervisor: if this process is killed, `resume` goes on, but nobody calls it.
@@ -65,7 +68,9 @@ def run(
         mirror_wait: seconds to wait for a mirror that fails, before `Resumable` is raised.
         take_over: the machine that holds the mirror is known to be dead.
         bring_back: shards that are only in the mirror shall be in `out` too.
-        reporter: told about progress.
+        reporter: told about progress, in place of what `progress` names.
+        progress: ``auto`` is a live picture in a notebook, and nothing elsewhere; ``bar``,
+            ``lines`` and ``json`` print as the command does; ``none``.
 
     Raises:
         InputError: recipe, sources or output are unfit; nothing was written.
@@ -90,7 +95,8 @@ def run(
         take_over,
         bring_back,
     )
-    return Session(options, reporter).run(as_path(config, RECIPE), as_path(out, OUTPUT))
+    recipe, folder = as_path(config, RECIPE), as_path(out, OUTPUT)
+    return merge_here(options, lambda s: s.run(recipe, folder), reporter, progress)
 
 
 def resume(
@@ -112,11 +118,13 @@ def resume(
     bring_back: bool = False,
     output: StrPath | None = None,
     reporter: Reporter | None = None,
-) -> Result:
+    progress: str = "auto",
+) -> ShownResult:
     """Go on with a run, named by its id, output folder or mirror; by default the newest.
 
     Args:
         output: for a run that comes from a mirror; by default its name, in the working folder.
+        progress: as `run`.
 
     Raises:
         InputError, Resumable, Interrupted: as `run`.
@@ -140,17 +148,16 @@ def resume(
         bring_back,
         _path(output, OUTPUT),
     )
-    return Session(options, reporter).resume(_name(run))
+    name = _name(run)
+    return merge_here(options, lambda s: s.resume(name), reporter, progress)
 
 
-def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> dict[str, Any]:
+def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> Status:
     """The document of ``resumerge status --json``: the run that is named, or all, newest first.
 
     Raises:
         InputError: there is no such run.
     """
-    from resumerge.ui.status import status_json
-
     return status_json(Home(_path(state_dir)), _name(run))
 
 
@@ -165,7 +172,7 @@ def plan(
     shard_size: int | str | None = None,
     seed: int | None = None,
     offline: bool = False,
-) -> dict[str, Any]:
+) -> PlanDocument:
     """The document of ``resumerge plan --json``; problems of the recipe are listed in it.
 
     Raises:
@@ -174,16 +181,16 @@ def plan(
     options = Options(
         _path(state_dir), _size(memory), threads, device, _size(shard_size), seed, offline
     )
-    return describe_plan(as_path(config, RECIPE), _path(out, OUTPUT), options)
+    return PlanDocument(describe_plan(as_path(config, RECIPE), _path(out, OUTPUT), options))
 
 
-def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> Verification:
+def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> ShownVerification:
     """Read an output again and compare it with the ledger's checksums.
 
     Raises:
         InputError: there is no such run.
     """
-    return verify_run(Home(_path(state_dir)).find(_name(run)), Storage())
+    return ShownVerification.of(verify_run(Home(_path(state_dir)).find(_name(run)), Storage()))
 
 
 def cache_check(

@@ -20,6 +20,7 @@ from resumerge.printable import printable
 from resumerge.ui.console import PatientConsole, escape_unknown_letters, silence
 from resumerge.ui.mergekit_options import without_mergekit_options
 from resumerge.ui.sizes import parse_size
+from resumerge.ui.styles import Style
 
 app = typer.Typer(
     name="resumerge",
@@ -137,6 +138,9 @@ StallTimeout = Annotated[
     ),
 ]
 NoSupervise = Annotated[bool, typer.Option("--no-supervise", help="Run in this process.")]
+Progress = Annotated[
+    Style, typer.Option(help="How progress is shown: auto, bar, lines, json or none.")
+]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
@@ -163,6 +167,7 @@ def run(
     no_supervise: NoSupervise = False,
     stall_timeout: StallTimeout = STALL_SECONDS,
     chdir: Chdir = None,
+    progress: Progress = Style.AUTO,
     as_json: Json = False,
 ) -> None:
     """Merge; if OUT already has an unfinished run of the same recipe, go on with it."""
@@ -186,7 +191,9 @@ def run(
         take_over,
         bring_back,
     )
-    merging = Merging(options, lambda session: session.run(config, out), as_json=as_json, err=err)
+    merging = Merging(
+        options, lambda session: session.run(config, out), style=_style(progress, as_json)
+    )
     raise typer.Exit(merging.here() if no_supervise else merging.supervised(stall_timeout))
 
 
@@ -211,6 +218,7 @@ def resume(
     no_supervise: NoSupervise = False,
     stall_timeout: StallTimeout = STALL_SECONDS,
     chdir: Chdir = None,
+    progress: Progress = Style.AUTO,
     as_json: Json = False,
 ) -> None:
     """Go on with an interrupted run, on this machine or from its mirror."""
@@ -235,8 +243,16 @@ def resume(
         bring_back,
         output,
     )
-    merging = Merging(options, lambda session: session.resume(run), as_json=as_json, err=err)
+    merging = Merging(options, lambda session: session.resume(run), style=_style(progress, as_json))
     raise typer.Exit(merging.here() if no_supervise else merging.supervised(stall_timeout))
+
+
+def _style(progress: Style, as_json: bool) -> Style:
+    if not as_json:
+        return progress
+    if progress not in (Style.AUTO, Style.JSON):
+        raise typer.BadParameter(f"--json goes with no --progress {progress.value}")
+    return Style.JSON
 
 
 @app.command()

@@ -45,9 +45,19 @@ class Problem:
 
 
 class ResumergeError(Exception):
-    """Base of every error that the program raises on purpose."""
+    """Base of every error that the program raises on purpose.
+
+    Attributes:
+        go_on: what to type in Python to go on; empty where nobody has said it.
+    """
 
     exit_code = 1
+    go_on = ""
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a traceback: nothing in it would help its reader."""
+        lines = str(self).split("\n")
+        return [*lines, f"To go on: {self.go_on}"] if self.go_on else lines
 
 
 @dataclass

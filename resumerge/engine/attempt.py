@@ -143,8 +143,10 @@ class Attempt:
         files = ShardFiles(plan, self.out, storage)
         reader = SourceReader(plan.sources)
         try:
+            self.reporter.doing("comparing downloads with their hashes")
             forget_damaged(plan, ledger, records, self._go_on)
             started = time.monotonic()
+            self.reporter.doing("comparing the output with the ledger")
             progress = Recovery(
                 plan, ledger, files, storage, self.distrust, self.reporter.beat, self._frees
             ).run()
@@ -155,6 +157,7 @@ class Attempt:
             downloads.evict_unneeded()
             with self._fetcher(progress, downloads) as fetcher:
                 loading = time.monotonic()
+                self.reporter.doing("merging")
                 evaluator = Evaluator(plan, reader, self.device)
                 need = replace(self.need, base=rss())
                 self.stop.check()
@@ -225,6 +228,7 @@ class Attempt:
     def _finish_mirror(self) -> None:
         """Wait for the mirror, and complete the model there."""
         if self.mirror is not None:
+            self.reporter.doing("waiting for the mirror")
             with self.stop.deferred():
                 self.mirror.finish(self._companions, self._go_on)
 
@@ -234,6 +238,7 @@ class Attempt:
         Not config.json where a shard is in the mirror alone: no loader shall take the folder for
         a model.
         """
+        self.reporter.doing("finishing")
         noted = self.ledger.companions()
         partly = self._frees or not all((self.out / s.name).exists() for s in self.plan.shards)
         for name, content in self._companions():

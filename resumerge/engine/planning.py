@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.choices import choices
 from resumerge.engine.device import resolve_device
 from resumerge.engine.options import Options
 from resumerge.engine.preflight import (
@@ -25,6 +26,7 @@ from resumerge.engine.preflight import (
 )
 from resumerge.engine.session import Session
 from resumerge.errors import InputError, Problem, Resumable
+from resumerge.host.host import describe_host
 from resumerge.host.speed import probe
 from resumerge.ledger.home import Home
 from resumerge.planning import Plan, estimate
@@ -39,6 +41,23 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         out: checked as ``run`` would, where it is given and has no run; else the working folder's
             disk is.
     """
+    document = _described(config, out, options)
+    host = {**describe_host(), "disk": document.pop("speed")}
+    host["disk"] |= {
+        "folder": str((out or Path.cwd()).absolute()),
+        "free": document["disk"]["free"],
+    }
+    chosen = choices(
+        host,
+        options,
+        out=out,
+        budget=document["memory"]["budget"],
+        threads=document.get("threads"),
+    )
+    return {**document, "host": host, "choices": chosen}
+
+
+def _described(config: Path, out: Path | None, options: Options) -> dict[str, Any]:
     budget = memory_budget(options.memory)
     home = Home(options.state_dir)
     if unusable := [*check_path(home.folder, STATE), *_unusable(out)]:
@@ -94,6 +113,7 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         "largest_unit": {"name": predicted.largest.name, "bytes": predicted.largest.nbytes},
         "notes": [*plan.notes, *predicted.notes, *too_many_threads(options.threads)],
         "problems": [asdict(problem) for problem in problems],
+        "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }
 
 
@@ -121,4 +141,5 @@ def _nothing(budget: int, out: Path | None) -> dict[str, Any]:
         "download": {"bytes": 0, "files": 0, "cached_bytes": 0},
         "time": {"estimate_s": 0.0, "basis": "nothing could be planned"},
         "sources": [],
+        "speed": {"read_bytes_per_s": None, "write_bytes_per_s": None},
     }

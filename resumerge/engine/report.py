@@ -41,6 +41,9 @@ class Result:
 class Reporter:
     """Told about a run as it goes; does nothing with it."""
 
+    def doing(self, what: str) -> None:
+        """Another phase begins, like ``opening the models``: one that may take a while."""
+
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         """The plan is made and checked."""
 

@@ -226,6 +226,7 @@ class Session:
             pins: `revision` and `folder` of each model.
             began: the options that the run began with.
         """
+        self._reporter.doing("opening the models and planning")
         problems = check_recipe(recipe)
         sources = open_sources(recipe, pins, problems, self._records, self._options.offline)
         options = self._options
@@ -247,6 +248,7 @@ class Session:
         Args:
             patience: seconds that a run that has begun waits for memory.
         """
+        self._reporter.doing("looking for memory")
         self._device = resolve_device(self._options.device)
         asked = self._options.memory
         if patience is None:
@@ -280,6 +282,7 @@ class Session:
         distrust: bool = False,
     ) -> Result:
         self._reporter.planned(folder.name, plan, self._estimate, resumed=resumed)
+        self._reporter.doing("looking at the mirror" if self._options.mirror else "beginning")
         with mirroring(ledger, out, self._options, self._storage, self._reporter) as mirror:
             attempt = Attempt(
                 plan=plan,

@@ -20,11 +20,15 @@ class Stop:
     loses nothing that is committed.
     """
 
-    def __init__(self, last_words: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, last_words: Callable[[int], None] | None = None, *, patient: bool = False
+    ) -> None:
         """
         Args:
             last_words: called with the signal before the second one ends the process.
+            patient: a second signal does nothing: the process holds more than this run.
         """
+        self._patient = patient
         self._last_words = last_words or (lambda signum: None)
         self.signum: int | None = None
         self._deferred = False
@@ -62,6 +66,8 @@ class Stop:
             raise Interrupted(self.signum)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.signum is not None and self._patient:
+            return
         if self.signum is not None:
             self._last_words(self.signum)
             os._exit(128 + self.signum)

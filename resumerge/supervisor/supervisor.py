@@ -53,6 +53,9 @@ class Orders:
 class Teller(Protocol):
     """Tells the user what the supervisor does."""
 
+    def silent(self, pid: int, quiet: float) -> None:
+        """A worker lives; nothing has moved for so many seconds. Called at every look."""
+
     def died(self, death: Death, orders: Orders) -> None:
         """A worker died; the next one is about to start."""
 
@@ -168,6 +171,7 @@ class Supervisor:
             # Only what this process was awake for: a suspended laptop is no stall.
             quiet = 0.0 if worker.listener.hear() else quiet + min(now - looked, 2 * LOOK_SECONDS)
             looked = now
+            self._teller.silent(worker.pid, quiet)
             if now > self._kill_at:
                 if now > self._kill_at + KILL_SECONDS:
                     return stalled

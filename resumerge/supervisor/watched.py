@@ -19,6 +19,10 @@ class Watched(Reporter):
     def __init__(self, inner: Reporter, link: Link) -> None:
         self._inner, self._link = inner, link
 
+    def doing(self, what: str) -> None:
+        self._link.beat()
+        self._inner.doing(what)
+
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         self._link.tell(run=run, floor=estimate.memory.least_enough)
         self._inner.planned(run, plan, estimate, resumed=resumed)
@@ -29,6 +33,7 @@ class Watched(Reporter):
 
     def beat(self) -> None:
         self._link.beat()
+        self._inner.beat()
 
     def fetching(self, fetched: Fetched) -> None:
         self._link.beat()

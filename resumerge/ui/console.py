@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from resumerge.host.platform import in_notebook
 from resumerge.printable import printable
 
 
@@ -19,10 +20,19 @@ class PatientConsole(Console):
 
     Text is printed as it is, since a path may look like markup; ``markup=True`` asks for it. But
     what could drive the terminal is spelled out, whoever wrote it: see `printable`.
+
+    Args:
+        terminal: whether it shall be taken for one. By default a notebook's cell is not, though
+            there is a pseudo-terminal, nor are colours asked for there: the kernel sets
+            FORCE_COLOR, not the user.
     """
 
-    def __init__(self, *, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr, emoji=False, markup=False)
+    def __init__(self, *, stderr: bool = False, terminal: bool | None = None) -> None:
+        if terminal is None and in_notebook():
+            terminal = False
+        super().__init__(
+            stderr=stderr, emoji=False, markup=False, force_terminal=terminal, force_jupyter=False
+        )
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

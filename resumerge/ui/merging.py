@@ -14,12 +14,16 @@ from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.options import Options
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, Resumable, ResumergeError
-from resumerge.ui.console import PatientConsole, print_json_line
+from resumerge.ui.alive import LastSaid
+from resumerge.ui.console import print_json_line
 from resumerge.ui.resume_command import repeat_command, resume_command
+from resumerge.ui.styles import Style, console_of, reporter_of
 
 if TYPE_CHECKING:
+    from resumerge.engine.report import Reporter
     from resumerge.engine.session import Session
     from resumerge.supervisor import Link, Orders
+    from resumerge.ui.styles import PrintedReporter
 
 
 class Merging:
@@ -27,7 +31,7 @@ class Merging:
 
     Args:
         work: what the command asks of a session.
-        as_json: JSON Lines on stdout, for programs.
+        style: how progress is shown; JSON Lines go to stdout, for programs.
     """
 
     def __init__(
@@ -35,12 +39,14 @@ class Merging:
         options: Options,
         work: Callable[[Session], Any],
         *,
-        as_json: bool,
-        err: PatientConsole,
+        style: Style,
     ) -> None:
-        self._options, self._work, self._as_json, self._err = options, work, as_json, err
+        self._options, self._work, self._style = options, work, style
+        self._err = console_of(style)
+        self._as_json = style is Style.JSON
+        self._said = LastSaid()
         self._session: Session | None = None
-        self._console: Any = None
+        self._shown: PrintedReporter | None = None
 
     def supervised(self, stall_seconds: float) -> int:
         """In worker processes; the exit code. This process stays small."""
@@ -50,7 +56,8 @@ class Merging:
         from resumerge.ui.supervision import Supervision
 
         folder = Home(self._options.state_dir).folder
-        teller = Supervision(self._err, self._command, as_json=self._as_json)
+        said = None if self._style is Style.NONE else self._said
+        teller = Supervision(self._err, self._command, as_json=self._as_json, said=said)
         return supervise(self._worker, teller, lambda r: folder / r / LEDGER_FILE, stall_seconds)
 
     def _worker(self, link: Link, orders: Orders) -> int:
@@ -96,10 +103,9 @@ class Merging:
 
     def _new_session(self, stop: Stop, link: Link | None) -> Session:
         from resumerge.engine.session import Session
-        from resumerge.ui.progress import ConsoleReporter, JsonReporter
 
-        self._console = ConsoleReporter(self._err)
-        reporter = JsonReporter(sys.stdout) if self._as_json else self._console
+        self._shown = reporter_of(self._style, self._err, self._said)
+        reporter: Reporter = self._shown
         if link is not None:
             from resumerge.supervisor.watched import Watched
 
@@ -139,8 +145,8 @@ class Merging:
 
     def _close(self) -> None:
         """Take the progress bar off the terminal."""
-        if self._console is not None:
-            self._console.close()
+        if self._shown is not None:
+            self._shown.close()
 
 
 def _last_line(stopped: Interrupted | Resumable, run: str | None, command: str) -> dict[str, Any]:

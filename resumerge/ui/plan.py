@@ -8,14 +8,31 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from resumerge.errors import Problem
+from resumerge.printable import printable
 from resumerge.ui.layer_map import show_layer_map
+from resumerge.ui.show_host import choice_rows, host_rows
 from resumerge.ui.sizes import show_seconds, show_size
+
+
+class PlanDocument(dict[str, Any]):
+    """The document of ``plan --json``, which a rich console and a notebook show as tables."""
+
+    def __rich__(self) -> RenderableType:
+        shown = [show_plan(self)]
+        problems = [Text(str(Problem(**problem)), "red") for problem in self["problems"]]
+        return Group(*shown, *problems)
+
+    def _repr_html_(self) -> str:
+        from resumerge.ui.plan_html import fragment
+
+        return fragment(self)
 
 
 def show_plan(document: dict[str, Any]) -> RenderableType:
     """The plan's figures; its problems are printed by the caller."""
     if not document["units"]:
-        return Text("Nothing can be planned yet:", "red")
+        return Group(*_host(document), Text("Nothing can be planned yet:", "red"))
     facts = Table.grid(padding=(0, 2))
     facts.add_row("method", document["method"])
     facts.add_row(
@@ -55,9 +72,22 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
             (source["revision"] or "")[:12],
             show_size(source["bytes_needed"]),
         )
-    parts: list[RenderableType] = [facts, "", sources]
+    parts: list[RenderableType] = [facts, "", sources, "", *_host(document)]
     models = [source["model"] for source in document["sources"]]
     for found in document["layer_maps"]:
         parts += ["", show_layer_map(found["stack"], found["layers"], models)]
     parts += [Text.assemble(("note: ", "yellow"), note) for note in document["notes"]]
     return Group(*parts)
+
+
+def _host(document: dict[str, Any]) -> list[RenderableType]:
+    """The machine, and what was chosen because of it."""
+    machine = Table.grid(padding=(0, 2))
+    for row in host_rows(document["host"]):
+        machine.add_row(*(Text(printable(word)) for word in row))
+    table = Table(box=None, padding=(0, 2, 0, 0), title="chosen", title_justify="left")
+    for name in ("", "", "because", "otherwise"):
+        table.add_column(name, overflow="fold")
+    for choice in choice_rows(document["choices"]):
+        table.add_row(*(Text(printable(word)) for word in choice))
+    return [machine, "", table]

@@ -13,22 +13,37 @@ from resumerge.engine.report import Pulse, Reporter, Result
 from resumerge.planning.estimate import Estimate
 from resumerge.planning.model import Plan
 from resumerge.sources.fetcher import Fetched
+from resumerge.ui.alive import LINE_SECONDS, LastSaid, Ticker
 from resumerge.ui.console import print_json_line
+from resumerge.ui.course import Course
 from resumerge.ui.sizes import show_seconds, show_size
-
-LINE_SECONDS = 5.0
-"""Time between two lines where there is no terminal."""
 
 
 class ConsoleReporter(Reporter):
-    """For people."""
+    """For people.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        bar: a bar that moves, which takes a terminal; else lines. By default, if there is one.
+        said: when something was last printed, for others to know.
+    """
+
+    def __init__(
+        self, console: Console, *, bar: bool | None = None, said: LastSaid | None = None
+    ) -> None:
         self._console = console
+        self._as_bar = console.is_terminal if bar is None else bar
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._last_line = time.monotonic()
+        self._said = said or LastSaid()
+        self._course = Course()
         self._started = time.monotonic()
+        self._ticker = Ticker(self._tick)
+
+    def doing(self, what: str) -> None:
+        self._course.doing(what)
+
+    def beat(self) -> None:
+        self._course.beat()
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         for note in (*plan.notes, *estimate.notes):
@@ -48,24 +63,14 @@ class ConsoleReporter(Reporter):
             )
 
     def fetching(self, fetched: Fetched) -> None:
-        arriving = fetched.bytes_done < fetched.bytes_total
-        if arriving and self._console.is_terminal:
+        self._course.fetching(fetched)
+        if self._as_bar and fetched.bytes_done < fetched.bytes_total:
             self._show("downloaded", fetched.bytes_done, fetched.bytes_total, fetched.file)
-        elif arriving:
-            self._line(
-                f"downloaded {show_size(fetched.bytes_done)} of {show_size(fetched.bytes_total)}, "
-                f"now {escape(fetched.file)}"
-            )
 
     def pulse(self, pulse: Pulse) -> None:
-        if not self._console.is_terminal:
-            share = pulse.bytes_done / max(1, pulse.bytes_total)
-            self._line(
-                f"{share:4.0%}  {show_size(pulse.bytes_done)} of {show_size(pulse.bytes_total)}, "
-                f"{pulse.units_done} of {pulse.units_total} tensors"
-            )
-            return
-        self._show("merged", pulse.bytes_done, pulse.bytes_total, pulse.unit)
+        self._course.pulsed(pulse)
+        if self._as_bar:
+            self._show("merged", pulse.bytes_done, pulse.bytes_total, pulse.unit)
 
     def _show(self, what: str, done: int, total: int, now: str) -> None:
         """A bar of its own for downloading and for merging."""
@@ -99,26 +104,61 @@ class ConsoleReporter(Reporter):
         self._say(f"[green]Done[/green] in {spent}: {escape(str(result.output))}")
 
     def close(self) -> None:
-        """Take the bar off the terminal."""
+        """Say no more, and take the bar off the terminal."""
+        self._ticker.stop()
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
-    def _line(self, text: str) -> None:
-        if time.monotonic() - self._last_line >= LINE_SECONDS:
-            self._last_line = time.monotonic()
-            self._say(text)
+    def _tick(self) -> None:
+        """In the ticker's thread. A bar draws itself."""
+        if self._bar is not None:
+            self._said.now()
+        elif self._said.silence >= LINE_SECONDS:
+            self._say(escape(self._course.line()))
 
     def _say(self, text: str) -> None:
+        self._said.now()
         self._console.print(text, markup=True, highlight=False, soft_wrap=True)
+
+
+class QuietReporter(Reporter):
+    """Only what a person should know."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def close(self) -> None:
+        """There is nothing to take away."""
+
+    def note(self, text: str) -> None:
+        self._console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 class JsonReporter(Reporter):
     """For programs: one JSON object a line."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, said: LastSaid | None = None) -> None:
         self._stream = stream
         self._fetched = ("", 0)
+        self._said = said or LastSaid()
+        self._course = Course()
+        self._ticker = Ticker(self._tick)
+
+    def doing(self, what: str) -> None:
+        self._course.doing(what)
+
+    def beat(self) -> None:
+        self._course.beat()
+
+    def close(self) -> None:
+        """Say no more."""
+        self._ticker.stop()
+
+    def _tick(self) -> None:
+        """In the ticker's thread."""
+        if self._said.silence >= LINE_SECONDS:
+            self._write("alive", doing=self._course.phase, text=self._course.line().strip())
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         self._write(
@@ -138,6 +178,7 @@ class JsonReporter(Reporter):
         )
 
     def fetching(self, fetched: Fetched) -> None:
+        self._course.fetching(fetched)
         state = (fetched.file, fetched.bytes_done)
         if state != self._fetched:
             self._fetched = state
@@ -148,6 +189,7 @@ class JsonReporter(Reporter):
             )
 
     def pulse(self, pulse: Pulse) -> None:
+        self._course.pulsed(pulse)
         self._write(
             "progress",
             units={"total": pulse.units_total, "done": pulse.units_done},
@@ -168,4 +210,5 @@ class JsonReporter(Reporter):
         )
 
     def _write(self, kind: str, **data: Any) -> None:
+        self._said.now()
         print_json_line(self._stream, kind, **data)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import resumerge
 from resumerge.ledger import Ledger, now
 from resumerge.ui.history import History, history_of, seconds_of
 from resumerge.ui.html import Html, join, tag
+from resumerge.ui.html_parts import bar, outcome, section, style, table, tiles_of
 from resumerge.ui.plain import plain_time, told_event
 from resumerge.ui.resume_command import resume_command
 from resumerge.ui.sizes import show_seconds, show_size
@@ -44,25 +44,21 @@ def page(run: Run) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"{run['id']}: {run['state']}"),
-        _style(),
+        style(),
     )
     return f"{START}\n{tag('html', head, tag('body', _run(run)), lang='en')}\n"
 
 
 def fragment(runs: Sequence[Run]) -> str:
     """The only run as on its page, or a table of all, to stand within another page."""
-    return join(_style(), _run(runs[0]) if len(runs) == 1 else _all(runs))
-
-
-def _style() -> Html:
-    return tag("style", Html(files(__package__).joinpath("report.css").read_text("utf-8")))
+    return join(style(), _run(runs[0]) if len(runs) == 1 else _all(runs))
 
 
 def _all(runs: Sequence[Run]) -> Html:
     rows = (
         (
             tag("b", run["id"]),
-            _outcome(run["state"]),
+            outcome(run["state"]),
             f"{_share(run):.0%}",
             f"{show_size(run['bytes']['committed'])} of {show_size(run['bytes']['total'])}",
             str(len(run["attempts"])),
@@ -70,8 +66,8 @@ def _all(runs: Sequence[Run]) -> Html:
         )
         for run in runs
     )
-    table = _table(("run", "state", "", "bytes", "attempts", "output"), rows)
-    return tag("main", table, class_="resumerge")
+    rows_shown = table(("run", "state", "", "bytes", "attempts", "output"), rows)
+    return tag("main", rows_shown, class_="resumerge")
 
 
 def _run(run: Run) -> Html:
@@ -142,23 +138,11 @@ def _head(run: Run) -> Html:
     )
     return tag(
         "header",
-        tag("h1", run["id"], " ", _outcome(run["state"])),
+        tag("h1", run["id"], " ", outcome(run["state"])),
         tag("p", tag("code", run["output"] or ""), class_="muted"),
-        tag(
-            "div",
-            tag("div", style=f"width:{100 * _share(run):.2f}%"),
-            class_="bar",
-            role="progressbar",
-            aria_valuenow=f"{100 * _share(run):.0f}",
-        ),
+        bar(_share(run)),
         tag("p", f"{_share(run):.0%} committed. {what_now(run)}"),
-        tag(
-            "dl",
-            *(
-                tag("div", tag("dt", name), tag("dd", tag("b", value), " ", tag("span", more)))
-                for name, value, more in tiles
-            ),
-        ),
+        tiles_of(tiles),
     )
 
 
@@ -175,14 +159,14 @@ def _seconds(attempt: Run) -> float | None:
 
 def _story(run: Run, history: History) -> Html | None:
     lines = story(run, history)
-    return _section("What happened", tag("ul", *(tag("li", x) for x in lines))) if lines else None
+    return section("What happened", tag("ul", *(tag("li", x) for x in lines))) if lines else None
 
 
 def _resume(run: Run) -> Html | None:
     if run["state"] != "interrupted":
         return None
     command = resume_command(run["id"], Path(run["ledger"]).parents[1])
-    return _section("What resumes it", tag("pre", command))
+    return section("What resumes it", tag("pre", command))
 
 
 def _plots(history: History) -> Html | None:
@@ -194,7 +178,7 @@ def _plots(history: History) -> Html | None:
     far = ", far above the picture" if budget > 4 * peak else ""
     worked = sum(life.seconds for life in history.lifetimes) or 1.0
     left_out = f"The first {timeline.left_out} attempts are left out. "
-    return _section(
+    return section(
         "Over time",
         history_chart(
             "Memory",
@@ -244,7 +228,7 @@ def _attempts(attempts: Sequence[Run]) -> Html | None:
             str(a["n"]),
             plain_time(a["started"]),
             "" if (seconds := _seconds(a)) is None else show_seconds(seconds),
-            _outcome(a["outcome"] or "running"),
+            outcome(a["outcome"] or "running"),
             str(a["units_committed"]),
             show_size(a["bytes_committed"]),
             show_size(a["peak_rss"]) if a["peak_rss"] else "",
@@ -254,7 +238,7 @@ def _attempts(attempts: Sequence[Run]) -> Html | None:
         for a in attempts[-MOST_ROWS:]
     )
     names = ("", "started", "took", "ended", "tensors", "committed", "peak", "budget", "process")
-    return _section("Attempts", _table(names, rows), _more(attempts))
+    return section("Attempts", table(names, rows), _more(attempts))
 
 
 def _timings(units: Rows) -> Html | None:
@@ -279,7 +263,7 @@ def _timings(units: Rows) -> Html | None:
         )
         for timing in kinds
     )
-    return _section(
+    return section(
         "Time by layer and tensor",
         columns_chart(
             "Seconds",
@@ -300,7 +284,7 @@ def _timings(units: Rows) -> Html | None:
             "rate",
         ),
         names_of_columns([timing.name for timing in layers]),
-        _table(("tensor, over all layers", "number", "seconds", "bytes a second"), rows),
+        table(("tensor, over all layers", "number", "seconds", "bytes a second"), rows),
     )
 
 
@@ -328,15 +312,15 @@ def _events(events: Rows) -> Html | None:
         )
         for event in reversed(events[-MOST_ROWS:])
     )
-    table = _table(("at", "attempt", "what", ""), rows)
-    return _section(f"Events ({len(events)})", _folded(table, len(events)), _more(events))
+    rows_shown = table(("at", "attempt", "what", ""), rows)
+    return section(f"Events ({len(events)})", _folded(rows_shown, len(events)), _more(events))
 
 
 def _recipe(run: Run, rows: Rows) -> Html | None:
     if not rows:
         return None
     file = tag("p", tag("code", run["config"]), class_="muted")
-    return _section("Recipe", file, tag("pre", rows[0]["config_text"]))
+    return section("Recipe", file, tag("pre", rows[0]["config_text"]))
 
 
 def _sources(sources: Rows) -> Html | None:
@@ -351,7 +335,7 @@ def _sources(sources: Rows) -> Html | None:
         for source in sources
     )
     names = ("", "model", "kind", "revision", "folder")
-    return _section("Sources", _table(names, rows)) if sources else None
+    return section("Sources", table(names, rows)) if sources else None
 
 
 def _shards(shards: Rows) -> Html | None:
@@ -359,19 +343,15 @@ def _shards(shards: Rows) -> Html | None:
         (
             tag("code", shard["name"]),
             show_size(shard["nbytes"]),
-            _outcome("done" if shard["state"] == "sealed" else "planned", shard["state"]),
+            outcome("done" if shard["state"] == "sealed" else "planned", shard["state"]),
             plain_time(shard["sealed_at"]),
         )
         for shard in shards[-MOST_ROWS:]
     )
     if not shards:
         return None
-    table = _table(("shard", "size", "state", "sealed"), rows)
-    return _section(f"Shards ({len(shards)})", _folded(table, len(shards)), _more(shards))
-
-
-def _section(title: str, *inside: object) -> Html:
-    return tag("section", tag("h2", title), *inside)
+    rows_shown = table(("shard", "size", "state", "sealed"), rows)
+    return section(f"Shards ({len(shards)})", _folded(rows_shown, len(shards)), _more(shards))
 
 
 def _folded(table: Html, rows: int) -> Html:
@@ -384,13 +364,3 @@ def _folded(table: Html, rows: int) -> Html:
 def _more(rows: Sequence[object]) -> Html | None:
     left = len(rows) - MOST_ROWS
     return tag("p", f"And {left} more in the ledger.", class_="muted") if left > 0 else None
-
-
-def _outcome(outcome: str, text: str | None = None) -> Html:
-    return tag("span", text or outcome, class_=f"outcome {outcome}")
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
-    head = tag("tr", *(tag("th", name) for name in names))
-    body = (tag("tr", *(tag("td", value) for value in row)) for row in rows)
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="table")

@@ -42,6 +42,11 @@ def status_json(home: Home, wanted: str | None) -> Status:
     return Status(runs=[_run(folder) for folder in folders])
 
 
+def status_of(folder: Path) -> Status:
+    """The run whose ledger is in a folder."""
+    return Status(runs=[_run(folder)])
+
+
 def _run(folder: Path) -> dict[str, Any]:
     try:
         return _described(folder, LEDGER_FILE)

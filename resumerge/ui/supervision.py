@@ -11,8 +11,9 @@ from rich.segment import ControlType
 
 from resumerge.supervisor.death import Death
 from resumerge.supervisor.supervisor import MOST_FAILURES, Orders
+from resumerge.ui.alive import SILENCE_SECONDS, LastSaid
 from resumerge.ui.console import PatientConsole, print_json_line
-from resumerge.ui.sizes import show_size
+from resumerge.ui.sizes import show_seconds, show_size
 
 _ADVICE = {
     "oom": "Stop other programs, or raise the memory limit of this container, before resuming.",
@@ -39,12 +40,29 @@ class Supervision:
 
     Args:
         command: the command that resumes a run, or repeats this one where there is no run yet.
+        said: when worker or supervisor last printed; None if silence is wanted.
     """
 
     def __init__(
-        self, err: PatientConsole, command: Callable[[str | None], str], *, as_json: bool
+        self,
+        err: PatientConsole,
+        command: Callable[[str | None], str],
+        *,
+        as_json: bool,
+        said: LastSaid | None = None,
     ) -> None:
-        self._err, self._command, self._as_json = err, command, as_json
+        self._err, self._command, self._as_json, self._said = err, command, as_json, said
+
+    def silent(self, pid: int, quiet: float) -> None:
+        if self._said is None or self._said.silence < SILENCE_SECONDS:
+            return
+        self._said.now()
+        text = f"The worker (pid {pid}) is there, but nothing has moved for {show_seconds(quiet)}"
+        if self._as_json:
+            self._event("alive", doing="waiting for the worker", text=text)
+        else:
+            self._clear()
+            self._say(text)
 
     def died(self, death: Death, orders: Orders) -> None:
         smaller = orders.memory is not None and orders.memory != death.budget
@@ -92,6 +110,8 @@ class Supervision:
             self._err.show_cursor()
 
     def _say(self, text: str) -> None:
+        if self._said is not None:
+            self._said.now()
         self._err.print(text, highlight=False, soft_wrap=True)
 
     def _event(self, kind: str, **data: Any) -> None:
