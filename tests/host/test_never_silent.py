@@ -1,0 +1,135 @@
+"""In a notebook's cell, which has a pseudo-terminal: plain lines, ten seconds apart at most."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tiny_models import write_family
+
+IPYTHON = {"JPY_PARENT_PID": "7", "TERM": "xterm-color", "CLICOLOR": "1", "FORCE_COLOR": "1"}
+"""What the commands of a cell find; FORCE_COLOR is the kernel's wish, not the user's."""
+
+SLOW = """
+import os, signal, subprocess, time
+from resumerge.engine.attempt import Attempt
+from resumerge.engine import session
+opened, finish = session.open_sources, Attempt._finish
+def slow(*words):
+    time.sleep(11)
+    return opened(*words)
+def stopped(self):
+    subprocess.Popen(["sh", "-c", f"sleep 11; kill -CONT {os.getpid()}"])
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return finish(self)
+session.open_sources, Attempt._finish = slow, stopped
+"""
+"""Planning takes long, and then the worker can say nothing at all for a while."""
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    text: bytes
+    silence: float
+
+
+def on_a_terminal(folder: Path, *words: object, before: str = "", **env: str) -> Said:
+    """Run a command as IPython's ``!`` does: on a pseudo-terminal of its own."""
+    program = f"{before}\nfrom resumerge.cli import main\nmain()"
+    ours, theirs = pty.openpty()
+    inherited = {k: v for k, v in os.environ.items() if k not in IPYTHON}
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, words)],
+        cwd=folder,
+        env={**inherited, "TERM": "xterm-256color", "COLUMNS": "120", **env},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    text, silence, last = b"", 0.0, time.monotonic()
+    try:
+        while time.monotonic() - last < 60:
+            if not select.select([ours], [], [], 1)[0]:
+                continue
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:  # nobody has the other end
+                break
+            silence, last = max(silence, time.monotonic() - last), time.monotonic()
+            text += piece
+        return Said(process.wait(10), text.replace(b"\r\n", b"\n"), silence)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_family(tmp_path_factory.mktemp("cells"))
+    models = "[{model: math, parameters: {weight: 1}}, {model: code, parameters: {weight: 1}}]"
+    (folder / "merge.yaml").write_text(f"merge_method: linear\nmodels: {models}\n")
+    return folder
+
+
+def controls(text: bytes) -> list[bytes]:
+    return re.findall(rb"[\x00-\x09\x0b-\x1f\x7f][^\n]{0,8}", text)
+
+
+def test_a_slow_run_in_a_cell_is_never_silent_for_ten_seconds(place: Path, tmp_path: Path) -> None:
+    words = ["run", "merge.yaml", tmp_path / "out", "--state-dir", tmp_path / "state"]
+    said = on_a_terminal(place, *words, before=SLOW, **IPYTHON)
+    assert said.code == 0, said.text
+    assert controls(said.text) == []
+    assert said.silence < 10
+    assert b"opening the models" in said.text
+    assert re.search(rb"The worker \(pid \d+\) is there, but nothing has moved", said.text)
+    assert b"Done in" in said.text
+
+
+def test_other_commands_print_no_codes_there_either(place: Path, tmp_path: Path) -> None:
+    words = ["run", "merge.yaml", tmp_path / "out", "--state-dir", tmp_path / "state"]
+    assert on_a_terminal(place, *words, "--restart", **IPYTHON).code == 0
+    for words in (["status"], ["status", tmp_path / "out", "--watch"], ["verify"]):
+        said = on_a_terminal(place, *words, "--state-dir", tmp_path / "state", **IPYTHON)
+        assert (said.code, controls(said.text)) == (0, [])
+        assert str(tmp_path / "out").encode() in said.text
+
+
+@pytest.mark.parametrize(
+    ("style", "env", "moves"),
+    [
+        ("auto", {}, True),
+        ("bar", IPYTHON, True),
+        ("lines", {}, False),
+        ("none", {}, False),
+        ("auto", {"TERM": "dumb"}, False),
+    ],
+)
+def test_styles(style: str, env: dict[str, str], moves: bool, place: Path, tmp_path: Path) -> None:
+    words = ["run", "merge.yaml", tmp_path / "out", "--state-dir", tmp_path / "state"]
+    said = on_a_terminal(place, *words, "--progress", style, **env)
+    assert said.code == 0, said.text
+    assert bool(controls(said.text)) == moves, said.text
+    assert (said.text == b"") == (style == "none")
+
+
+def test_json_is_a_style(place: Path, tmp_path: Path) -> None:
+    words = ["run", "merge.yaml", tmp_path / "out", "--state-dir", tmp_path / "state"]
+    said = on_a_terminal(place, *words, "--progress", "json", "--no-supervise")
+    kinds = [json.loads(line)["kind"] for line in said.text.splitlines()]
+    assert (kinds[0], kinds[-1]) == ("planned", "done")
+    refused = on_a_terminal(place, *words, "--json", "--progress", "bar")
+    assert refused.code == 2
