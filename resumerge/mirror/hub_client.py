@@ -73,12 +73,12 @@ def calling(repo: str) -> Iterator[Call]:
         told = _told(error, repo)
         if told is None:
             raise
-        raise told from error
+        raise told from None
     except Exception as error:
         failure = _failure(error, repo)
         if failure is None:
             raise
-        raise failure from error
+        raise failure from None  # its causes have signed addresses in them
     finally:
         _call.reset(token)
 
@@ -112,11 +112,17 @@ def _failure(error: Exception, repo: str) -> PlaceError | None:
     if (status in (401, 403) and by_hub) or isinstance(refusal, hub_errors.RepositoryNotFoundError):
         kind = NoRepo if status == 404 else PlaceError
         return kind(
-            f"The Hub does not let this account work in {repo}: {brief(refusal)} ({account()})\n"
+            f"The Hub does not let this account work in {repo}: {_said(refusal)} ({account()})\n"
             "Log in with `hf auth login`, or set HF_TOKEN, with a token that may write there",
             denied=True,
         )
-    return PlaceError(f"The Hub refuses a request for {repo}: {brief(refusal)}")
+    return PlaceError(f"The Hub refuses a request for {repo}: {_said(refusal)}")
+
+
+def _said(refusal: Any) -> str:
+    """Status and words of the Hub's answer."""
+    words = brief(Exception(refusal.server_message or "")).partition(": ")[2]
+    return f"HTTP {refusal.response.status_code}" + (f", {words}" if words else "")
 
 
 def _told(error: ResumergeError, repo: str) -> PlaceError | None:

@@ -24,6 +24,7 @@ class Exchange(BaseHTTPRequestHandler):
 
     hub: Hub
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or headers and body of an answer wait for each other, 40 ms
 
     def setup(self) -> None:
         self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import random
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from loopback_hub import Hub
+from repo_of_the_hub import REPO, SHARD, URL, commits, nothing, shard
 
 from resumerge.errors import InputError
 from resumerge.mirror.hub_place import HubPlace
 from resumerge.mirror.place import PlaceError
 from resumerge.mirror.sent_file import PIECE
 
-URL, REPO = "hf://org/merged", "org/merged"
-SHARD = "model-00001-of-00002.safetensors"
-
-
-def nothing(nbytes: int) -> None: ...
-
 
 @pytest.fixture
 def place(hub: Hub) -> HubPlace:
     """A repo that is not there yet."""
     return HubPlace(URL)
-
-
-def shard(folder: Path, nbytes: int = 300_000, seed: int = 0) -> Path:
-    """A file to upload; its bytes differ by the seed."""
-    path = folder / f"shard-{seed}.safetensors"
-    path.write_bytes(random.Random(seed).randbytes(nbytes))
-    return path
-
-
-def commits(hub: Hub) -> int:
-    """How many there are, without the one that every repo begins with."""
-    return len(hub.repos[REPO].commits) - 1
 
 
 def test_the_repo_is_created_private_on_the_first_change(hub: Hub, place: HubPlace) -> None:

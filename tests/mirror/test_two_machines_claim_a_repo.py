@@ -1,0 +1,102 @@
+"""Of two machines that claim the same name in a repo at the same time, exactly one gets it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from loopback_hub import Hub
+from repo_of_the_hub import REPO, URL, commits
+
+from resumerge.mirror.hub_place import HubPlace
+
+ROOT = Path(__file__).parents[2]
+NAME = ".resumerge/lease-000001.json"
+CLAIM = f"""
+import sys
+from resumerge.mirror.hub_place import HubPlace
+place = HubPlace({URL!r})
+place.files()
+print("ready", flush=True)
+sys.stdin.readline()
+print(place.claim({NAME!r}, sys.argv[1].encode()), flush=True)
+"""
+
+
+def test_the_first_wins_and_the_second_is_told(hub: Hub) -> None:
+    assert HubPlace(URL).claim(NAME, b"first")
+    assert not HubPlace(URL).claim(NAME, b"second")
+    assert hub.contents(REPO) == {NAME: b"first"}
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_threads_that_claim_at_once(hub: Hub, there: bool) -> None:
+    if there:
+        HubPlace(URL).write({"config.json": b"{}"})
+    for turn in range(15):
+        name = NAME.replace("000001", f"{turn:06}")
+        places = [HubPlace(URL) for _ in range(3)]
+        barrier = threading.Barrier(len(places))
+        won: list[int] = []
+
+        def claim(number: int, place: HubPlace) -> None:
+            barrier.wait()  # noqa: B023
+            if place.claim(name, b"%d" % number):  # noqa: B023
+                won.append(number)  # noqa: B023
+
+        threads = [threading.Thread(target=claim, args=pair) for pair in enumerate(places)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+        assert hub.contents(REPO)[name] == b"%d" % won[0]
+
+
+def test_processes_that_claim_at_once(hub: Hub) -> None:
+    def start(number: int) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", CLAIM, f"machine {number}"],
+            env=hub.env(PYTHONPATH=str(ROOT), HF_HUB_OFFLINE="0"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    machines = [start(number) for number in range(3)]
+    for machine in machines:
+        assert machine.stdout is not None
+        assert machine.stdout.readline() == "ready\n"
+    for machine in machines:
+        assert machine.stdin is not None
+        machine.stdin.write("go\n")
+        machine.stdin.flush()
+    said = [machine.communicate(timeout=60)[0].strip() for machine in machines]
+    assert sorted(said) == ["False", "False", "True"]
+    assert hub.contents(REPO) == {NAME: f"machine {said.index('True')}".encode()}
+
+
+def test_a_claim_among_other_commits(hub: Hub) -> None:
+    """The parent is another one each time it is looked at, and the name is still free."""
+    place, other = HubPlace(URL), HubPlace(URL)
+    over = threading.Event()
+
+    def beat() -> None:
+        count = 0
+        while not over.is_set():
+            count += 1
+            other.write({"beat": b"%d" % count})
+            over.wait(0.03)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        for epoch in range(5):
+            assert place.claim(f"lease-{epoch}", b"mine")
+    finally:
+        over.set()
+        thread.join()
+    assert commits(hub) >= 6
