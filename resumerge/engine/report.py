@@ -29,6 +29,7 @@ class Result:
         id: of the run.
         already_done: nothing was left to do.
         merging_seconds: spent computing, writing and committing in this attempt.
+        mirror: where the model is too, or alone.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Result:
     ledger: Path
     already_done: bool = False
     merging_seconds: float = 0.0
+    mirror: str | None = None
 
 
 class Reporter:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.agreement import Agreement, check_fits, temporary_folder
 from resumerge.engine.attempt import Attempt
 from resumerge.engine.beginning import write_down
 from resumerge.engine.damage import find_damage
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
 from resumerge.engine.disk_errors import resumable_disk_errors
+from resumerge.engine.far_side import FarSide, check_apart, refuse_mirror
 from resumerge.engine.files import ShardFiles
+from resumerge.engine.giving_up import give_up, mirrored_files
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
-from resumerge.engine.mirroring import mirroring
+from resumerge.engine.mirroring import mirror_of
+from resumerge.engine.moving import Arrival, bring_model, is_made_of
 from resumerge.engine.opening import NotOpened, in_order, open_sources, with_place
 from resumerge.engine.options import SEED, SHARD_SIZE, Options
 from resumerge.engine.ownership import written_files
@@ -40,10 +46,14 @@ from resumerge.engine.recovery import open_ledger
 from resumerge.engine.report import Reporter, Result
 from resumerge.engine.stop import Stop
 from resumerge.engine.unchanged import Unchanged
-from resumerge.errors import InputError, Problem, Resumable
+from resumerge.errors import InputError, Problem, Resumable, refuse
 from resumerge.host.speed import probe
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
+from resumerge.mirror.finished import Done, read_done, tidy
+from resumerge.mirror.held import FINISHED, NOTHING, Held
+from resumerge.mirror.lease import patiently
+from resumerge.mirror.opening import names_mirror, open_place
 from resumerge.planning import Plan, check_recipe, make_plan
 from resumerge.planning.estimate import estimate, largest_file
 from resumerge.recipe import Recipe, load_recipe
@@ -73,6 +83,7 @@ class Session:
         self._stop = stop or Stop()
         self._home = Home(options.state_dir)
         self._records = Records(self._home.folder)
+        self._far: FarSide | None = None
         self.run_id: str | None = None
 
     def run(self, config: Path, out: Path) -> Result:
@@ -82,7 +93,7 @@ class Session:
             InputError: recipe, sources or output are unfit; nothing was written.
             Interrupted, Resumable: stopped short.
         """
-        with self._stop.listening(), resumable_disk_errors():
+        with self._working():
             out = out.absolute()
             if problems := self._unusable(config, out):
                 raise InputError(problems)
@@ -90,6 +101,8 @@ class Session:
             earlier = self._home.of_output(out)
             if earlier:
                 return self._go_on(earlier[-1], recipe, config)
+            if self._options.mirror is not None:
+                return self._from_mirror(self._reach(self._options.mirror), recipe, config, out)
             return self._begin(recipe, config, out)
 
     @property
@@ -105,14 +118,86 @@ class Session:
         ]
 
     def resume(self, wanted: str | None = None) -> Result:
-        """Go on with a run named by its id or output folder; by default the newest.
+        """Go on with a run named by its id, output folder or mirror; by default the newest.
 
         Raises:
             InputError: no such run, or recipe or sources changed.
             Interrupted, Resumable: stopped short.
         """
-        with self._stop.listening(), resumable_disk_errors():
+        with self._working():
+            if wanted is not None and names_mirror(wanted):
+                far = self._reach(wanted)
+                asked = self._options.mirror
+                if asked is not None and open_place(asked).url != far.url:
+                    raise refuse(
+                        "A run comes from one mirror, and keeps it",
+                        where=far.url,
+                        found=f"--mirror {asked}",
+                        fix="leave one of them out; once it is here, it can be given another one",
+                    )
+                return self._from_mirror(far)
             return self._go_on(self._home.find(wanted))
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        with self._stop.listening(), resumable_disk_errors():
+            try:
+                yield
+            finally:
+                if self._far is not None:
+                    self._far.release()
+
+    def _reach(self, url: str | None) -> FarSide:
+        """The mirror; it is not asked for anything yet."""
+        assert url is not None
+        self._reporter.doing("looking at the mirror")
+        far = FarSide(url, self._options, self._reporter, self._stop)
+        if self._far is None or self._far.url != far.url:
+            if self._far is not None:
+                self._far.release()
+            self._far = far
+        return self._far
+
+    def _from_mirror(
+        self,
+        far: FarSide,
+        recipe: Recipe | None = None,
+        config: Path | None = None,
+        out: Path | None = None,
+    ) -> Result:
+        """Do what there is to do with what a mirror holds, which may be nothing.
+
+        Args:
+            recipe, config, out: of `run`.
+        """
+        arrival = Arrival(far, self._home, self._options, self._storage, self._reporter)
+        found = arrival.find(recipe, out)
+        if isinstance(found, Path):
+            return self._go_on(found, recipe, config, out)
+        if found is not None and not (self._options.restart and recipe):
+            if recipe is not None and not is_made_of(found, recipe, self._options, far):
+                raise refuse_mirror(far, Held(FINISHED, {}, found))
+            return self._already_there(far, found, out or self._options.output)
+        assert recipe is not None and config is not None and out is not None
+        if found is not None:
+            give_up(far, found.run, found.files)
+        return self._begin(recipe, config, out)
+
+    def _already_there(self, far: FarSide, done: Done, out: Path | None) -> Result:
+        """The mirror holds the model, finished; it comes here only if that is asked for."""
+        with suppress(InputError, Resumable):  # who finished it may have died over it
+            patiently(far.place, lambda: tidy(far.place))
+        if self._options.bring_back:
+            out = out or Path.cwd() / done.run
+            if problems := [*check_path(out, OUTPUT), *check_apart(out, far)]:
+                raise InputError(problems)
+            self._storage.make_folder(out)
+            with folder_lock(out):
+                bring_model(far, done, out, self._storage)
+        there = Path(far.url)
+        result = Result(done.run, out or there, there, already_done=True, mirror=far.url)
+        self._reporter.done(result)
+        return result
 
     def plan(self, recipe: Recipe) -> Plan:
         """Plan a new run of a recipe; nothing is written.
@@ -134,6 +219,8 @@ class Session:
         if problems:
             raise InputError(problems)
         threads, budget = self._resources(plan)
+        if self._options.mirror is not None:
+            self._empty_mirror(out)
         self._storage.make_folder(out)
         with folder_lock(out):
             if problems := check_output(out):  # a run that began, and ended, since the first look
@@ -150,8 +237,23 @@ class Session:
                 finally:
                     ledger.close()
 
+    def _empty_mirror(self, out: Path) -> None:
+        """Hold the mirror that a new run is to have."""
+        far = self._reach(self._options.mirror)
+        if problems := check_apart(out, far):
+            raise InputError(problems)
+        far.hold(out.name)
+        with temporary_folder() as folder:
+            held = far.look(folder / LEDGER_FILE)
+        if held.what != NOTHING:
+            raise refuse_mirror(far, held)
+
     def _go_on(
-        self, folder: Path, recipe: Recipe | None = None, config: Path | None = None
+        self,
+        folder: Path,
+        recipe: Recipe | None = None,
+        config: Path | None = None,
+        moved_to: Path | None = None,
     ) -> Result:
         self.run_id = folder.name
         with run_lock(folder, folder.name):
@@ -159,22 +261,27 @@ class Session:
             try:
                 row = ledger.run() or {}
                 out = Path(row["output"])
+                _check_stays(out, moved_to or self._options.output)
                 began = json.loads(row["options"])
+                named = self._options.mirror is not None
                 self._options = replace(
                     self._options,
                     memory=self._options.memory or began.get("memory"),
                     threads=self._options.threads or began.get("threads"),
                     evict=self._options.evict or began.get("evict", False),
-                    mirror=self._options.mirror or row["mirror"],
+                    mirror=self._options.mirror or (self._far.url if self._far else row["mirror"]),
                     **_mirror_options(self._options, began),
                 )
                 unchanged = Unchanged(row, self._home, self._reporter)
                 given = unchanged.recipe(recipe, restart=self._options.restart)
+                far = self._reach(self._options.mirror) if self._options.mirror else None
                 if self._options.restart:
                     plan = self.plan(given)
                     self._resources(plan)
                     if problems := check_output(out, written_files(ledger, out)):
                         raise InputError(problems)
+                    if far is not None:
+                        give_up(far, folder.name, mirrored_files(ledger))
                     self._storage.make_folder(out)
                     with folder_lock(out):
                         discard(ledger, folder, out, self._storage)
@@ -189,31 +296,60 @@ class Session:
                 except NotOpened as error:  # which the run did open when it began
                     raise Resumable("source_unavailable", str(error)) from error
                 unchanged.check(plan, ledger)
+                kept = far is None or far.url == row["mirror"]
                 if (
                     row["state"] == "done"
-                    and _is_whole(plan, ledger, ShardFiles(plan, out, self._storage))
+                    and kept
+                    and _is_whole(plan, ledger, ShardFiles(plan, out, self._storage), far)
                     and not find_damage(plan, ledger, self._records)
                 ):
-                    result = Result(folder.name, out, ledger.path, already_done=True)
+                    self._bring_model(far, out)
+                    result = Result(
+                        folder.name,
+                        out,
+                        ledger.path,
+                        already_done=True,
+                        mirror=far.url if far else None,
+                    )
                     self._reporter.done(result)
                     return result
-                away = ledger.mirrored()
-                lacking = [
+                if far is not None:
+                    if problems := check_apart(out, far):
+                        raise InputError(problems)
+                    agreement = Agreement(ledger, out, far, self._storage)
+                    done = agreement.reach(named=named)
+                    if done is not None:
+                        return self._already_there(far, done, out)
+                    check_fits(plan, ledger)
+                    away = agreement.compare()
+                else:
+                    away = []
+                lacking = sum(
                     shard.nbytes
                     for shard in plan.shards
-                    if not _has_file(out, shard.name) and shard.name not in away
-                ]
-                missing = 0 if self._frees else sum(lacking)
-                if problems := check_disk(out, missing):
+                    if not _has_file(out, shard.name)
+                    and (shard.name not in away or self._options.bring_back)
+                )
+                if problems := check_disk(out, 0 if self._frees else lacking):
                     raise Resumable("disk_full", str(problems[0]))
                 threads, budget = self._resources(plan, patience=self._options.memory_wait)
                 self._storage.make_folder(out)
                 with folder_lock(out):
+                    if far is not None and self._options.bring_back:
+                        agreement.bring_back(away)
                     return self._work(
                         plan, ledger, folder, out, threads, budget, resumed=True, distrust=restored
                     )
             finally:
                 ledger.close()
+
+    def _bring_model(self, far: FarSide | None, out: Path) -> None:
+        """Bring here what is lacking of a model that is finished in the mirror, if asked to."""
+        if far is not None and self._options.bring_back:
+            done = patiently(far.place, lambda: read_done(far.place))
+            if done is not None:
+                with folder_lock(out):
+                    bring_model(far, done, out, self._storage)
 
     def _plan(
         self, recipe: Recipe, pins: Mapping[str, dict[str, Any]], began: Mapping[str, Any]
@@ -282,28 +418,32 @@ class Session:
         distrust: bool = False,
     ) -> Result:
         self._reporter.planned(folder.name, plan, self._estimate, resumed=resumed)
-        self._reporter.doing("looking at the mirror" if self._options.mirror else "beginning")
-        with mirroring(ledger, out, self._options, self._storage, self._reporter) as mirror:
-            attempt = Attempt(
-                plan=plan,
-                ledger=ledger,
-                out=out,
-                storage=self._storage,
-                reporter=self._reporter,
-                stop=self._stop,
-                threads=threads,
-                budget=budget,
-                need=self._estimate.memory,
-                memory_wait=self._options.memory_wait,
-                device=self._device,
-                records=self._records,
-                offline=self._options.offline,
-                evict=self._options.evict,
-                distrust=distrust,
-                mirror=mirror,
-            )
-            seconds = attempt.run()
-        result = Result(folder.name, out, ledger.path, merging_seconds=seconds)
+        self._reporter.doing("beginning")
+        mirror = None
+        if self._options.mirror is not None:
+            far = self._reach(self._options.mirror)
+            mirror = mirror_of(far, ledger, out, self._options, self._storage, self._reporter)
+        attempt = Attempt(
+            plan=plan,
+            ledger=ledger,
+            out=out,
+            storage=self._storage,
+            reporter=self._reporter,
+            stop=self._stop,
+            threads=threads,
+            budget=budget,
+            need=self._estimate.memory,
+            memory_wait=self._options.memory_wait,
+            device=self._device,
+            records=self._records,
+            offline=self._options.offline,
+            evict=self._options.evict,
+            distrust=distrust,
+            mirror=mirror,
+        )
+        seconds = attempt.run()
+        url = mirror.place.url if mirror is not None else None
+        result = Result(folder.name, out, ledger.path, merging_seconds=seconds, mirror=url)
         self._reporter.done(result)
         return result
 
@@ -324,7 +464,19 @@ def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:
         return {}
     if source["kind"] == "hub":
         return {"revision": source["revision"]}
-    return {} if looks_anew else {"folder": Path(source["folder"])}
+    folder = Path(source["folder"])
+    return {} if looks_anew or not folder.is_dir() else {"folder": folder}
+
+
+def _check_stays(out: Path, asked: Path | None) -> None:
+    """A run's output stays where it is."""
+    if asked is not None and os.path.realpath(asked) != os.path.realpath(out):
+        raise refuse(
+            "This run has its output elsewhere on this machine",
+            where=str(asked),
+            found=str(out),
+            fix="name that one, or none",
+        )
 
 
 def _mirror_options(options: Options, began: Mapping[str, Any]) -> dict[str, Any]:
@@ -338,14 +490,17 @@ def _has_file(out: Path, shard: str) -> bool:
     return (out / shard).exists() or (out / f"{shard}.partial").exists()
 
 
-def _is_whole(plan: Plan, ledger: Ledger, files: ShardFiles) -> bool:
-    """Whether a finished run's files are all still there: shards with their size and header.
+def _is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: FarSide | None) -> bool:
+    """Whether a finished run's files are all still there: shards with their size and header, here
+    or in its mirror.
 
     The files beside them only have to exist: the user may have edited them since.
     """
     states = {row["state"] for row in ledger.rows("SELECT DISTINCT state FROM shards")}
-    return (
-        states == {"sealed"}
-        and all(files.is_intact(shard, files.final(shard)) for shard in plan.shards)
-        and all((files.folder / name).is_file() for name in ledger.written_names())
-    )
+    lacking = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
+    if states != {"sealed"} or not all((files.folder / n).is_file() for n in ledger.companions()):
+        return False
+    if not lacking or far is None:
+        return not lacking
+    there, noted = far.files(), ledger.mirrored()
+    return all(s.name in noted and there.get(s.name) == s.nbytes for s in lacking)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,11 @@ from resumerge.mirror.holder import DONE as DONE_FILE
 from resumerge.mirror.holder import epochs, lease_name
 from resumerge.mirror.place import BOOKS, Moved, Place
 from resumerge.mirror.snapshots import snapshots
+from resumerge.mirror.untrusted import is_safe_name
 
 LAST_EPOCH = 10**9
+
+_WORD = re.compile("[A-Za-z0-9_-]{1,100}")
 
 SMALL = 4 << 20
 """Bytes that are written at once; a larger file is uploaded."""
@@ -38,11 +42,14 @@ class Done:
         run: id.
         fingerprint: of the recipe and its sources.
         files: bytes and SHA-256 (hex digits) of each file, by name.
+        seed, shard_size: that it was made with.
     """
 
     run: str
     fingerprint: str
     files: Mapping[str, tuple[int, str]]
+    seed: int | None = None
+    shard_size: int | None = None
 
 
 def read_done(place: Place) -> Done | None:
@@ -57,9 +64,21 @@ def read_done(place: Place) -> Done | None:
         if checksum != _checksum(said):
             return None
         files = {name: (row["bytes"], row["sha256"]) for name, row in said["files"].items()}
-        return Done(said["run"], said["fingerprint"], files)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        done = Done(said["run"], said["fingerprint"], files, said["seed"], said["shard_size"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+    return done if _is_fit(done) else None
+
+
+def _is_fit(done: Done) -> bool:
+    """Whether it can be what a run of ours said; anybody may have written it."""
+    said = (done.run, done.fingerprint, *(sha256 for _, sha256 in done.files.values()))
+    return (
+        all(isinstance(text, str) and _WORD.fullmatch(text) for text in said)
+        and all(map(is_safe_name, done.files))
+        and all(isinstance(n, int) and n >= 0 for n, _ in done.files.values())
+        and all(isinstance(n, int | None) for n in (done.seed, done.shard_size))
+    )
 
 
 def complete(place: Place, companions: Companions, moved: Moved) -> Iterator[tuple[str, int, str]]:
@@ -97,9 +116,12 @@ def say_done(
         OSError: the mirror cannot be used now.
     """
     run = ledger.run() or {}
+    began = json.loads(run["options"])
     said = {
         "run": run["id"],
         "fingerprint": run["fingerprint"],
+        "seed": began.get("seed"),
+        "shard_size": began.get("shard_size"),
         "finished": now(),
         "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
     }

@@ -95,20 +95,20 @@ class Lease:
             seconds=_asked_seconds() or BEATS * place.beat_seconds,
         )
         while True:
-            there = _patiently(place, lambda: holder_of(place))
+            there = patiently(place, lambda: holder_of(place))
             if there is not None and there.owner == mine.owner:  # claimed, and the answer was lost
                 return cls(place, there)
             if there is not None and not take_over:
                 _outlive(place, there, note, beat)
-            highest = max(_patiently(place, lambda: epochs(place.files())), default=0)
+            highest = max(patiently(place, lambda: epochs(place.files())), default=0)
             mine = mine.claiming(highest + 1)
             name, data = lease_name(mine.epoch), mine.as_bytes()
-            if not _patiently(place, lambda: place.claim(name, data)):  # noqa: B023, called now
+            if not patiently(place, lambda: place.claim(name, data)):  # noqa: B023, called now
                 take_over = False  # who was quicker is not dead
                 continue
             if place.settle_seconds:
                 time.sleep(place.settle_seconds)
-                there = _patiently(place, lambda: holder_of(place))
+                there = patiently(place, lambda: holder_of(place))
                 if there is None or there.owner != mine.owner:
                     take_over = False
                     continue
@@ -230,7 +230,7 @@ def _outlive(
         left = began + seconds - clock()
         time.sleep(min(max(left, 0.01), seconds / 8, 5.0))
         beat()
-        found = _patiently(place, lambda: holder_of(place))
+        found = patiently(place, lambda: holder_of(place))
         if found is None or found.raw != there.raw:
             if found is None or found.released:
                 return
@@ -264,21 +264,24 @@ def _is_stale(place: Place, there: Holder) -> bool:
     return all((time_now - heard).total_seconds() > STALE_SECONDS for time_now in clocks)
 
 
-def _patiently(place: Place, ask: Callable[[], _T]) -> _T:
-    """Ask a place that may fail for a moment.
+def patiently(place: Place, ask: Callable[[], _T]) -> _T:
+    """Ask a place something, again and again where it fails for a moment.
 
     Raises:
-        InputError: nothing can be written there.
+        FileNotFoundError: what is asked for is not there.
+        InputError: this user may not, or nobody.
         Resumable: it fails for longer.
     """
     began, pause = clock(), 0.1
     while True:
         try:
             return ask()
+        except FileNotFoundError:
+            raise
         except OSError as error:
             if error.errno in _NOT_OURS:
                 raise refuse(
-                    "The mirror cannot be written to",
+                    "The mirror cannot be used",
                     where=place.url,
                     found=str(error),
                     fix="change its permissions, or name another mirror",

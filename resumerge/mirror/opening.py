@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resumerge.mirror.folder import FolderPlace
+from resumerge.mirror.held import is_mirror
 from resumerge.mirror.names import SCHEME
 from resumerge.mirror.place import Place
 
@@ -20,3 +21,11 @@ def open_place(url: str, *, offline: bool = False) -> Place:
 
         return HubPlace(url, offline=offline)
     return FolderPlace(Path(url).expanduser().absolute())
+
+
+def names_mirror(wanted: str) -> bool:
+    """Whether what a user named can only be a mirror, and not a run or its output."""
+    try:
+        return wanted.startswith(SCHEME) or is_mirror(Path(wanted).expanduser())
+    except (OSError, RuntimeError, ValueError):
+        return False

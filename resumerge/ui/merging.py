@@ -66,7 +66,7 @@ class Merging:
             self._options = replace(self._options, memory=orders.memory)
         if orders.run is not None:
             run = orders.run
-            self._options = replace(self._options, restart=False)
+            self._options = replace(self._options, restart=False, take_over=False, mirror=None)
             self._work = lambda session: session.resume(run)
         return self.here(link)
 

@@ -1,0 +1,223 @@
+"""Machines that have nothing in common but the mirror, and the copies of the models they merge."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from resumerge.ledger import Ledger
+from resumerge.ledger.home import Home
+from resumerge.mirror.held import Held, look
+from resumerge.mirror.opening import open_place
+
+ROOT = Path(__file__).parents[2]
+SLOWLY = ROOT / "tests" / "supervisor" / "slowly.py"
+BIN = Path(sys.executable).parent
+LEASE_SECONDS = 1.0
+PATIENCE_SECONDS = 120
+SHARD_SIZE = "8kB"
+
+RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
+
+
+@dataclass
+class Machine:
+    """A machine with a home, a cache, a working folder and a name of its own.
+
+    Args:
+        folder: everything that it has.
+        models: copied to its working folder.
+        environment: more variables, or others.
+    """
+
+    folder: Path
+    models: Path | None = None
+    recipe: str = RECIPE
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.work, self.state = self.folder / "work", self.folder / "state"
+        for path in (self.work, self.folder / "home"):
+            path.mkdir(parents=True)
+        (self.folder / "accidents").mkdir()
+        if self.models is not None:
+            for model in self.models.iterdir():
+                shutil.copytree(model, self.work / model.name, copy_function=shutil.copyfile)
+        (self.work / "recipe.yaml").write_text(self.recipe)
+        self.out = self.work / "merged"
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "RESUMERGE"))}
+        return {
+            **kept,
+            "HOME": str(self.folder / "home"),
+            "HF_HOME": str(self.folder / "hf"),
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "COLUMNS": "200",
+            "RESUMERGE_STATE_DIR": str(self.state),
+            "RESUMERGE_LEASE_SECONDS": str(LEASE_SECONDS),
+            "RESUMERGE_METHODS": str(SLOWLY),
+            "SLOWLY_ACCIDENTS": str(self.folder / "accidents"),
+            "SLOWLY_SECONDS": "0",
+            **self.environment,
+        }
+
+    def start(self, *words: object, **env: str) -> subprocess.Popen[str]:
+        """A command of resumerge, in the working folder."""
+        command = [sys.executable, "-m", "resumerge", *map(str, words)]
+        if can_be_named():
+            name = f"machine-{self.folder.name}"
+            command = ["unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "-", *command]
+        return subprocess.Popen(
+            command,
+            cwd=self.work,
+            env={**self.env, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, *words: object, expect: int = 0, **env: str) -> tuple[str, str]:
+        """A command to its end: what it said on stdout and stderr."""
+        process = self.start(*words, **env)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == expect, (process.returncode, err)
+        return out, err
+
+    def call_line(self, line: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """A line of a shell, as it was printed."""
+        return subprocess.run(
+            line, shell=True, cwd=self.folder, env={**self.env, **env}, capture_output=True,
+            text=True, timeout=PATIENCE_SECONDS,
+        )  # fmt: skip
+
+    def begin(self, mirror: str | Path, *words: str, **env: str) -> subprocess.Popen[str]:
+        """`resumerge run recipe.yaml merged --mirror`."""
+        shards = ["--shard-size", SHARD_SIZE] if "--shard-size" not in words else []
+        options = ["--mirror", str(mirror), "--threads", "1", *shards, *words]
+        return self.start("run", "recipe.yaml", "merged", *options, **env)
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """Of the ledger of its newest run; none where there is none."""
+        runs = Home(self.state).runs()
+        if not runs:
+            return []
+        with closing(Ledger(runs[-1] / "ledger.db", read_only=True)) as ledger:
+            return ledger.rows(sql)
+
+    def events(self) -> list[str]:
+        """The kinds of all events."""
+        return [row["kind"] for row in self.rows("SELECT kind FROM events ORDER BY id")]
+
+    def wipe(self) -> None:
+        """The machine is gone, with all it had."""
+        shutil.rmtree(self.folder)
+
+
+def can_be_named() -> bool:
+    """Whether a process may have a host name of its own here; elsewhere all have one name."""
+    global _named
+    if _named is None:
+        words = ["unshare", "--uts", "hostname", "probe"]
+        _named = (
+            shutil.which("unshare") is not None
+            and not subprocess.run(words, capture_output=True).returncode
+        )
+    return _named
+
+
+_named: bool | None = None
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Pull the plug: all its processes at once."""
+    with suppress(psutil.NoSuchProcess):
+        family = [psutil.Process(process.pid)]
+        family += family[0].children(recursive=True)
+        for member in family:
+            with suppress(psutil.NoSuchProcess):
+                member.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+    """Wait for something that a live process does; that is returned."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := condition()):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+@dataclass(frozen=True)
+class InMirror:
+    """What a mirror holds of an unfinished run.
+
+    Args:
+        sealed: names of the shards that are there.
+        units: of those shards: attempt and batch that committed each, by number.
+    """
+
+    sealed: frozenset[str]
+    units: Mapping[int, tuple[int, int]]
+
+
+def held(mirror: str | Path) -> Held:
+    """What a stranger finds there."""
+    with tempfile.TemporaryDirectory() as folder:
+        return look(open_place(str(mirror)), Path(folder) / "ledger.db")
+
+
+def in_mirror(mirror: str | Path) -> InMirror:
+    """The shards of the newest snapshot."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.db"
+        if not look(open_place(str(mirror)), path).snapshot:
+            return InMirror(frozenset(), {})
+        with closing(sqlite3.connect(path)) as db:
+            rows = db.execute(
+                "SELECT units.number, attempt, batch, shards.name FROM units"
+                " JOIN shards ON shards.number = units.shard"
+                " WHERE shards.name IN (SELECT name FROM mirrored)"
+            ).fetchall()
+    return InMirror(frozenset(row[3] for row in rows), {row[0]: (row[1], row[2]) for row in rows})
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Every file of a model, by name."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.relative_to(folder).as_posix().startswith(".resumerge/")
+    }
+
+
+def resume_line(stderr: str) -> str:
+    """The last line: the command that goes on."""
+    line = stderr.strip().splitlines()[-1]
+    assert shlex.split(line)[0] == "resumerge", stderr
+    return line
+
+
+def skip_without_names() -> None:
+    if not can_be_named():
+        pytest.skip("machines cannot have names of their own here")

@@ -1,0 +1,383 @@
+"""Promise: a machine that dies, with all it had, is followed by another that knows the mirror."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from machines import (
+    LEASE_SECONDS,
+    Machine,
+    files_of,
+    held,
+    in_mirror,
+    kill,
+    resume_line,
+    skip_without_names,
+    wait_until,
+)
+from tiny_models import LLAMA, write_family
+
+SLOW = {"SLOWLY_SECONDS": "0.1"}
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    import tempfile
+
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def models(place: Path) -> Path:
+    return write_family(place / "models", LLAMA)
+
+
+@pytest.fixture
+def new(place: Path, models: Path, request: pytest.FixtureRequest) -> Callable[[], Machine]:
+    """Makes machines."""
+    numbers = iter(range(1000))
+    name = f"{abs(hash(request.node.name)) % 10**6}"
+    return lambda: Machine(place / f"{name}-{next(numbers)}", models)
+
+
+@pytest.fixture(scope="module")
+def reference(place: Path, models: Path) -> dict[str, bytes]:
+    """The model that nothing interrupts, without a mirror."""
+    machine = Machine(place / "calm", models)
+    machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
+    assert len(list(machine.out.glob("*.safetensors"))) >= 5
+    return files_of(machine.out)
+
+
+@pytest.fixture
+def mirror(place: Path) -> Iterator[Path]:
+    folder = place / "mirror"
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def died(place: Path, models: Path) -> tuple[Machine, Path]:
+    """A machine that died when three shards were in its mirror, with all that it had."""
+    machine, mirror = Machine(place / "died", models), place / "its mirror"
+    process = machine.begin(mirror, **SLOW)
+    wait_until(lambda: len(in_mirror(mirror).sealed) >= 3, process)
+    kill(process)
+    return machine, mirror
+
+
+@pytest.fixture
+def first(died: tuple[Machine, Path], place: Path) -> Machine:
+    """That machine, as it was when it died: it was only switched off."""
+    folder, kept = died[0].folder, place / "kept"
+    if kept.exists():
+        shutil.rmtree(folder)
+    else:
+        folder.rename(kept)
+    shutil.copytree(kept, folder, symlinks=True)
+    return died[0]
+
+
+@pytest.fixture
+def half(died: tuple[Machine, Path], mirror: Path) -> Path:
+    """A mirror with three shards at least, of a machine that is gone."""
+    shutil.copytree(died[1], mirror)
+    return mirror
+
+
+def test_killed_again_and_again_and_always_another_machine(
+    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes], soak: bool
+) -> None:
+    for seed in range(20 if soak else 1):
+        draw = random.Random(seed)
+        machine, kills, before = new(), 0, in_mirror(mirror)
+        process = machine.begin(mirror, **SLOW)
+        while True:
+            target = len(before.sealed) + draw.randint(0, 2)
+            while process.poll() is None and len(in_mirror(mirror).sealed) < target:
+                time.sleep(0.01)
+            time.sleep(draw.uniform(0.0, 0.4))
+            if process.poll() is not None:
+                break
+            kill(process)
+            kills += 1
+            assert_kept(machine, before)
+            before = in_mirror(mirror)
+            for name in before.sealed:
+                assert (mirror / name).read_bytes() == reference[name]
+            assert len(before.sealed) == 8 or not (mirror / "config.json").exists()
+            machine.wipe()
+            machine = new()
+            began = held(mirror).snapshot
+            process = (
+                machine.start("resume", mirror, "--threads", "1", **SLOW)
+                if began
+                else machine.begin(mirror, **SLOW)
+            )
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+        assert_kept(machine, before)
+        (last,) = machine.rows("SELECT units_committed FROM attempts ORDER BY n DESC LIMIT 1")
+        assert last["units_committed"] == 39 - len(before.units)
+        assert files_of(mirror) == reference
+        assert not (machine.out / "config.json").exists(), "shards are in the mirror alone"
+        assert [path.name for path in (mirror / ".resumerge").iterdir()] == ["done.json"]
+        assert kills >= 2
+        print(f"killed {kills} times")
+        machine.wipe()
+        if soak:
+            shutil.rmtree(mirror)
+
+
+def assert_kept(machine: Machine, before: object) -> None:
+    """No tensor of a shard that was in the mirror was computed again."""
+    rows = machine.rows("SELECT number, attempt, batch FROM units")
+    found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
+    for number, by in before.units.items():  # type: ignore[attr-defined]
+        assert not found or found[number] == by, f"{number} was computed again"
+
+
+def test_the_finished_mirror_is_a_model_that_loads(
+    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    new().call("resume", mirror)
+    model = AutoModelForCausalLM.from_pretrained(mirror)
+    assert sum(p.numel() for p in model.parameters()) > 10_000
+    assert files_of(mirror) == reference
+
+
+def test_run_goes_on_with_what_the_mirror_holds(
+    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+) -> None:
+    before = in_mirror(mirror)
+    machine = new()
+    process = machine.begin(mirror)
+    assert process.communicate() and process.returncode == 0
+    assert_kept(machine, before)
+    assert files_of(mirror) == reference
+    # and once it is finished, there is nothing to do, on any machine
+    third = new()
+    process = third.begin(mirror)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "already done" in err
+    assert not third.out.exists()
+    assert not third.rows("SELECT * FROM run")
+
+
+def test_another_recipe_is_refused_and_nothing_is_touched(
+    new: Callable[[], Machine], half: Path, mirror: Path
+) -> None:
+    before = files_of(mirror)
+    other = new()
+    (other.work / "recipe.yaml").write_text("merge_method: linear\nparameters: {weight: 1}\n"
+                                            "models: [{model: math}, {model: code}]\n")  # fmt: skip
+    process = other.begin(mirror)
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "another run" in err
+    assert files_of(mirror) == before
+    assert not other.out.exists()
+    finisher = new()
+    finisher.call("resume", mirror)
+    process = other.begin(mirror)
+    _, err = process.communicate()
+    assert process.returncode == 2, err
+    assert "another run" in err
+
+
+def test_files_of_others_are_left_alone(new: Callable[[], Machine], mirror: Path) -> None:
+    mirror.mkdir()
+    (mirror / "holiday.jpg").write_bytes(b"a picture")
+    machine = new()
+    process = machine.begin(mirror)
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "holiday.jpg" in err
+    assert [path.name for path in mirror.iterdir()] == ["holiday.jpg"]
+    assert not machine.out.exists()
+    assert not machine.rows("SELECT * FROM run")
+    _, err = machine.call("resume", mirror, expect=2)
+    assert "no run" in err.lower()
+
+
+def test_a_second_machine_is_refused_while_the_first_lives_and_follows_when_it_is_dead(
+    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes]
+) -> None:
+    skip_without_names()
+    first, second = new(), new()
+    process = first.begin(mirror, SLOWLY_SECONDS="0.2")
+    wait_until(lambda: in_mirror(mirror).sealed, process)
+    _, err = second.call("resume", mirror, expect=2)
+    assert f"machine-{first.folder.name}" in err
+    assert process.poll() is None
+    assert not second.out.exists()
+    kill(process)
+    before = in_mirror(mirror)
+    began = time.monotonic()
+    _, err = second.call("resume", mirror)
+    assert time.monotonic() - began >= LEASE_SECONDS
+    assert "is dead: taking over" in err
+    assert_kept(second, before)
+    assert files_of(mirror) == reference
+
+
+def test_one_that_was_suspended_and_followed_stops_and_writes_nothing_more(
+    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes]
+) -> None:
+    skip_without_names()
+    first, second = new(), new()
+    process = first.begin(mirror, "--no-supervise", SLOWLY_SECONDS="0.1")
+    wait_until(lambda: in_mirror(mirror).sealed, process)
+    process.send_signal(signal.SIGSTOP)
+    second.call("resume", mirror)
+    done = {path: path.stat().st_mtime_ns for path in sorted(mirror.rglob("*"))}
+    process.send_signal(signal.SIGCONT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert "taken over" in err
+    assert {path: path.stat().st_mtime_ns for path in sorted(mirror.rglob("*"))} == done
+    assert files_of(mirror) == reference
+    # and what it says does go on: the model is finished over there
+    again = first.call_line(resume_line(err))
+    assert again.returncode == 0, again.stderr
+    assert "already done" in again.stderr
+
+
+def test_a_damaged_and_a_missing_shard_are_found_and_computed_again(
+    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+) -> None:
+    damaged, missing, *_ = sorted(in_mirror(mirror).sealed)
+    data = bytearray((mirror / damaged).read_bytes())
+    data[-7] ^= 1
+    (mirror / damaged).write_bytes(data)
+    (mirror / missing).unlink()
+    machine = new()
+    machine.call("resume", mirror)
+    rows = machine.rows("SELECT data FROM events WHERE kind = 'mirror_damaged' ORDER BY id")
+    found = {json.loads(row["data"])["name"]: json.loads(row["data"])["found"] for row in rows}
+    assert found == {damaged: "other bytes", missing: "missing"}
+    assert files_of(mirror) == reference
+
+
+def test_shards_come_back_where_that_is_asked_for(
+    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+) -> None:
+    machine = new()
+    machine.call("resume", mirror, "--bring-back", "--output", "here")
+    found = files_of(machine.work / "here")
+    assert found.pop("README.md") != reference["README.md"], "it has another name"
+    assert found == {k: v for k, v in reference.items() if k != "README.md"}
+    other = new()
+    other.call("resume", mirror, "--bring-back", "--output", "there")
+    assert files_of(other.work / "there") == files_of(mirror)
+
+
+def test_the_first_machine_may_come_back_and_go_on_where_the_second_stopped(
+    new: Callable[[], Machine],
+    first: Machine,
+    half: Path,
+    mirror: Path,
+    reference: dict[str, bytes],
+) -> None:
+    second, known = new(), len(in_mirror(mirror).sealed)
+    process = second.start("resume", mirror, "--threads", "1", SLOWLY_SECONDS="0.2")
+    wait_until(lambda: len(in_mirror(mirror).sealed) > known, process)
+    kill(process)
+    before = in_mirror(mirror)
+    first.call("resume", mirror)
+    computed = first.rows("SELECT sum(units_committed) AS n FROM attempts WHERE n > 1")[0]["n"]
+    assert "shard_from_mirror" in first.events()
+    assert computed <= 39 - len(before.units)
+    assert files_of(mirror) == reference
+
+
+def test_a_run_that_stops_short_says_how_to_go_on_and_that_works(
+    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+) -> None:
+    machine = new()
+    process = machine.start("resume", mirror, "--threads", "1", SLOWLY_SECONDS="0.2")
+    wait_until(lambda: machine.rows("SELECT * FROM attempts WHERE n > 1"), process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 143, err
+    line = resume_line(err)
+    assert "--state-dir" in line
+    done = machine.call_line(line)
+    assert done.returncode == 0, done.stderr
+    assert files_of(mirror) == reference
+
+
+def test_a_worker_that_is_killed_is_resumed_with_the_lease_of_its_machine(
+    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes]
+) -> None:
+    machine = new()
+    (machine.folder / "accidents" / "segfault").touch()
+    process = machine.begin(mirror)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "worker_crashed" in machine.events()
+    assert "looking for" not in err, "its own machine's lease is not watched"
+    assert files_of(mirror) == reference
+
+
+def test_starting_over_gives_up_what_the_run_wrote_there_and_nothing_else(
+    new: Callable[[], Machine],
+    first: Machine,
+    half: Path,
+    mirror: Path,
+    reference: dict[str, bytes],
+) -> None:
+    (mirror / "holiday.jpg").write_bytes(b"a picture")
+    before = files_of(mirror)
+    process = first.begin(mirror, "--restart")
+    _, err = process.communicate()
+    assert process.returncode == 2, err
+    assert "holiday.jpg" in err
+    assert files_of(mirror) == before
+    (mirror / "holiday.jpg").unlink()
+    process = first.begin(mirror, "--restart")
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert files_of(mirror) == reference
+    assert first.rows("SELECT count(*) AS n FROM attempts")[0]["n"] == 1
+    # on a machine that does not know it, and of a finished one
+    other = new()
+    process = other.begin(mirror, "--restart")
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "already done" not in err
+    assert files_of(mirror) == reference
+
+
+def test_a_run_gets_a_mirror_later_or_another_one(
+    new: Callable[[], Machine], mirror: Path, place: Path, reference: dict[str, bytes]
+) -> None:
+    machine = new()
+    machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
+    machine.call("resume", "merged", "--mirror", mirror)
+    assert files_of(mirror) == reference
+    other = place / "other mirror"
+    machine.call("resume", "merged", "--mirror", other)
+    assert files_of(other) == files_of(mirror) == reference
+
+
+def test_the_output_may_not_be_its_own_mirror(new: Callable[[], Machine]) -> None:
+    machine = new()
+    for mirror in ("merged", "merged/mirror", "."):
+        process = machine.begin(mirror)
+        _, err = process.communicate()
+        assert process.returncode == 2
+        assert "lie in each other" in err or "holds something else" in err
+    assert not machine.out.exists()
