@@ -319,6 +319,9 @@ class Mirror:
 
     def _finish(self) -> None:
         assert self._companions is not None
+        if self._forget_lost(self.place.files()):
+            self._behind = True
+            return
         rows = self._ledger.rows("SELECT * FROM mirrored ORDER BY name")
         files = {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}
         for name, nbytes, sha256 in complete(self.place, self._companions(), self._moved):
