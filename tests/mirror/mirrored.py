@@ -104,7 +104,12 @@ class Merge:
 
     def resume(self, lacks: Iterable[str] = (), **far: Any) -> Ended:
         """`resumerge resume OUT`, or `run` where the run was not written down yet."""
-        return self._work("resume" if Home(self.state).runs() else "run", lacks, far)
+        return self._work("resume" if self.has_begun else "run", lacks, far)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a ledger."""
+        return bool(Home(self.state).runs())
 
     def _work(self, command: str, lacks: Iterable[str], far: dict[str, Any]) -> Ended:
         return self.driver.work(

@@ -57,3 +57,17 @@ def test_a_run_killed_now_and_then(
             again = merge.resume(lacks)
             assert again.code == 0, again.stderr
             merge.assert_done(reference)
+
+
+def test_killed_in_the_midst_of_the_first_snapshot(
+    bench: Bench, reference: dict[str, bytes]
+) -> None:
+    kinds = bench.merge().run(["rename"]).kinds
+    (at,) = (n for n, kind in enumerate(kinds, 1) if kind.startswith("write ledger-000001-000001"))
+    merge = bench.merge()
+    assert merge.run(["rename"], at=at, mode="torn").code == KILLED
+    (half,) = (merge.mirror / ".resumerge").glob("ledger-*.db")
+    assert half.stat().st_size > 0
+    again = merge.resume(["rename"])
+    assert again.code == 0, again.stderr
+    merge.assert_done(reference)
