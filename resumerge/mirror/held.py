@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import xxhash
@@ -92,9 +92,10 @@ def look(place: Place, ledger: Path) -> Held:
             return Held(UNFINISHED, files, None, snapshot.name, tuple(skipped))
         if not vanished:
             break
-    if skipped:
-        return Held(DAMAGED, files, skipped=tuple(skipped))
-    held = Held(NOTHING, files)
+    held = Held(NOTHING, files, skipped=tuple(skipped))
+    begun = [snapshot.number for snapshot in snapshots(files)] == [1] and not held.others
+    if skipped and not begun:  # a first snapshot that was cut short promised nothing yet
+        return replace(held, what=DAMAGED)
     on_hub = place.url.startswith("hf://")
     foreign = held.others if on_hub else [n for n in files if not _is_ours(n)]
     return Held(FOREIGN, files) if foreign else held
