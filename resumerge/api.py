@@ -9,6 +9,7 @@ Example:
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 from resumerge.engine.cached import CacheReport, check_cache, repair_cache
@@ -25,6 +26,9 @@ from resumerge.ui.plan import PlanDocument
 from resumerge.ui.shown_results import ShownResult, ShownVerification
 from resumerge.ui.sizes import parse_size
 from resumerge.ui.status import Status, status_json
+
+# tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 StrPath = str | Path
 RECIPE, MIRROR = "recipe", "mirror"

@@ -68,7 +68,7 @@ def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
 def _progress(host: dict[str, Any]) -> dict[str, Any]:
     style, why = {
         "terminal": ("bar", "output goes to a terminal"),
-        "cell": ("lines", "output goes to a notebook's cell"),
+        "cell": ("lines", "output goes to a notebook's cell; in Python it is a live picture"),
         "log": ("lines", "output goes to a file or a pipe"),
     }[host["output"]]
     return _choice("progress", style, why, "--progress STYLE")

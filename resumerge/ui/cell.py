@@ -153,8 +153,10 @@ class CellReporter(Reporter):
         ]
         if state != "running":
             tiles[3] = ("took", show_seconds(time.monotonic() - self._started), "")
+            if not course.rate:
+                del tiles[2]
         if state == "done" and not pulse:
-            tiles = tiles[3:4]
+            tiles = [tile for tile in tiles if tile[0] == "took"]
         if self._mirror:
             tiles.append(("in the mirror", self._mirror, ""))
         return card(

@@ -28,11 +28,16 @@ def outcome(outcome: str, text: str | None = None) -> Html:
     return tag("span", text or outcome, class_=f"outcome {outcome}")
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
-    """A row for each; the names are its head."""
-    head = tag("tr", *(tag("th", name) for name in names))
+def table(names: Sequence[str], rows: Iterable[Sequence[object]], *, wrap: bool = False) -> Html:
+    """A row for each; the names are its head, unless all are empty.
+
+    Args:
+        wrap: the cells hold sentences, which may be broken into lines.
+    """
+    head = tag("thead", tag("tr", *(tag("th", name) for name in names))) if any(names) else None
     body = (tag("tr", *(tag("td", value) for value in row)) for row in rows)
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="table")
+    kind = "table wrap" if wrap else "table"
+    return tag("div", tag("table", head, tag("tbody", *body)), class_=kind)
 
 
 def bar(share: float) -> Html:

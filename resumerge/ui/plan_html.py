@@ -30,16 +30,21 @@ def fragment(document: Document) -> Html:
         *(_layers(found, document["sources"]) for found in document.get("layer_maps", ())),
         section(
             "This machine",
-            table(("", ""), ((tag("b", what), fact) for what, fact in host_rows(document["host"]))),
+            table(
+                ("", ""),
+                ((tag("b", what), fact) for what, fact in host_rows(document["host"])),
+                wrap=True,
+            ),
         ),
         section(
             "What was chosen because of it",
             table(
                 ("", "", "because", "to choose otherwise"),
                 (
-                    (tag("b", what), chosen, why, tag("code", option))
+                    (tag("b", what), chosen, why, tag("code", _in_python(option)))
                     for what, chosen, why, option in choice_rows(document["choices"])
                 ),
+                wrap=True,
             ),
         ),
         *(tag("p", tag("b", "note: "), note) for note in document.get("notes", ())),
@@ -76,6 +81,12 @@ def _head(document: Document) -> Html:
         tiles_of(tiles),
         tag("p", f"Time: {time['basis']}.", class_="muted"),
     )
+
+
+def _in_python(option: str) -> str:
+    """``--memory SIZE`` as the argument of a function; a value that is named, named too."""
+    name, _, value = option.lstrip("-").partition(" ")
+    return f"{name.replace('-', '_')}={'…' if value.isupper() else repr(value)}"
 
 
 def _sources(document: Document) -> Html:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,13 +17,16 @@ from typing import Any
 import nbformat
 from loopback_hub.hub import Hub
 from nbclient import NotebookClient
-from nbclient.exceptions import DeadKernelError
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 from tiny_models import LLAMA, write_family
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "colab" / "resumerge.ipynb"
 
 CONFIG = {**LLAMA, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 8}
+
+SHARD_SIZE = "100KB"
+"""Of the output: six shards."""
 
 RECIPE = """
 merge_method: linear
@@ -95,41 +99,50 @@ class Hands:
     def output(self) -> Path:
         return self.machine / "merged"
 
-    def run_all(self, meanwhile: Callable[[int], None] | None = None, **env: str) -> Any:
+    def run_all(
+        self,
+        meanwhile: Callable[[int], None] | None = None,
+        notebook: Any = None,
+        **env: str,
+    ) -> Any:
         """Execute every cell; the executed notebook.
 
         Args:
             meanwhile: called in a thread with the kernel's pid, once there is one.
+            notebook: to be filled with outputs.
             env: variables for the kernel.
 
         Raises:
             DeadKernelError: the kernel was killed.
         """
-        notebook = nbformat.read(NOTEBOOK, as_version=4)
+        notebook = notebook or nbformat.read(NOTEBOOK, as_version=4)
         client = NotebookClient(
             notebook,
             timeout=120,
             kernel_name="python3",
             resources={"metadata": {"path": str(self.machine)}},
         )
+        client.create_kernel_manager()
+        assert client.km is not None
+        client.km.kernel_spec.argv[0] = sys.executable  # type: ignore[union-attr]
+        if meanwhile is not None:
+            Thread(target=self._once_there, args=(client, meanwhile), daemon=True).start()
+        client.execute(env={**self._environment(), **env}, cleanup_kc=True)
+        return notebook
+
+    def _environment(self) -> dict[str, str]:
+        """Of a kernel, or another process."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RESUMERGE_")}
-        environment = {
+        return {
             **inherited,
             **self.hub.settings,
             "HF_HUB_OFFLINE": "0",
             "HF_HOME": str(self.machine / "hf"),
             "PYTHONPATH": str(ROOT),
             "RESUMERGE_RECIPE": str(self._folder / "merge.yaml"),
+            "RESUMERGE_SHARD_SIZE": SHARD_SIZE,
             "CUDA_VISIBLE_DEVICES": "",
-            **env,
         }
-        client.create_kernel_manager()
-        assert client.km is not None
-        client.km.kernel_spec.argv[0] = sys.executable  # type: ignore[union-attr]
-        if meanwhile is not None:
-            Thread(target=self._once_there, args=(client, meanwhile), daemon=True).start()
-        client.execute(env=environment, cleanup_kc=True)
-        return notebook
 
     @staticmethod
     def _once_there(client: NotebookClient, then: Callable[[int], None]) -> None:
@@ -139,6 +152,16 @@ class Hands:
         while not provisioner.pid:
             time.sleep(0.05)
         then(provisioner.pid)
+
+    def undisturbed(self) -> dict[str, bytes]:
+        """The model as the command makes it on another machine."""
+        self.lose_machine()
+        recipe = str(self._folder / "merge.yaml")
+        command = [sys.executable, "-m", "resumerge", "run", recipe, "merged"]
+        words = ["--shard-size", SHARD_SIZE]
+        env = self._environment()
+        subprocess.run([*command, *words], cwd=self.machine, env=env, check=True, timeout=120)
+        return self.model()
 
     def kill_when_committed(self, units: int) -> Callable[[int], None]:
         """For `meanwhile`: SIGKILL as soon as so many units are committed."""
@@ -160,6 +183,26 @@ class Hands:
         assert died, "the kernel was killed"
         assert units <= self.committed() < self.total(), "in the middle of the merge"
 
+    def run_all_but_interrupt(self, units: int = 20) -> Any:
+        """Execute the cells until the kernel is interrupted in the middle of the merge.
+
+        Twice, as by somebody who is impatient. The notebook as far as it was executed.
+        """
+
+        def interrupt(pid: int) -> None:
+            while self.committed() < units:
+                time.sleep(0.02)
+            for _ in range(2):
+                os.kill(pid, signal.SIGINT)
+                time.sleep(0.1)
+
+        notebook = nbformat.read(NOTEBOOK, as_version=4)
+        try:
+            self.run_all(interrupt, notebook=notebook)
+        except CellExecutionError:
+            return notebook
+        raise AssertionError("the cell was interrupted")
+
     def committed(self) -> int:
         """Units that the newest run has committed."""
         return self._ask("SELECT count(*) FROM units WHERE state = 'committed'")
@@ -171,6 +214,10 @@ class Hands:
     def attempts(self) -> int:
         """Attempts of the newest run."""
         return self._ask("SELECT count(*) FROM attempts")
+
+    def computed_last(self) -> int:
+        """Units that the newest attempt committed."""
+        return self._ask("SELECT units_committed FROM attempts ORDER BY n DESC LIMIT 1")
 
     def _ask(self, query: str) -> int:
         ledgers = sorted(self.machine.glob("state/*[0-9a-f]/ledger.db"))

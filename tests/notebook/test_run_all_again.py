@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kernels import Hands, html_of, text_of
+from pathlib import Path
+
+from kernels import Hands, cell_outputs, html_of, text_of
 
 SLOW = 400_000
 """Bytes in a second from the Hub, for models of 1.5 MB together."""
@@ -36,9 +38,36 @@ def test_the_kernel_is_killed_while_it_merges(hands: Hands) -> None:
     executed = hands.run_all()
     assert hands.attempts() == 2
     assert "Going on" in html_of(executed, "run")[0]
-    gone_on = hands.model()
+    assert hands.computed_last() <= hands.total() - done
+    assert hands.model() == hands.undisturbed()
+
+
+def test_the_machine_is_lost_and_only_the_mirror_is_left(hands: Hands, tmp_path: Path) -> None:
+    mirror = tmp_path / "far"
+    env = {"RESUMERGE_MIRROR": str(mirror), "RESUMERGE_LEASE_SECONDS": "2"}
+    hands.hub.bytes_per_second = SLOW
+    hands.die_in_run_cell(units=40, **env)
+    hands.hub.bytes_per_second = None
     hands.lose_machine()
+    executed = hands.run_all(**env)
+    assert hands.computed_last() < hands.total(), "what is whole in the mirror is not made again"
+    assert "6 of 6 shards" in html_of(executed, "run")[0]
+    assert "The finished model lies only in the mirror" in text_of(executed, "try")
+    far = {path.name: path.read_bytes() for path in mirror.iterdir() if path.is_file()}
+    far.pop("README.md")
+    assert far == hands.undisturbed()
+
+
+def test_an_interrupted_cell_commits_and_says_how_to_go_on(hands: Hands) -> None:
+    hands.hub.bytes_per_second = SLOW
+    interrupted = hands.run_all_but_interrupt(units=20)
+    hands.hub.bytes_per_second = None
+    (live,) = html_of(interrupted, "run")
+    assert "Stopped by SIGINT; what was done is committed" in live
+    assert "To go on, run this cell again, or: resumerge.resume(&#x27;merged-" in live
+    assert 20 <= hands.committed() < hands.total()
+    (error,) = [o for o in cell_outputs(interrupted, "run") if o["output_type"] == "error"]
+    assert "Traceback" not in "\n".join(error["traceback"])
+    assert "To go on: resumerge.resume('merged-" in "\n".join(error["traceback"])
     hands.run_all()
-    assert hands.attempts() == 1
-    assert hands.model() == gone_on
-    assert done > 0
+    assert hands.committed() == hands.total()

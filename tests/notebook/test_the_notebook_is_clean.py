@@ -45,6 +45,6 @@ def test_the_code_compiles_and_asks_for_no_line_to_be_changed() -> None:
 def test_settings_are_a_form_and_the_environment_comes_first() -> None:
     (settings,) = (cell.source for cell in CODE if cell["id"] == "settings")
     fields = re.findall(r"^(\w+) = .*# ?@param", settings, re.MULTILINE)
-    assert fields == ["output", "mirror", "memory", "prompt", "push_to"]
-    for field in ("output", "mirror", "memory", "push_to"):
+    assert fields == ["output", "mirror", "memory", "shard_size", "prompt", "push_to"]
+    for field in ("output", "mirror", "memory", "shard_size", "push_to"):
         assert f'os.environ.get("RESUMERGE_{field.upper()}", {field})' in settings
