@@ -17,9 +17,10 @@ from resumerge.engine.options import MEMORY_WAIT, Options, as_path
 from resumerge.engine.planning import describe_plan
 from resumerge.engine.preflight import OUTPUT, STATE
 from resumerge.engine.report import Reporter
-from resumerge.engine.verify import verify_run
+from resumerge.engine.verify import verify_mirror, verify_run
 from resumerge.errors import refuse
 from resumerge.ledger.home import Home
+from resumerge.mirror.opening import names_mirror
 from resumerge.storage import Storage
 from resumerge.ui.merging_here import merge_here
 from resumerge.ui.plan import PlanDocument
@@ -189,12 +190,16 @@ def plan(
 
 
 def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> ShownVerification:
-    """Read an output again and compare it with the ledger's checksums.
+    """Read an output again, or what is in a mirror, and compare it with the ledger's checksums.
 
     Raises:
         InputError: there is no such run.
+        Resumable: the mirror, or the output, cannot be read now.
     """
-    return ShownVerification.of(verify_run(Home(_path(state_dir)).find(_name(run)), Storage()))
+    name = _name(run)
+    if name is not None and names_mirror(name):
+        return ShownVerification.of(verify_mirror(name))
+    return ShownVerification.of(verify_run(Home(_path(state_dir)).find(name), Storage()))
 
 
 def cache_check(

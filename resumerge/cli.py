@@ -331,19 +331,24 @@ def plan(
 @app.command()
 def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -> None:
     """Re-read an output, finished or not, against the ledger's checksums."""
-    from resumerge.engine.verify import verify_run
+    from resumerge.engine.verify import verify_mirror, verify_run
     from resumerge.ledger.home import Home
+    from resumerge.mirror.opening import names_mirror
     from resumerge.storage import Storage
-    from resumerge.ui.resume_command import resume_command
+    from resumerge.ui.resume_command import mirror_command, resume_command
 
-    found = verify_run(Home(state_dir).find(run), Storage())
+    if run is not None and names_mirror(run):
+        found = verify_mirror(run)
+    else:
+        found = verify_run(Home(state_dir).find(run), Storage())
     if as_json:
         _print_json(found.as_json())
     else:
         pending = f", {found.pending} not computed yet" if found.pending else ""
         verdict = "[green]intact[/green]" if found.intact else "[red]damaged[/red]"
         out_console.print(
-            f"{escape(str(found.output))}: {verdict}, {found.units} tensors compared{pending}",
+            f"{escape(found.mirror or str(found.output))}: {verdict}, "
+            f"{found.units} tensors compared{pending}",
             markup=True,
             highlight=False,
             soft_wrap=True,
@@ -351,6 +356,10 @@ def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -
         for name, what in found.damaged.items():
             out_console.print(f"  {name}: {what}", highlight=False, markup=False, soft_wrap=True)
     if not found.intact:
+        if found.mirror is not None:
+            err.print("What is damaged there is computed anew by:", highlight=False)
+            print(mirror_command(found.mirror), file=sys.stderr)
+            raise typer.Exit(75)
         if not found.marked:
             again = "another process works on the run, or its ledger is read-only: verify it again"
             err.print(f"Not noted in the ledger ({again})", highlight=False, soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,14 +48,16 @@ class Agreement:
             if held.what == FINISHED:
                 if held.done is None or held.done.run != self._row["id"]:
                     raise refuse_mirror(self._far, held)
-                whole = all(held.files.get(n) == size for n, (size, _) in held.done.files.items())
-                if whole and self._lacks_shards():
+                lacking = self._open_shards()
+                whole = self._is_whole_there(held.files, held.done, lacking)
+                if whole and lacking:
                     return held.done
             lease = self._far.hold(self._row["id"])
             if held.done is not None and not whole:  # it is to be finished anew
                 lease.check()
                 patiently(self._far.place, lambda: self._far.place.write({}, [DONE]))
                 self._known |= set(held.done.files)
+                named = True
             held = self._far.look(folder / LEDGER_FILE)
             self._agree(held, folder / LEDGER_FILE, named=named)
         return None
@@ -154,9 +156,22 @@ class Agreement:
             if held.files.get(row["name"]) == row["nbytes"]:
                 self._ledger.note_mirrored(row["name"], row["nbytes"], row["sha256"])
 
-    def _lacks_shards(self) -> bool:
-        """Whether something is still to be computed; if not, it may be this machine's own."""
-        return bool(self._ledger.rows("SELECT 1 FROM shards WHERE state != 'sealed' LIMIT 1"))
+    def _open_shards(self) -> list[str]:
+        """What is to be computed still; where nothing is, this machine may have finished it."""
+        rows = self._ledger.rows("SELECT name FROM shards WHERE state != 'sealed'")
+        return [row["name"] for row in rows]
+
+    def _is_whole_there(self, files: Mapping[str, int], done: Done, lacking: list[str]) -> bool:
+        """Whether a finished model is still there: all by size, what is lacking here by content."""
+        if any(files.get(name) != nbytes for name, (nbytes, _) in done.files.items()):
+            return False
+        place = self._far.place
+        return all(
+            name in done.files
+            and patiently(place, lambda: place.sha256(name, self._far.moved))  # noqa: B023
+            == done.files[name][1]
+            for name in lacking
+        )
 
     def _are_ours(self, held: Held) -> bool:
         """Whether files without books that could be used are those that the ledger knows of."""
@@ -206,7 +221,8 @@ def check_fits(plan: Plan, ledger: Ledger) -> None:
             "The ledger does not describe what its recipe makes",
             where=str(ledger.path),
             found="other shards or tensors than the plan has",
-            fix="do not trust this mirror; run the recipe with another one",
+            fix=f"do not trust its mirror: delete {ledger.path.parent}, and run the recipe with "
+            "another one",
         )
 
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+import tempfile
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resumerge.engine.checksums import first_mismatch, hash_block
 from resumerge.engine.disk_errors import resumable_disk_errors
+from resumerge.engine.far_side import FarSide, refuse_mirror
 from resumerge.engine.files import PARTIAL
 from resumerge.engine.lock import LOCK_FILE, lock_holder, run_lock
+from resumerge.engine.options import Options
 from resumerge.engine.ownership import CARD, has_checksum
 from resumerge.engine.recovery import open_ledger, read_ledger
+from resumerge.engine.report import Reporter
+from resumerge.engine.stop import Stop
 from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.mirror.checker import compare
+from resumerge.mirror.lease import patiently
+from resumerge.mirror.opening import open_place
 from resumerge.planning.model import Expression, Unit
 from resumerge.storage import Storage
 
@@ -31,6 +39,7 @@ class Verification:
         pending: units that are not committed yet, and so have nothing to compare with.
         marked: damage is noted in the ledger, so that ``resume`` mends it; not where another
             process works on the run, or the ledger is read-only.
+        mirror: the address, where a mirror was verified and not what is here.
     """
 
     run: str
@@ -40,6 +49,7 @@ class Verification:
     pending: int
     damaged: dict[str, str]
     marked: bool = True
+    mirror: str | None = None
 
     @property
     def intact(self) -> bool:
@@ -49,7 +59,8 @@ class Verification:
         """The document of ``verify --json``."""
         return {
             "run": self.run,
-            "output": str(self.output),
+            "output": self.mirror or str(self.output),
+            "mirror": self.mirror,
             "intact": self.intact,
             "units": {"compared": self.units, "pending": self.pending},
             "bytes": self.nbytes,
@@ -75,6 +86,39 @@ def verify_run(folder: Path, storage: Storage) -> Verification:
             return _verify(folder, open_ledger(folder, storage)[0], mark=True)
 
 
+def verify_mirror(url: str) -> Verification:
+    """Compare what a mirror holds with the checksums of its own ledger; nothing is noted there.
+
+    Raises:
+        InputError: there is no run in it.
+        Resumable: it cannot be read now.
+    """
+    far = FarSide(url, Options(), Reporter(), Stop())
+    with tempfile.TemporaryDirectory() as folder, resumable_disk_errors():
+        path = Path(folder) / LEDGER_FILE
+        held = far.look(path)
+        units: list[dict[str, Any]] = []
+        if held.done is not None:
+            run, files = held.done.run, dict(held.done.files)
+        elif held.snapshot:
+            with closing(Ledger(path, read_only=True)) as ledger:
+                run = (ledger.run() or {})["id"]
+                rows = ledger.rows("SELECT * FROM mirrored")
+                files = {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}
+                units = ledger.rows(
+                    "SELECT units.name, shards.name AS shard FROM units"
+                    " JOIN shards ON shards.number = units.shard"
+                )
+        else:
+            raise refuse_mirror(far, held)
+        damaged = patiently(far.place, lambda: compare(far.place, files, far.moved))
+        compared = sum(unit["shard"] in files for unit in units) if units else len(files)
+        nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
+        pending = len(units) - compared if units else 0
+        there = Path(far.url)
+        return Verification(run, there, compared, nbytes, pending, damaged, False, far.url)
+
+
 def _is_writable(folder: Path) -> bool:
     files = [folder, *(folder / name for name in (LEDGER_FILE, LOCK_FILE))]
     return all(os.access(path, os.W_OK) for path in files if path.exists())
@@ -85,6 +129,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         out = Path((ledger.run() or {})["output"])
         damaged: dict[str, str] = {}
         lost: list[int] = []
+        away = _away(ledger, out)
         compared = nbytes = pending = 0
         for shard in ledger.rows("SELECT * FROM shards ORDER BY number"):
             rows = ledger.rows(
@@ -94,6 +139,11 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
             pending += len(rows) - len(committed) - len(forgotten)
             found = _compare(out, shard, committed)
+            if shard["name"] in away:
+                found = {row["number"]: away[shard["name"]] for row in committed}
+                found = {number: what for number, what in found.items() if what}
+                if mark and found:
+                    ledger.forget_mirrored(shard["name"])
             damaged.update({row["name"]: "found damaged before" for row in forgotten})
             compared += len(committed)
             nbytes += sum(row["nbytes"] for row in committed if row["number"] not in found)
@@ -110,6 +160,24 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         return Verification(folder.name, out, compared, nbytes, pending, damaged, mark)
     finally:
         ledger.close()
+
+
+def _away(ledger: Ledger, out: Path) -> dict[str, str]:
+    """What is wrong with each shard that is in the mirror alone; empty where nothing is."""
+    run = ledger.run() or {}
+    noted = {n: s for n, s in ledger.mirrored().items() if not (out / n).exists()}
+    if not noted:
+        return {}
+    place = open_place(run["mirror"])
+    found = {}
+    for name, sha256 in noted.items():
+        now = patiently(place, lambda: place.sha256(name, lambda nbytes: None))  # noqa: B023
+        found[name] = "" if now == sha256 else f"{name} in the mirror {_differs(now)}"
+    return found
+
+
+def _differs(sha256: str | None) -> str:
+    return "is missing" if sha256 is None else "differs"
 
 
 def _compare(out: Path, shard: dict[str, Any], rows: list[dict[str, Any]]) -> dict[int, str]:

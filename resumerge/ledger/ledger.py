@@ -283,7 +283,12 @@ class Ledger:
             db.execute("DELETE FROM mirrored WHERE name = ?", [name])
 
     def mirrored(self) -> dict[str, str]:
-        """The SHA-256 of each file of the output that is in the mirror, by name."""
+        """The SHA-256 of each file of the output that is in the mirror, by name.
+
+        Of a ledger from before there were mirrors, which is only read: none.
+        """
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'mirrored'"):
+            return {}
         return {row["name"]: row["sha256"] for row in self.rows("SELECT * FROM mirrored")}
 
     # Attempts, events, samples

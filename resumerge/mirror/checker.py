@@ -65,7 +65,7 @@ def _books(place: Place) -> set[str]:
 def _look(place: Place, books: set[str], moved: Moved) -> Checked:
     done = read_done(place) if DONE in books else None
     if done is not None:
-        return Checked("finished", None, done.files, _compare(place, done.files, moved))
+        return Checked("finished", None, done.files, compare(place, done.files, moved))
     known = snapshots(books)
     found = newest(place, books)
     if found is None:
@@ -79,10 +79,10 @@ def _look(place: Place, books: set[str], moved: Moved) -> Checked:
     except sqlite3.DatabaseError as error:
         return Checked("unfinished", snapshot, {}, {snapshot.name: str(error)})
     files = {str(row["name"]): (row["nbytes"], row["sha256"]) for row in rows}
-    return Checked("unfinished", snapshot, files, _compare(place, files, moved))
+    return Checked("unfinished", snapshot, files, compare(place, files, moved))
 
 
-def _compare(place: Place, files: Mapping[str, tuple[int, str]], moved: Moved) -> dict[str, str]:
+def compare(place: Place, files: Mapping[str, tuple[int, str]], moved: Moved) -> dict[str, str]:
     """What is wrong with which file."""
     there = place.files()
     problems = {}

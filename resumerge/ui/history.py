@@ -136,7 +136,7 @@ def history_of(run: Mapping[str, Any]) -> History:
         run: one of the runs of ``resumerge status --json``.
     """
     try:
-        ledger = Ledger(Path(run["ledger"]), read_only=True)
+        ledger = Ledger(Path(run["ledger"] or ""), read_only=True)
     except sqlite3.DatabaseError:
         return History()
     try:

@@ -12,8 +12,9 @@ from resumerge.ledger import Ledger, now
 from resumerge.ui.history import History, history_of, seconds_of
 from resumerge.ui.html import Html, join, tag
 from resumerge.ui.html_parts import bar, outcome, section, style, table, tiles_of
+from resumerge.ui.mirror_status import told_mirror
 from resumerge.ui.plain import plain_time, told_event
-from resumerge.ui.resume_command import resume_command
+from resumerge.ui.resume_command import command_of
 from resumerge.ui.sizes import show_seconds, show_size
 from resumerge.ui.story import story, what_now
 from resumerge.ui.svg import columns_chart, history_chart, names_of_attempts, names_of_columns
@@ -72,7 +73,7 @@ def _all(runs: Sequence[Run]) -> Html:
 
 def _run(run: Run) -> Html:
     history = history_of(run)
-    facts = _facts(Path(run["ledger"]))
+    facts = _facts(Path(run["ledger"] or ""))
     return tag(
         "main",
         _head(run),
@@ -88,7 +89,8 @@ def _run(run: Run) -> Html:
         tag(
             "footer",
             f"resumerge {resumerge.__version__}, {plain_time(now())}; times are in UTC. Ledger: ",
-            tag("code", run["ledger"]),
+            tag("code", run["ledger"] or ""),
+            *((" Mirror: ", tag("code", told)) if (told := told_mirror(run)) else ()),
         ),
         class_="resumerge",
     )
@@ -165,7 +167,7 @@ def _story(run: Run, history: History) -> Html | None:
 def _resume(run: Run) -> Html | None:
     if run["state"] != "interrupted":
         return None
-    command = resume_command(run["id"], Path(run["ledger"]).parents[1])
+    command = command_of(run)
     return section("What resumes it", tag("pre", command))
 
 

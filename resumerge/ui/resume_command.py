@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from resumerge.ledger.home import Home
 
@@ -13,6 +15,19 @@ from resumerge.ledger.home import Home
 def resume_command(run: str, state_dir: Path | None) -> str:
     """``resumerge resume RUN --state-dir DIR``: it works from any folder and in any shell."""
     return shlex.join(["resumerge", "resume", run, "--state-dir", str(Home(state_dir).folder)])
+
+
+def mirror_command(url: str) -> str:
+    """``resumerge resume DEST``: on any machine."""
+    return shlex.join(["resumerge", "resume", url])
+
+
+def command_of(run: Mapping[str, Any]) -> str:
+    """What goes on with one of the runs of ``resumerge status --json``."""
+    mirror = run.get("mirror")
+    if mirror and not mirror["here"]:
+        return mirror_command(mirror["url"])
+    return resume_command(run["id"], Path(run["ledger"]).parents[1])
 
 
 def repair_command(target: str, state_dir: Path | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -14,9 +13,10 @@ from rich.text import Text
 
 from resumerge.printable import printable
 from resumerge.ui.history import history_of, seconds_of
+from resumerge.ui.mirror_status import told_mirror
 from resumerge.ui.plain import plain_time, told_event
 from resumerge.ui.plot import OUTCOME_STYLES, Plot
-from resumerge.ui.resume_command import resume_command
+from resumerge.ui.resume_command import command_of
 from resumerge.ui.sizes import show_seconds, show_size
 from resumerge.ui.story import story, what_now
 
@@ -45,9 +45,13 @@ def show_run(run: Run) -> RenderableType:
         parts += ["", Text("attempts", "bold"), _Attempts(run["attempts"])]
     if run["events"]:
         parts += ["", Text("last events", "bold"), _events(run["events"])]
-    parts += ["", _line("ledger   ", run["ledger"])]
+    parts.append("")
+    if told := told_mirror(run):
+        parts.append(_line("mirror   ", told))
+    if run["ledger"] and (run["mirror"] is None or run["mirror"]["here"]):
+        parts.append(_line("ledger   ", run["ledger"]))
     if run["state"] == "interrupted":
-        parts.append(_line("go on by ", _resume(run)))
+        parts.append(_line("go on by ", command_of(run)))
     return Group(*parts)
 
 
@@ -119,10 +123,6 @@ def _item(text: str) -> RenderableType:
 def _line(label: str, text: str) -> Text:
     """A line to be copied, which is therefore not wrapped."""
     return Text.assemble((label, "dim"), printable(text), no_wrap=True, overflow="ignore")
-
-
-def _resume(run: Run) -> str:
-    return resume_command(run["id"], Path(run["ledger"]).parents[1])
 
 
 class _Attempts:

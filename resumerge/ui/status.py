@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from resumerge.engine.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
 from resumerge.ledger.home import Home
+from resumerge.ui.mirror_status import mirror_of, status_of_mirror
 
 
 class Status(dict[str, Any]):
@@ -37,7 +38,13 @@ def status_json(home: Home, wanted: str | None) -> Status:
 
     Raises:
         InputError: there is no such run.
+        Resumable: what is named is a mirror, and cannot be read now.
     """
+    if wanted is not None:
+        from resumerge.mirror.opening import names_mirror
+
+        if names_mirror(wanted):
+            return Status(runs=[status_of_mirror(wanted)])
     folders = [home.find(wanted)] if wanted is not None else list(reversed(home.runs()))
     return Status(runs=[_run(folder) for folder in folders])
 
@@ -76,6 +83,7 @@ def _unreadable(folder: Path, why: str) -> dict[str, Any]:
         "merging_s": None,
         "attempts": [],
         "events": [{"at": "", "attempt": None, "kind": "ledger_damaged", "data": {"why": why}}],
+        "mirror": None,
     }
 
 
@@ -139,6 +147,7 @@ def describe(ledger: Ledger, folder: Path) -> dict[str, Any]:
             }
             for a in attempts
         ],
+        "mirror": mirror_of(ledger, run),
         "events": [
             {
                 "at": e["at"],

@@ -52,6 +52,13 @@ _TIMES = {
     "verify_found_damage": "`verify` found damaged tensors, which resuming computes again",
     "ledger_restored": "The ledger was damaged and restored from its snapshot",
     "ledger_reconciled": "Everything on disk was compared with the restored ledger",
+    "moved_here": "It came from its mirror to this machine",
+    "shard_from_mirror": "A shard was taken over that another machine had brought to the mirror",
+    "brought_back": "Shards were brought back from the mirror",
+    "mirror_damaged": "A shard in the mirror was missing or damaged, and was computed again",
+    "mirror_lost_file": "A file was gone from the mirror, and was brought there again",
+    "mirror_failing": "The mirror failed",
+    "mirror_recovered": "The mirror worked again",
     "ledger_damaged": "The ledger and its snapshot are damaged",
 }
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made_up_mirrors import RECIPE as COPIES
+from merging import merge
 from mirrored import Bench
 from tiny_models import LLAMA, write_family
 
@@ -43,3 +45,22 @@ def reference(bench: Bench) -> dict[str, bytes]:
     ended = merge.run()
     assert ended.code == 0, ended.stderr
     return merge.model()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with models, an output of some shards and its ledger."""
+    folder = tmp_path_factory.mktemp("made")
+    write_family(folder / "models", {**LLAMA, "num_hidden_layers": 2})
+    merge(folder / "models", COPIES, folder / "merged", shard_size=8000)
+    return folder
+
+
+@pytest.fixture
+def there(made: Path, tmp_path: Path) -> Path:
+    """A mirror with all shards of an unfinished run, and no ledger yet."""
+    mirror = tmp_path / "mirror"
+    (mirror / ".resumerge").mkdir(parents=True)
+    for shard in (made / "merged").glob("*.safetensors"):
+        shutil.copy(shard, mirror)
+    return mirror

@@ -1,0 +1,177 @@
+"""Promise: `status` and `verify` know a run's mirror, and a mirror without a run here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from made_up_mirrors import RECIPE, put
+from merging import merge, working_in
+from rich.console import Console
+
+import resumerge
+from resumerge.errors import InputError, Resumable
+from resumerge.ledger import Ledger, now
+from resumerge.ledger.home import Home
+from resumerge.mirror.holder import Holder, lease_name
+from resumerge.ui.report_html import page
+from resumerge.ui.show_status import show_run
+
+
+def shown(run: dict) -> str:
+    """As a terminal shows it."""
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(show_run(run))
+    return console.export_text()
+
+
+@pytest.fixture
+def freed(made: Path, tmp_path: Path) -> Path:
+    """A run that is done, with its shards in the mirror alone."""
+    return merge(
+        made / "models", RECIPE, tmp_path / "out", shard_size=8000,
+        mirror=str(tmp_path / "mirror"), mirror_then_delete=True,
+    )  # fmt: skip
+
+
+def test_a_run_with_a_mirror(freed: Path) -> None:
+    state = freed.with_name("out.state")
+    [run] = resumerge.status(freed, state_dir=state)["runs"]
+    mirror = freed.with_name("mirror")
+    shards = list(mirror.glob("*.safetensors"))
+    assert not list(freed.glob("*.safetensors"))
+    assert run["mirror"] == {
+        "url": str(mirror),
+        "shards": len(shards),
+        "bytes": sum(path.stat().st_size for path in shards),
+        "failing": None,
+        "here": True,
+        "held_by": None,
+    }
+    assert f"{mirror}: {len(shards)} of {len(shards)} shards" in shown(run)
+    assert str(mirror) in page(run)
+
+
+def test_a_mirror_that_fails_is_told(freed: Path) -> None:
+    state = freed.with_name("out.state")
+    (folder,) = Home(state).runs()
+    with closing(Ledger(folder / "ledger.db")) as ledger:
+        ledger.set_state("interrupted")
+        ledger.event("mirror_failing", reason="Transport endpoint is not connected")
+    [run] = resumerge.status(freed, state_dir=state)["runs"]
+    assert run["mirror"]["failing"] == "Transport endpoint is not connected"
+    assert "Transport endpoint" in shown(run)
+    with closing(Ledger(folder / "ledger.db")) as ledger:
+        ledger.event("mirror_recovered")
+    assert resumerge.status(freed, state_dir=state)["runs"][0]["mirror"]["failing"] is None
+
+
+def test_a_run_without_one_and_a_ledger_from_before_there_were_mirrors(
+    made: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(made / "merged.state", tmp_path / "state")
+    (folder,) = Home(tmp_path / "state").runs()
+    [run] = resumerge.status(folder.name, state_dir=tmp_path / "state")["runs"]
+    assert run["mirror"] is None
+    with closing(sqlite3.connect(folder / "ledger.db")) as db:
+        db.executescript(
+            "ALTER TABLE run DROP COLUMN mirror; DROP TABLE mirrored;"
+            "DELETE FROM _sqlite_migrations WHERE name = 'm004_mirror'; PRAGMA journal_mode=DELETE"
+        )
+    before = (folder / "ledger.db").read_bytes()
+    [run] = resumerge.status(folder.name, state_dir=tmp_path / "state")["runs"]
+    assert run["mirror"] is None
+    assert run["state"] == "done"
+    assert run["id"] in shown(run)
+    assert (folder / "ledger.db").read_bytes() == before, "it is only looked at"
+    assert resumerge.verify(folder.name, state_dir=tmp_path / "state").intact
+
+
+def test_a_mirror_alone(made: Path, there: Path) -> None:
+    put(made, there)
+    [run] = resumerge.status(there, state_dir=there.parent / "none")["runs"]
+    assert run["state"] == "interrupted"
+    assert run["units"]["committed"] == run["units"]["total"] == 21
+    assert run["mirror"]["here"] is False
+    told = shown(run)
+    assert f"resumerge resume {there}" in told
+    assert "resumerge resume" in page(run)
+    assert not (there.parent / "none").exists()
+    put(made, there, "DELETE FROM mirrored WHERE name LIKE '%00001-of%'", number=2)
+    shards = len(list(there.glob("*.safetensors")))
+    [run] = resumerge.status(there)["runs"]
+    assert run["mirror"]["shards"] == shards - 1
+    assert f"{shards - 1} of {shards} shards" in shown(run)
+
+
+def test_a_mirror_that_another_machine_works_on(made: Path, there: Path) -> None:
+    put(made, there)
+    holder = Holder("run", "x", "elsewhere", "boot", "pids", 77, 1, 1, now(), 40.0)
+    (there / lease_name(1)).write_bytes(holder.as_bytes())
+    [run] = resumerge.status(there)["runs"]
+    assert run["state"] == "running"
+    assert run["mirror"]["held_by"] == "pid 77 on elsewhere"
+    assert "pid 77 on elsewhere" in shown(run)
+
+
+def test_a_finished_mirror_alone(freed: Path) -> None:
+    mirror = freed.with_name("mirror")
+    [run] = resumerge.status(mirror)["runs"]
+    assert run["state"] == "done"
+    assert run["output"] == str(mirror)
+    assert run["bytes"]["total"] == run["mirror"]["bytes"] > 30_000
+    assert "done" in shown(run)
+    assert str(mirror) in page(run)
+    found = resumerge.verify(mirror)
+    assert found.intact
+    assert found.as_json()["mirror"] == str(mirror)
+
+
+def test_no_run_in_it(tmp_path: Path) -> None:
+    (tmp_path / ".resumerge").mkdir()
+    for twin in (resumerge.status, resumerge.verify):
+        with pytest.raises(InputError, match="no run in this mirror"):
+            twin(tmp_path)
+
+
+def test_damage_in_the_mirror_of_a_run_here_is_found_and_mended(made: Path, freed: Path) -> None:
+    state, mirror = freed.with_name("out.state"), freed.with_name("mirror")
+    assert resumerge.verify(freed, state_dir=state).intact
+    shard = next(iter(sorted(mirror.glob("*.safetensors"))))
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    found = resumerge.verify(freed, state_dir=state)
+    assert found.damaged
+    assert all(f"{shard.name} in the mirror differs" == what for what in found.damaged.values())
+    assert resumerge.verify(mirror).damaged == {shard.name: "its content differs"}
+    with working_in(made / "models"):
+        resumerge.resume(freed, state_dir=state)
+    assert shard.read_bytes() == data
+    assert resumerge.verify(mirror).intact
+    assert resumerge.verify(freed, state_dir=state).intact
+
+
+def test_damage_in_a_mirror_alone(made: Path, there: Path) -> None:
+    put(made, there)
+    assert resumerge.verify(there).intact
+    shard = next(iter(sorted(there.glob("*.safetensors"))))
+    shard.unlink()
+    found = resumerge.verify(there)
+    assert found.damaged == {shard.name: "it is missing"}
+    assert json.loads(json.dumps(found.as_json()))["intact"] is False
+
+
+def test_a_mirror_that_is_away_is_no_damage(freed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resumerge.mirror.lease.PATIENCE_SECONDS", 0.3)
+    state, mirror = freed.with_name("out.state"), freed.with_name("mirror")
+    mirror.rename(mirror.with_name("unmounted"))
+    mirror.write_text("no folder")
+    with pytest.raises(Resumable):
+        resumerge.verify(freed, state_dir=state)
+    mirror.unlink()
+    mirror.with_name("unmounted").rename(mirror)
+    assert resumerge.verify(freed, state_dir=state).intact
