@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from resumerge.mirror.finished import read_done
 from resumerge.mirror.holder import DONE
 from resumerge.mirror.place import Moved, Place
-from resumerge.mirror.snapshots import Snapshot, newest, opened, snapshots
+from resumerge.mirror.snapshots import Snapshot, is_first, newest, opened, snapshots
 
 TRIES = 20
 """A mirror that is worked on meanwhile may change between two looks; then it is looked at anew."""
@@ -69,7 +69,7 @@ def _look(place: Place, books: set[str], moved: Moved) -> Checked:
     known = snapshots(books)
     found = newest(place, books)
     if found is None:
-        first = not known or (len(known) == 1 and known[0].number == 1)
+        first = not known or is_first(place.files())
         problems = {} if first else {known[0].name: "no snapshot of the ledger is whole"}
         return Checked("empty", None, {}, problems)
     snapshot, data = found

@@ -15,7 +15,7 @@ import xxhash
 from resumerge.mirror.finished import Done, read_done
 from resumerge.mirror.holder import DONE
 from resumerge.mirror.place import BOOKS, Place
-from resumerge.mirror.snapshots import snapshots
+from resumerge.mirror.snapshots import OF_HUB, is_first, snapshots
 from resumerge.mirror.untrusted import LARGEST_SNAPSHOT, Unfit, copy_ledger, is_safe_name
 
 NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
@@ -29,9 +29,6 @@ NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
 LARGEST_DONE = 1 << 24
 LOOKS = 3
 """Snapshots that vanish while they are read were followed by newer ones."""
-
-_OF_HUB = {".gitattributes", "README.md"}
-"""What the Hub itself puts into a new repo."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Held:
     @property
     def others(self) -> list[str]:
         """Names of files that are not bookkeeping, nor the Hub's own."""
-        return sorted(name for name in self.files if not _is_ours(name) and name not in _OF_HUB)
+        return sorted(name for name in self.files if not _is_ours(name) and name not in OF_HUB)
 
 
 def look(place: Place, ledger: Path) -> Held:
@@ -93,8 +90,7 @@ def look(place: Place, ledger: Path) -> Held:
         if not vanished:
             break
     held = Held(NOTHING, files, skipped=tuple(skipped))
-    begun = [snapshot.number for snapshot in snapshots(files)] == [1] and not held.others
-    if skipped and not begun:  # a first snapshot that was cut short promised nothing yet
+    if skipped and not is_first(files):  # one that was cut short promised nothing yet
         return replace(held, what=DAMAGED)
     on_hub = place.url.startswith("hf://")
     foreign = held.others if on_hub else [n for n in files if not _is_ours(n)]

@@ -21,6 +21,9 @@ from resumerge.storage import Storage
 
 _NAME = re.compile(rf"{re.escape(BOOKS)}/ledger-(\d{{6,}})-(\d{{6,}})-([0-9a-f]{{32}})\.db")
 
+OF_HUB = {".gitattributes", "README.md"}
+"""What the Hub itself puts into a new repo."""
+
 COPY_FILE = "ledger.mirror.db"
 """Beside the ledger: its copy, on the way to the mirror."""
 
@@ -52,6 +55,17 @@ def snapshots(names: Iterable[str]) -> list[Snapshot]:
         (Snapshot(int(match[1]), int(match[2]), match[3]) for match in found if match),
         reverse=True,
     )
+
+
+def is_first(names: Iterable[str]) -> bool:
+    """Whether, if no snapshot among the names of files is whole, none ever was.
+
+    The first one of a machine may have been cut short, and that of the one after it; but none
+    that follows one that was whole, and no shard is brought before that.
+    """
+    there = set(names)
+    model = {name for name in there if not name.startswith(f"{BOOKS}/")} - OF_HUB
+    return not model and all(snapshot.number == 1 for snapshot in snapshots(there))
 
 
 def newest(place: Place, names: Iterable[str]) -> tuple[Snapshot, bytes] | None:
