@@ -1,5 +1,7 @@
 """Runs merges with a mirror, each in a process of its own, on a mirror that does what it is told.
 
+A job that has an ``env`` has its mirror on the Hub that the variables lead to.
+
 One server has torch imported and forks a child for every job, before it has any thread; jobs come
 as JSON lines on stdin, and how each ended goes as JSON lines to stdout.
 """
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlite_utils
+from far_hub import FarHub
 from far_storage import FarStorage
 from rich.console import Console
 
@@ -47,7 +50,12 @@ def shrink() -> None:
 def work(job: dict[str, Any]) -> int:
     """Run or resume in this process; the exit code of the command line."""
     shrink()
-    far = FarStorage(Path(job["mirror"]), **{**job["far"], "lacks": tuple(job["lacks"])})
+    os.environ.update(job.get("env", {}))  # before anything reads it
+    far: FarHub | FarStorage
+    if "env" in job:
+        far = FarHub(**job["far"])
+    else:
+        far = FarStorage(Path(job["mirror"]), **{**job["far"], "lacks": tuple(job["lacks"])})
     far.install()
     os.chdir(job["models"])
     options = Options(state_dir=Path(job["state"]), threads=2, **job["options"])

@@ -1,0 +1,139 @@
+"""Promise: who knows the repo that a run is mirrored to can go on with it, with nothing else."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from loopback_hub import Hub
+from machines import Machine, files_of, in_mirror, kill, wait_until
+from tiny_models import LLAMA, write_family
+
+URL, REPO = "hf://org/merged", "org/merged"
+SLOW = {"SLOWLY_SECONDS": "0.1"}
+"""For each of 39 units in 8 shards."""
+
+KILLS = 3
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def models(place: Path) -> Path:
+    return write_family(place / "models", LLAMA)
+
+
+@pytest.fixture(scope="module")
+def reference(place: Path, models: Path) -> dict[str, bytes]:
+    """The model that nothing interrupts, without a mirror."""
+    machine = Machine(place / "calm", models)
+    machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
+    return files_of(machine.out)
+
+
+@pytest.fixture
+def new(
+    hub: Hub, tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Machine]:
+    """Makes machines that have nothing but a token."""
+    hub.tokens = {"hf_test": "write"}
+    monkeypatch.setenv("HF_TOKEN", "hf_test")
+    numbers = iter(range(1000))
+
+    def make() -> Machine:
+        folder = tmp_path / str(next(numbers))
+        env = {**hub.settings, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "0"}
+        return Machine(folder, models, environment={**env, "HF_TOKEN": "hf_test"})
+
+    return make
+
+
+def shards(hub: Hub) -> set[str]:
+    """Those that the repo has."""
+    there = hub.contents(REPO) if REPO in hub.repos else {}
+    return {name for name in there if name.endswith(".safetensors")}
+
+
+def test_killed_again_and_again_and_always_another_machine(
+    hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes], soak: bool
+) -> None:
+    for seed in range(20 if soak else 1):
+        draw = random.Random(seed)
+        machine, before = new(), in_mirror(URL)
+        process = machine.begin(URL, **SLOW)
+        for _ in range(KILLS):
+            target = len(before.sealed) + draw.randint(1, 2)
+            wait_until(lambda: len(shards(hub)) >= target, process)  # noqa: B023
+            time.sleep(draw.uniform(0.0, 0.2))
+            kill(process)
+            before = in_mirror(URL)
+            assert len(before.sealed) >= target
+            for name in before.sealed:
+                assert hub.contents(REPO)[name] == reference[name]
+            machine.wipe()
+            machine = new()
+            process = machine.start("resume", URL, "--threads", "1", **SLOW)
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        assert "hf_test" not in out + err
+        rows = machine.rows("SELECT number, attempt, batch FROM units")
+        found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
+        for number, by in before.units.items():
+            assert found[number] == by, f"{number} was computed again"
+        there = hub.contents(REPO)
+        done = there.pop(".resumerge/done.json")
+        assert there == reference
+        assert b"hf_test" not in done
+        machine.wipe()
+        del hub.repos[REPO]
+
+
+def test_one_machine_at_a_time(
+    hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes]
+) -> None:
+    first, second = new(), new()
+    process = first.begin(URL, **SLOW)
+    wait_until(lambda: shards(hub), process)
+    _, err = second.call("resume", URL, expect=2)
+    assert "is working on this mirror" in err
+    assert not second.out.exists()
+    kill(process)
+    second.call("resume", URL, "--bring-back")
+    assert files_of(second.out) == reference
+    there = hub.contents(REPO)
+    del there[".resumerge/done.json"]
+    assert there == reference
+
+
+def test_a_repo_without_a_run_is_refused_and_not_made(hub: Hub, new: Callable[[], Machine]) -> None:
+    machine = new()
+    _, err = machine.call("resume", URL, expect=2)
+    assert "no run in this mirror" in err
+    hub.commit(REPO, {"config.json": b"{}", "model.safetensors": b"someone else's"})
+    _, err = machine.call("resume", URL, expect=2)
+    process = machine.begin(URL)
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "something else" in err
+    assert hub.contents(REPO) == {"config.json": b"{}", "model.safetensors": b"someone else's"}
+    assert len(hub.repos[REPO].commits) == 1
+
+
+def test_offline_a_mirror_on_the_hub_is_refused(hub: Hub, new: Callable[[], Machine]) -> None:
+    machine = new()
+    process = machine.begin(URL, "--offline")
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "network is off" in err
+    assert not machine.out.exists()
+    assert not machine.rows("SELECT * FROM run")
+    assert hub.requests == []
