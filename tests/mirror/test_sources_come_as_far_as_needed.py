@@ -1,4 +1,4 @@
-"""Promise: on a new machine sources come as far as what is lacking needs them, and no token stays."""
+"""Promise: sources come as far as what is lacking here and there needs them; no token stays."""
 
 from __future__ import annotations
 
