@@ -38,7 +38,6 @@ class HubMerge(Merge):
 
     hub: Hub = field(kw_only=True)
     token: str = "hf_test"
-    env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,7 +45,8 @@ class HubMerge(Merge):
         self.options["mirror"] = f"hf://{self.repo}"
 
     def _work(self, command: str, lacks: Any, far: dict[str, Any]) -> Ended:
-        env = {**self.hub.settings, "HF_HUB_OFFLINE": "0", "HF_TOKEN": self.token, **self.env}
+        env = {**self.hub.settings, "HF_HUB_OFFLINE": "0", "HF_TOKEN": self.token}
+        env["RESUMERGE_LEASE_SECONDS"] = "600"  # no beat in between
         return self.driver.work(
             command=command,
             env=env,
@@ -107,7 +107,6 @@ def test_the_model_is_there_and_loads(
 ) -> None:
     machines.hub.tokens = {"hf_test": "write"}
     merge = machines.merge("calm")
-    merge.env["RESUMERGE_LEASE_SECONDS"] = "600"  # no beat in between
     ended = merge.run()
     assert ended.code == 0, ended.stderr
     assert merge.mirrored() == reference
