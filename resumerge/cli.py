@@ -347,8 +347,7 @@ def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -
         pending = f", {found.pending} not computed yet" if found.pending else ""
         verdict = "[green]intact[/green]" if found.intact else "[red]damaged[/red]"
         out_console.print(
-            f"{escape(found.mirror or str(found.output))}: {verdict}, "
-            f"{found.units} tensors compared{pending}",
+            f"{escape(found.where)}: {verdict}, {found.units} tensors compared{pending}",
             markup=True,
             highlight=False,
             soft_wrap=True,

@@ -39,6 +39,12 @@ class Result:
     merging_seconds: float = 0.0
     mirror: str | None = None
 
+    @property
+    def where(self) -> str:
+        """The output folder; the mirror's address where there is none here."""
+        is_mirror = self.mirror is not None and Path(self.mirror) == self.output
+        return str(self.mirror if is_mirror else self.output)
+
 
 class Reporter:
     """Told about a run as it goes; does nothing with it."""

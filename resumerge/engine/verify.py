@@ -55,11 +55,16 @@ class Verification:
     def intact(self) -> bool:
         return not self.damaged
 
+    @property
+    def where(self) -> str:
+        """The mirror's address, or the output folder."""
+        return self.mirror or str(self.output)
+
     def as_json(self) -> dict[str, Any]:
         """The document of ``verify --json``."""
         return {
             "run": self.run,
-            "output": self.mirror or str(self.output),
+            "output": self.where,
             "mirror": self.mirror,
             "intact": self.intact,
             "units": {"compared": self.units, "pending": self.pending},

@@ -203,7 +203,7 @@ class JsonReporter(Reporter):
         self._write(
             "done",
             run=result.id,
-            output=str(result.output),
+            output=result.where,
             ledger=str(result.ledger),
             mirror=result.mirror,
             already_done=result.already_done,
@@ -221,6 +221,6 @@ def _where(result: Result) -> str:
     if result.mirror is None:
         return here
     there = escape(result.mirror)
-    if str(result.output) == result.mirror or not (result.output / "config.json").exists():
+    if result.where == result.mirror or not (result.output / "config.json").exists():
         return there
     return f"{here}, and {there}"

@@ -51,7 +51,7 @@ class ShownVerification(Verification):
 
     def __rich__(self) -> RenderableType:
         verdict = Text("intact", "green") if self.intact else Text("damaged", "red")
-        head = Text.assemble(printable(str(self.output)), ": ", verdict, f", {self._counted()}")
+        head = Text.assemble(printable(self.where), ": ", verdict, f", {self._counted()}")
         damaged = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         for name, what in self._damaged():
             damaged.add_row(Text(printable(name)), Text(printable(what)))
@@ -69,7 +69,7 @@ class ShownVerification(Verification):
             tag(
                 "header",
                 tag("h1", "Verification ", self._outcome()),
-                tag("p", tag("code", str(self.output)), class_="muted"),
+                tag("p", tag("code", self.where), class_="muted"),
                 tiles_of(tiles),
             ),
             section(
