@@ -26,7 +26,7 @@ NOTEBOOK = ROOT / "colab" / "resumerge.ipynb"
 CONFIG = {**LLAMA, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 8}
 
 SHARD_SIZE = "100KB"
-"""Of the output: six shards."""
+"""of the output: seven shards."""
 
 RECIPE = """
 merge_method: linear

@@ -51,7 +51,7 @@ def test_the_machine_is_lost_and_only_the_mirror_is_left(hands: Hands, tmp_path:
     hands.lose_machine()
     executed = hands.run_all(**env)
     assert hands.computed_last() < hands.total(), "what is whole in the mirror is not made again"
-    assert "6 of 6 shards" in html_of(executed, "run")[0]
+    assert "7 of 7 shards" in html_of(executed, "run")[0]
     assert "The finished model lies only in the mirror" in text_of(executed, "try")
     far = {path.name: path.read_bytes() for path in mirror.iterdir() if path.is_file()}
     far.pop("README.md")
