@@ -24,9 +24,10 @@ from resumerge.engine.giving_up import give_up, mirrored_files
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.mirroring import mirror_of
 from resumerge.engine.moving import Arrival, bring_model, is_made_of
-from resumerge.engine.opening import NotOpened, in_order, open_sources, with_place
-from resumerge.engine.options import SEED, SHARD_SIZE, Options
+from resumerge.engine.opening import NotOpened
+from resumerge.engine.options import Options
 from resumerge.engine.ownership import written_files
+from resumerge.engine.pinned import pinned_plan, pins_of
 from resumerge.engine.preflight import (
     OUTPUT,
     STATE,
@@ -54,12 +55,10 @@ from resumerge.mirror.finished import Done, read_done, tidy
 from resumerge.mirror.held import FINISHED, NOTHING, Held
 from resumerge.mirror.lease import patiently
 from resumerge.mirror.opening import names_mirror, open_place
-from resumerge.planning import Plan, check_recipe, make_plan
+from resumerge.planning import Plan
 from resumerge.planning.estimate import estimate, largest_file
 from resumerge.recipe import Recipe, load_recipe
 from resumerge.sources import Records
-from resumerge.sources.companions import outward_links
-from resumerge.sources.tokenizers import read_tokenizers
 from resumerge.storage import Storage
 
 
@@ -287,10 +286,7 @@ class Session:
                         discard(ledger, folder, out, self._storage)
                     self.run_id = None
                     return self._begin(given, config or Path(row["config_path"]), out)
-                pins = {
-                    source["model"]: _pin(source, looks_anew=recipe is not None)
-                    for source in ledger.rows("SELECT * FROM sources")
-                }
+                pins = pins_of(ledger, looks_anew=recipe is not None)
                 try:
                     plan = self._plan(given, pins, began)
                 except NotOpened as error:  # which the run did open when it began
@@ -354,29 +350,8 @@ class Session:
     def _plan(
         self, recipe: Recipe, pins: Mapping[str, dict[str, Any]], began: Mapping[str, Any]
     ) -> Plan:
-        """Open the sources, where a run has pinned them if it has, and plan.
-
-        What needs no model comes first, then what needs no network.
-
-        Args:
-            pins: `revision` and `folder` of each model.
-            began: the options that the run began with.
-        """
         self._reporter.doing("opening the models and planning")
-        problems = check_recipe(recipe)
-        sources = open_sources(recipe, pins, problems, self._records, self._options.offline)
-        options = self._options
-        seed = began.get("seed", SEED) if options.seed is None else options.seed
-        size = options.shard_size or began.get("shard_size", SHARD_SIZE)
-        try:
-            tokenizers = read_tokenizers(recipe, sources, self._records, offline=options.offline)
-            plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
-        except InputError as error:
-            found = (with_place(recipe, problem) for problem in error.problems)
-            problems += [problem for problem in found if problem not in problems]
-        if problems:
-            raise in_order(problems)
-        return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
+        return pinned_plan(recipe, pins, began, self._options, self._records)
 
     def _resources(self, plan: Plan, patience: float | None = None) -> tuple[int, int]:
         """Threads and memory budget; refused here where they, or the device, cannot do.
@@ -446,26 +421,6 @@ class Session:
         result = Result(folder.name, out, ledger.path, merging_seconds=seconds, mirror=url)
         self._reporter.done(result)
         return result
-
-
-def _notes_on_links(plan: Plan) -> Iterator[str]:
-    for part in plan.sources[plan.reference].parts.values():
-        names = outward_links(part.folder) if part.kind == "local" else []
-        if names:
-            yield (
-                f"not copied, since they are links that lead out of {part.folder}: "
-                f"{', '.join(names)}; put the files themselves there if the result shall have them"
-            )
-
-
-def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:
-    """Where a run's source is: its commit, or its folder, unless that is named anew."""
-    if source["kind"] == "lora":
-        return {}
-    if source["kind"] == "hub":
-        return {"revision": source["revision"]}
-    folder = Path(source["folder"])
-    return {} if looks_anew or not folder.is_dir() else {"folder": folder}
 
 
 def _check_stays(out: Path, asked: Path | None) -> None:
