@@ -116,8 +116,19 @@ class Agreement:
             self._ledger.event("brought_back", name=name, mirror=place.url)
 
     def _own(self, theirs: Ledger) -> None:
-        """Another machine may have gone on meanwhile: what it sealed is sealed."""
+        """Another machine may have gone on meanwhile: what it sealed is sealed.
+
+        Not what this one has found to be wrong since, and the mirror does not know of yet.
+        """
+        forgotten = {
+            row["name"]
+            for row in self._ledger.rows(
+                "SELECT DISTINCT shards.name FROM units JOIN shards ON shards.number = units.shard"
+                " WHERE units.committed_blocks = 0 AND units.attempt IS NOT NULL"
+            )
+        }
         there = theirs.rows("SELECT * FROM mirrored")
+        there = [row for row in there if row["name"] not in forgotten]
         names = {row["name"] for row in there}
         ours = {row["name"]: row for row in self._ledger.rows("SELECT * FROM shards")}
         with self._ledger.transaction() as db:

@@ -10,6 +10,7 @@ from typing import Any
 
 from resumerge.engine.agreement import bring, temporary_folder
 from resumerge.engine.far_side import FarSide, check_apart, refuse_mirror
+from resumerge.engine.files import PARTIAL
 from resumerge.engine.lock import run_lock
 from resumerge.engine.options import Options
 from resumerge.engine.preflight import OUTPUT, STATE, check_output, check_path, check_writable
@@ -124,6 +125,16 @@ def bring_model(far: FarSide, done: Done, out: Path, storage: Storage) -> None:
         path = out / name
         if not path.is_file() or path.stat().st_size != nbytes:
             bring(far, name, sha256, out, storage)
+
+
+def brought(done: Done, out: Path) -> set[str]:
+    """Names of files of a finished model that `bring_model` brought before, or began to."""
+    whole = {
+        name
+        for name, (nbytes, _) in done.files.items()
+        if (out / name).is_file() and (out / name).stat().st_size == nbytes
+    }
+    return whole | {name + PARTIAL for name in done.files}
 
 
 def _check_whole(done: Done, held: Held, far: FarSide) -> None:

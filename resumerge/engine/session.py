@@ -23,7 +23,7 @@ from resumerge.engine.files import ShardFiles
 from resumerge.engine.giving_up import give_up, mirrored_files
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.mirroring import mirror_of
-from resumerge.engine.moving import Arrival, bring_model, is_made_of
+from resumerge.engine.moving import Arrival, bring_model, brought, is_made_of
 from resumerge.engine.opening import NotOpened
 from resumerge.engine.options import Options
 from resumerge.engine.ownership import written_files
@@ -176,7 +176,12 @@ class Session:
         if found is not None and not (self._options.restart and recipe):
             if recipe is not None and not is_made_of(found, recipe, self._options, far):
                 raise refuse_mirror(far, Held(FINISHED, {}, found))
-            return self._already_there(far, found, out or self._options.output)
+            out = out or self._options.output
+            if self._options.bring_back:
+                out = out or Path.cwd() / found.run
+                if problems := [*check_path(out, OUTPUT), *check_output(out, brought(found, out))]:
+                    raise InputError(problems)
+            return self._already_there(far, found, out)
         assert recipe is not None and config is not None and out is not None
         if found is not None:
             give_up(far, found.run, found.files)
@@ -186,9 +191,8 @@ class Session:
         """The mirror holds the model, finished; it comes here only if that is asked for."""
         with suppress(InputError, Resumable):  # who finished it may have died over it
             patiently(far.place, lambda: tidy(far.place))
-        if self._options.bring_back:
-            out = out or Path.cwd() / done.run
-            if problems := [*check_path(out, OUTPUT), *check_apart(out, far)]:
+        if self._options.bring_back and out is not None:
+            if problems := check_apart(out, far):
                 raise InputError(problems)
             self._storage.make_folder(out)
             with folder_lock(out):

@@ -175,3 +175,43 @@ def test_a_mirror_that_is_away_is_no_damage(freed: Path, monkeypatch: pytest.Mon
     mirror.unlink()
     mirror.with_name("unmounted").rename(mirror)
     assert resumerge.verify(freed, state_dir=state).intact
+
+
+def test_what_was_found_wrong_here_is_not_taken_from_the_mirror(made: Path, there: Path) -> None:
+    """Its snapshot is older than the finding."""
+    put(made, there)
+    state = there.parent / "state"
+    shutil.copytree(made / "merged.state", state)
+    (folder,) = Home(state).runs()
+    out = there.parent / "out"
+    shutil.copytree(made / "merged", out)
+    with closing(Ledger(folder / "ledger.db")) as ledger:
+        with ledger.transaction() as db:
+            db.execute("UPDATE run SET output = ?, mirror = ?", [str(out), str(there)])
+        wrong = [r["number"] for r in ledger.rows("SELECT number FROM units WHERE shard = 1")]
+        ledger.forget(wrong, "source_damaged")
+        ledger.set_state("interrupted")
+    with working_in(made / "models"):
+        resumerge.resume(out, state_dir=state)
+    with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
+        kinds = [row["kind"] for row in ledger.rows("SELECT kind FROM events")]
+        (last,) = ledger.rows("SELECT units_committed FROM attempts ORDER BY n DESC LIMIT 1")
+    assert "shard_from_mirror" not in kinds
+    assert last["units_committed"] == len(wrong)
+    assert resumerge.verify(there).intact
+
+
+def test_a_finished_model_is_not_brought_over_files_of_others(
+    made: Path, freed: Path, tmp_path: Path
+) -> None:
+    mirror, here = freed.with_name("mirror"), tmp_path / "here"
+    here.mkdir()
+    (here / "config.json").write_text("mine")
+    with pytest.raises(InputError, match=r"config\.json"):
+        resumerge.resume(mirror, bring_back=True, output=here, state_dir=tmp_path / "none")
+    assert (here / "config.json").read_text() == "mine"
+    (here / "config.json").unlink()
+    for _ in range(2):  # and what it brought itself does not hinder it
+        resumerge.resume(mirror, bring_back=True, output=here, state_dir=tmp_path / "none")
+    assert (here / "config.json").read_bytes() == (mirror / "config.json").read_bytes()
+    assert len(list(here.glob("*.safetensors"))) == len(list(mirror.glob("*.safetensors")))
