@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from resumerge.engine.discard import discard
 from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.far_side import FarSide, check_apart, refuse_mirror
 from resumerge.engine.files import ShardFiles
+from resumerge.engine.finished import already_there, bring_rest, is_whole
 from resumerge.engine.giving_up import give_up, mirrored_files
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.mirroring import mirror_of
-from resumerge.engine.moving import Arrival, bring_model, brought, is_made_of
+from resumerge.engine.moving import Arrival, brought, is_made_of
 from resumerge.engine.opening import NotOpened
 from resumerge.engine.options import Options
 from resumerge.engine.ownership import written_files
@@ -51,9 +52,8 @@ from resumerge.errors import InputError, Problem, Resumable, refuse
 from resumerge.host.speed import probe
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
-from resumerge.mirror.finished import Done, read_done, tidy
+from resumerge.mirror.finished import Done
 from resumerge.mirror.held import FINISHED, NOTHING, Held
-from resumerge.mirror.lease import patiently
 from resumerge.mirror.opening import names_mirror, open_place
 from resumerge.planning import Plan
 from resumerge.planning.estimate import estimate, largest_file
@@ -188,19 +188,7 @@ class Session:
         return self._begin(recipe, config, out)
 
     def _already_there(self, far: FarSide, done: Done, out: Path | None) -> Result:
-        """The mirror holds the model, finished; it comes here only if that is asked for."""
-        with suppress(InputError, Resumable):  # who finished it may have died over it
-            patiently(far.place, lambda: tidy(far.place))
-        if self._options.bring_back and out is not None:
-            if problems := check_apart(out, far):
-                raise InputError(problems)
-            self._storage.make_folder(out)
-            with folder_lock(out):
-                bring_model(far, done, out, self._storage)
-        there = Path(far.url)
-        result = Result(done.run, out or there, there, already_done=True, mirror=far.url)
-        self._reporter.done(result)
-        return result
+        return already_there(far, done, out, self._options, self._storage, self._reporter)
 
     def plan(self, recipe: Recipe) -> Plan:
         """Plan a new run of a recipe; nothing is written.
@@ -300,10 +288,11 @@ class Session:
                 if (
                     row["state"] == "done"
                     and kept
-                    and _is_whole(plan, ledger, ShardFiles(plan, out, self._storage), far)
+                    and is_whole(plan, ledger, ShardFiles(plan, out, self._storage), far)
                     and not find_damage(plan, ledger, self._records)
                 ):
-                    self._bring_model(far, out)
+                    if far is not None and self._options.bring_back:
+                        bring_rest(far, out, self._storage)
                     result = Result(
                         folder.name,
                         out,
@@ -342,14 +331,6 @@ class Session:
                     )
             finally:
                 ledger.close()
-
-    def _bring_model(self, far: FarSide | None, out: Path) -> None:
-        """Bring here what is lacking of a model that is finished in the mirror, if asked to."""
-        if far is not None and self._options.bring_back:
-            done = patiently(far.place, lambda: read_done(far.place))
-            if done is not None:
-                with folder_lock(out):
-                    bring_model(far, done, out, self._storage)
 
     def _plan(
         self, recipe: Recipe, pins: Mapping[str, dict[str, Any]], began: Mapping[str, Any]
@@ -447,19 +428,3 @@ def _mirror_options(options: Options, began: Mapping[str, Any]) -> dict[str, Any
 
 def _has_file(out: Path, shard: str) -> bool:
     return (out / shard).exists() or (out / f"{shard}.partial").exists()
-
-
-def _is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: FarSide | None) -> bool:
-    """Whether a finished run's files are all still there: shards with their size and header, here
-    or in its mirror.
-
-    The files beside them only have to exist: the user may have edited them since.
-    """
-    states = {row["state"] for row in ledger.rows("SELECT DISTINCT state FROM shards")}
-    lacking = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
-    if states != {"sealed"} or not all((files.folder / n).is_file() for n in ledger.companions()):
-        return False
-    if not lacking or far is None:
-        return not lacking
-    there, noted = far.files(), ledger.mirrored()
-    return all(s.name in noted and there.get(s.name) == s.nbytes for s in lacking)

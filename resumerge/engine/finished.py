@@ -1,0 +1,77 @@
+"""A model that is finished already: here, in its mirror, or partly in each."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from resumerge.engine.far_side import FarSide, check_apart
+from resumerge.engine.files import ShardFiles
+from resumerge.engine.lock import folder_lock
+from resumerge.engine.moving import bring_model
+from resumerge.engine.options import Options
+from resumerge.engine.report import Reporter, Result
+from resumerge.errors import InputError, Resumable
+from resumerge.ledger import Ledger
+from resumerge.mirror.finished import Done, read_done, tidy
+from resumerge.mirror.lease import patiently
+from resumerge.planning import Plan
+from resumerge.storage import Storage
+
+
+def is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: FarSide | None) -> bool:
+    """Whether a finished run's files are all still there: shards with their size and header, here
+    or in its mirror.
+
+    The files beside them only have to exist: the user may have edited them since.
+    """
+    states = {row["state"] for row in ledger.rows("SELECT DISTINCT state FROM shards")}
+    lacking = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
+    if states != {"sealed"} or not all((files.folder / n).is_file() for n in ledger.companions()):
+        return False
+    if not lacking or far is None:
+        return not lacking
+    there, noted = far.files(), ledger.mirrored()
+    return all(s.name in noted and there.get(s.name) == s.nbytes for s in lacking)
+
+
+def already_there(
+    far: FarSide,
+    done: Done,
+    out: Path | None,
+    options: Options,
+    storage: Storage,
+    reporter: Reporter,
+) -> Result:
+    """The mirror holds the model, finished; it comes here only if that is asked for.
+
+    Args:
+        out: its output folder here, if it has one.
+
+    Raises:
+        InputError, Resumable: it cannot be brought.
+    """
+    with suppress(InputError, Resumable):  # who finished it may have died over it
+        patiently(far.place, lambda: tidy(far.place))
+    if options.bring_back and out is not None:
+        if problems := check_apart(out, far):
+            raise InputError(problems)
+        storage.make_folder(out)
+        with folder_lock(out):
+            bring_model(far, done, out, storage)
+    there = Path(far.url)
+    result = Result(done.run, out or there, there, already_done=True, mirror=far.url)
+    reporter.done(result)
+    return result
+
+
+def bring_rest(far: FarSide, out: Path, storage: Storage) -> None:
+    """Bring here what is lacking of a model that is finished in the mirror.
+
+    Raises:
+        InputError, Resumable: it cannot be brought.
+    """
+    done = patiently(far.place, lambda: read_done(far.place))
+    if done is not None:
+        with folder_lock(out):
+            bring_model(far, done, out, storage)
