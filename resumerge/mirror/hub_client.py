@@ -112,8 +112,8 @@ def _failure(error: Exception, repo: str) -> PlaceError | None:
     if (status in (401, 403) and by_hub) or isinstance(refusal, hub_errors.RepositoryNotFoundError):
         kind = NoRepo if status == 404 else PlaceError
         return kind(
-            f"The Hub does not let this account work in {repo}: {_said(refusal)} ({account()})\n"
-            "Log in with `hf auth login`, or set HF_TOKEN, with a token that may write there",
+            f"The Hub does not let this account work in {repo}: {_said(refusal)} ({account()})",
+            fix="log in with `hf auth login`, or set HF_TOKEN, with a token that may write there",
             denied=True,
         )
     return PlaceError(f"The Hub refuses a request for {repo}: {_said(refusal)}")

@@ -17,7 +17,7 @@ from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, clock, pid_space
 from resumerge.ledger import now
 from resumerge.mirror.holder import DONE, Holder, epochs, holder_of, lease_name
-from resumerge.mirror.place import Place
+from resumerge.mirror.place import Place, PlaceError
 
 BEATS = 4
 """A lease whose heart missed so many beats is dead."""
@@ -283,14 +283,16 @@ def patiently(place: Place, ask: Callable[[], _T]) -> _T:
                 raise refuse(
                     "The mirror cannot be used",
                     where=place.url,
-                    found=str(error),
-                    fix="change its permissions, or name another mirror",
+                    found=error.message if isinstance(error, PlaceError) else str(error),
+                    fix=(error.fix if isinstance(error, PlaceError) else "")
+                    or "change its permissions, or name another mirror",
                 ) from error
-            if clock() - began > PATIENCE_SECONDS:
+            asked = error.retry_after if isinstance(error, PlaceError) else 0.0
+            if clock() - began + asked > PATIENCE_SECONDS:
                 raise Resumable(
                     "mirror", f"The mirror at {place.url} cannot be reached: {error}"
                 ) from error
-            time.sleep(pause)
+            time.sleep(max(pause, asked))
             pause = min(2 * pause, 2.0)
 
 

@@ -19,19 +19,23 @@ class PlaceError(OSError):
     """What failed over there, told for a person; never with a secret in it.
 
     Args:
-        message: what failed, and what to do where something can be done.
+        message: what failed.
+        fix: what to do, where something can be done.
         retry_after: seconds that the place asks to wait; 0 where it does not say.
         denied: waiting alone will not help: no permission, no such place. Its errno is EACCES.
     """
 
-    def __init__(self, message: str, *, retry_after: float = 0.0, denied: bool = False) -> None:
+    def __init__(
+        self, message: str, *, fix: str = "", retry_after: float = 0.0, denied: bool = False
+    ) -> None:
         super().__init__(*([errno.EACCES] if denied else []), message)
         self.message = message
+        self.fix = fix
         self.retry_after = retry_after
         self.denied = denied
 
     def __str__(self) -> str:
-        return self.message
+        return f"{self.message}: {self.fix}" if self.fix else self.message
 
 
 class Place(ABC):

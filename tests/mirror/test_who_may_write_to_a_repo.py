@@ -11,7 +11,7 @@ import pytest
 from loopback_hub import Hub
 from repo_of_the_hub import REPO, SHARD, URL, nothing, shard
 
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Resumable
 from resumerge.mirror.hub_place import HubPlace
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.place import PlaceError
@@ -80,6 +80,7 @@ def test_a_run_that_may_not_write_there_is_refused_at_its_beginning(
     with pytest.raises(InputError, match="hf auth login") as caught:
         Lease.take(HubPlace(URL), "run")
     assert caught.value.exit_code == 2
+    assert "write" in caught.value.problems[0].fix
 
 
 def test_a_reader_can_look(guarded: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +130,16 @@ def test_no_token_is_ever_shown(
     assert "secret" not in everything  # of the signed addresses
     assert any(WRITER in (request.authorization or "") for request in guarded.requests)
     assert all(not r.authorization for r in guarded.requests if "/cdn/upload/" in r.path)
+
+
+def test_a_hub_that_asks_for_much_patience_at_the_beginning_is_come_back_to(
+    hub: Hub, sleeps: list[float]
+) -> None:
+    hub.fail("/api/", status=429, headers={"Retry-After": "7"}, times=1)
+    Lease.take(HubPlace(URL), "run").release()
+    assert 7.0 in sleeps
+    hub.fail("/api/", status=429, headers={"Retry-After": "3600"}, times=None)
+    sleeps.clear()
+    with pytest.raises(Resumable, match="HTTP 429"):
+        Lease.take(HubPlace(URL), "run")
+    assert sleeps == []
