@@ -273,9 +273,11 @@ def status(
     if html is not None:
         if watch or as_json:
             raise typer.BadParameter("--html goes with neither --watch nor --json")
+        from resumerge.mirror.opening import names_mirror
         from resumerge.ui.report_file import write_report
 
-        write_report(status_json(home, home.find(run).name)["runs"][0], html)
+        named = run if run is not None and names_mirror(run) else home.find(run).name
+        write_report(status_json(home, named)["runs"][0], html)
         out_console.print(printable(html.absolute()), highlight=False, soft_wrap=True)
     elif watch:
         from resumerge.ui.watch import watch as follow

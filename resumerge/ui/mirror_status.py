@@ -71,8 +71,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     from resumerge.ui.status import describe
 
     far = FarSide(url, Options(), Reporter(), Stop())
-    folder = Path(tempfile.mkdtemp(prefix="resumerge-"))  # plots are read when they are shown
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = _folder(url)
     held = far.look(folder / LEDGER_FILE)
     if held.done is not None:
         return _finished(far.url, held.done.run, held.done.files)
@@ -87,6 +86,19 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     found["state"] = "running" if alive else "interrupted"
     found["mirror"] |= {"here": False, "held_by": str(holder) if alive else None}
     return found
+
+
+_folders: dict[str, Path] = {}
+"""Where ledgers of mirrors are: plots are read from them when they are shown."""
+
+
+def _folder(url: str) -> Path:
+    """A new folder for what comes from a mirror, in place of the one before."""
+    if url in _folders:
+        shutil.rmtree(_folders[url], ignore_errors=True)
+    folder = _folders[url] = Path(tempfile.mkdtemp(prefix="resumerge-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _finished(url: str, run: str, files: Mapping[str, tuple[int, str]]) -> dict[str, Any]:

@@ -12,8 +12,10 @@ import pytest
 from made_up_mirrors import RECIPE, put
 from merging import merge, working_in
 from rich.console import Console
+from typer.testing import CliRunner
 
 import resumerge
+from resumerge.cli import app
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger, now
 from resumerge.ledger.home import Home
@@ -106,6 +108,20 @@ def test_a_mirror_alone(made: Path, there: Path) -> None:
     [run] = resumerge.status(there)["runs"]
     assert run["mirror"]["shards"] == shards - 1
     assert f"{shards - 1} of {shards} shards" in shown(run)
+
+
+def test_the_commands_take_a_mirror(made: Path, there: Path) -> None:
+    put(made, there)
+    run = CliRunner().invoke
+    assert f"resumerge resume {there}" in run(app, ["status", str(there)]).stdout
+    html = there.parent / "page.html"
+    assert run(app, ["status", str(there), "--html", str(html)]).exit_code == 0
+    assert str(there) in html.read_text()
+    assert run(app, ["verify", str(there)]).exit_code == 0
+    next(iter(there.glob("*.safetensors"))).unlink()
+    found = run(app, ["verify", str(there), "--json"])
+    assert found.exit_code == 75
+    assert '"intact": false' in found.stdout
 
 
 def test_a_mirror_that_another_machine_works_on(made: Path, there: Path) -> None:
