@@ -77,7 +77,9 @@ def _described(config: Path, out: Path | None, options: Options) -> dict[str, An
         problems += check_output(out)
         problems += check_outside(out, (source.folder for source in plan.sources))
     problems += check_disk(out or Path.cwd(), disk_needed(plan))
-    problems += check_sources(plan, out or Path.cwd(), offline=options.offline, evict=options.evict)
+    problems += check_sources(
+        plan, out or Path.cwd(), disk_needed(plan), offline=options.offline, evict=options.evict
+    )
     try:
         resolve_device(options.device)
     except InputError as error:

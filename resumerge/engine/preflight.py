@@ -164,24 +164,37 @@ def room_needed(plan: Plan, *, then_delete: bool) -> int:
     return max((shard.nbytes for shard in plan.shards), default=0) + COMPANION_BYTES
 
 
-def check_disk(out: Path, needed: int) -> list[Problem]:
-    """There must be room for the whole output."""
+def check_disk(out: Path, needed: int, *, then_delete: bool = False) -> list[Problem]:
+    """There must be room for the whole output, or for one shard of it.
+
+    Args:
+        then_delete: shards go away once the mirror has them.
+    """
     free = free_bytes(out)
     if free >= needed:
         return []
+    smaller = "choose smaller shards with --shard-size"
+    elsewhere = "send shards elsewhere as they are made, with --mirror and --mirror-then-delete"
     return [
         Problem(
-            "The disk is too small for the output",
+            "The disk is too small for the largest shard"
+            if then_delete
+            else "The disk is too small for the output",
             where=str(out),
             expected=f"{needed / 1e9:.2f} GB free",
             found=f"{free / 1e9:.2f} GB free",
-            fix=f"free {(needed - free) / 1e9:.2f} GB, or name an output on another disk",
+            fix=f"free {(needed - free) / 1e9:.2f} GB, or name an output on another disk, or "
+            + (smaller if then_delete else elsewhere),
         )
     ]
 
 
-def check_sources(plan: Plan, out: Path, *, offline: bool, evict: bool) -> list[Problem]:
-    """Offline every file must be there; else there must be room for what is to be downloaded."""
+def check_sources(plan: Plan, out: Path, room: int, *, offline: bool, evict: bool) -> list[Problem]:
+    """Offline every file must be there; else there must be room for what is to be downloaded.
+
+    Args:
+        room: bytes that the output needs, perhaps on the same disk.
+    """
     absent = {
         number: sorted(n for n in plan.bytes_needed(number) if not source.files[n].present)
         for number, source in enumerate(plan.sources)
@@ -199,7 +212,7 @@ def check_sources(plan: Plan, out: Path, *, offline: bool, evict: bool) -> list[
         return []
     cache, there = existing_folder(cache_folder().absolute()), existing_folder(out.absolute())
     if cache and there and cache.stat().st_dev == there.stat().st_dev:
-        needed += disk_needed(plan)
+        needed += room
     free = free_bytes(cache_folder().absolute())
     if free >= needed:
         return []

@@ -200,12 +200,15 @@ class Session:
 
     def _begin(self, recipe: Recipe, config: Path, out: Path) -> Result:
         plan = self.plan(recipe)
+        room = room_needed(plan, then_delete=self._frees)
         problems = [
             *check_writable(self._home.folder, STATE),
             *check_output(out),
             *check_outside(out, (source.folder for source in plan.sources)),
-            *check_disk(out, room_needed(plan, then_delete=self._frees)),
-            *check_sources(plan, out, offline=self._options.offline, evict=self._options.evict),
+            *check_disk(out, room, then_delete=self._frees),
+            *check_sources(
+                plan, out, room, offline=self._options.offline, evict=self._options.evict
+            ),
         ]
         if problems:
             raise InputError(problems)

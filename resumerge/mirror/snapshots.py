@@ -98,9 +98,11 @@ def write_snapshot(
     """
     path = ledger.path.with_name(COPY_FILE)
     here = Storage()
-    copy_ledger(ledger, path, here)
-    data = path.read_bytes()
-    here.remove(path)
+    try:
+        copy_ledger(ledger, path, here)
+        data = path.read_bytes()
+    finally:
+        here.remove(path)
     number = 1 + max((old.number for old in before if old.epoch == epoch), default=0)
     snapshot = Snapshot(epoch, number, xxhash.xxh3_128_hexdigest(data))
     place.write({snapshot.name: data}, [old.name for old in before if old < snapshot])

@@ -49,7 +49,7 @@ def test_a_run_killed_now_and_then(
     ended = calm.run(lacks)
     assert ended.code == 0, ended.stderr
     calm.assert_done(reference)
-    for mode, step in (("kill", 17), ("torn", 13)):
+    for mode, step in (("kill", 29), ("torn", 23)):
         for at in range(3, len(ended.kinds), step):
             merge = bench.merge()
             assert merge.run(lacks, at=at, mode=mode).code in (KILLED, 0)

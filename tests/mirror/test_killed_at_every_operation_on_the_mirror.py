@@ -72,5 +72,5 @@ def test_killed_while_shards_are_freed(bench: Bench, reference: dict[str, bytes]
         assert set(merge.model()) == rest
         assert "shard_lost" not in merge.events()
 
-    bench.each(range(4, len(ended.kinds) + 1, 2), check)
+    bench.each(range(24, len(ended.kinds) + 1, 2), check)
     assert sum(killed) > 0.9 * len(killed)
