@@ -19,6 +19,7 @@ from resumerge.engine.out_of_memory import is_out_of_memory, out_of_memory
 from resumerge.engine.ownership import CARD, has_checksum, set_aside
 from resumerge.engine.pending import fetching_order
 from resumerge.engine.report import Reporter
+from resumerge.engine.room import Room
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, ResumergeError
 from resumerge.host.machine import boot_id, hostname
@@ -135,7 +136,6 @@ class Attempt:
         from resumerge.engine.governor import Governor
         from resumerge.engine.page_cache import PageCache
         from resumerge.engine.recovery import Recovery
-        from resumerge.engine.room import Room
         from resumerge.sources.read import SourceReader
 
         reuse_freed_memory()
@@ -150,12 +150,12 @@ class Attempt:
             progress = Recovery(
                 plan, ledger, files, storage, self.distrust, self.reporter.beat, self._frees
             ).run()
-            room = Room(plan, files, self.mirror if self._frees else None)
+            room = Room(plan, files, progress, self.mirror if self._frees else None)
             if self.mirror is not None:
                 self.mirror.start()
             downloads = Downloads(plan, ledger, records, reader, progress, evict=self.evict)
             downloads.evict_unneeded()
-            with self._fetcher(progress, downloads) as fetcher:
+            with self._fetcher(progress, downloads, room) as fetcher:
                 loading = time.monotonic()
                 self.reporter.doing("merging")
                 evaluator = Evaluator(plan, reader, self.device)
@@ -203,7 +203,7 @@ class Attempt:
         self.reporter.beat()
         self.stop.check()
 
-    def _fetcher(self, progress: list[Progress], downloads: Downloads) -> Fetcher:
+    def _fetcher(self, progress: list[Progress], downloads: Downloads, room: Room) -> Fetcher:
         """What brings the files that pending units read, and those that lie beside the weights."""
         reference = self.plan.sources[self.plan.reference]
         pending = [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
@@ -215,6 +215,7 @@ class Attempt:
             evicting=self.evict,
             began=downloads.began,
             event=self.ledger.event,
+            leaves=room.leaves,
         )
 
     @property

@@ -96,9 +96,11 @@ class Pending:
             Resumable: a file cannot be brought, or there is no room and will not be.
         """
         self._look()
-        began = time.monotonic()
+        began, fetched = time.monotonic(), self._fetcher.fetched
         while (shard := self._open_shard()) is None and not self._is_empty and not stop.requested:
-            hopeful = bool(self._ready) and self._room.comes(time.monotonic() - began)
+            if self._fetcher.fetched != fetched:
+                began, fetched = time.monotonic(), self._fetcher.fetched
+            hopeful = self._room.comes(time.monotonic() - began)
             self._fetcher.starving = not hopeful
             if self._ready and not hopeful and not self._open_shard_waits():
                 raise self._room.lacking(min(self._ready))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
+from pathlib import Path
 
 from resumerge.engine.files import ShardFiles
-from resumerge.engine.preflight import free_bytes
+from resumerge.engine.preflight import existing_folder, free_bytes
 from resumerge.errors import Resumable
+from resumerge.ledger import Progress
 from resumerge.mirror import Mirror
 from resumerge.planning.estimate import COMPANION_BYTES
 from resumerge.planning.model import Plan
+from resumerge.sources.hub_cache import cache_folder
 
 RESERVE = COMPANION_BYTES // 2
 """Bytes that shards leave free, for the ledger and the files beside the shards."""
@@ -21,12 +25,21 @@ class Room:
     Without a mirror that frees shards, every shard has its file from the beginning.
     """
 
-    def __init__(self, plan: Plan, files: ShardFiles, mirror: Mirror | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        files: ShardFiles,
+        progress: Sequence[Progress],
+        mirror: Mirror | None = None,
+    ) -> None:
         """
         Args:
+            progress: of every unit.
             mirror: that frees shards here.
         """
         self._plan, self._files, self._mirror = plan, files, mirror
+        pending = (u.shard for u, known in zip(plan.units, progress) if known.checksum is None)
+        self._pending = sorted(set(pending))
         self._open = {shard.index for shard in plan.shards if files.partial(shard).exists()}
 
     def has(self, number: int) -> bool:
@@ -60,6 +73,26 @@ class Room:
             Resumable: the mirror does not get on.
         """
         return self._mirror is not None and self._mirror.frees(waited)
+
+    def leaves(self, starving: bool) -> int:
+        """Bytes that downloads to the same disk must leave free: the next shard's.
+
+        Args:
+            starving: nothing can be computed, nor will anything be freed, before another file is
+                here; then a shard that has its file goes before the next one.
+        """
+        opened = self._open.copy()
+        next_one = next((n for n in self._pending if n not in opened), None)
+        if self._mirror is None or next_one is None or not self._is_on_disk_of(cache_folder()):
+            return 0
+        if starving and any(self._files.partial(self._plan.shards[n]).exists() for n in opened):
+            return 0
+        return self._plan.shards[next_one].nbytes + RESERVE
+
+    def _is_on_disk_of(self, other: Path) -> bool:
+        folders = [existing_folder(path.absolute()) for path in (self._files.folder, other)]
+        devices = [folder.stat().st_dev for folder in folders if folder is not None]
+        return len(devices) == 2 and devices[0] == devices[1]
 
     def lacking(self, number: int) -> Resumable:
         """That there is no room for a shard, to be raised."""

@@ -155,7 +155,7 @@ class Mirror:
         sealed = self._ledger.rows("SELECT name FROM shards WHERE state = 'sealed'")
         if not self.manner.then_delete or not any(self._is_here(row["name"]) for row in sealed):
             return False
-        self._lose_patience(waited, "There is no room for another shard here")
+        self._lose_patience(waited, "There is no room to go on here")
         return True
 
     def finish(self, companions: Callable[[], Companions], look: Callable[[], None]) -> None:

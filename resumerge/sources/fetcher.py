@@ -63,6 +63,7 @@ class Fetcher:
         evicting: bool = False,
         began: Callable[[HubFile, int], None] | None = None,
         event: Callable[..., None] | None = None,
+        leaves: Callable[[bool], int] = lambda starving: 0,
     ) -> None:
         """
         Args:
@@ -71,12 +72,15 @@ class Fetcher:
                 is worth waiting for.
             began: told of a file that is being downloaded, and of the inode that it will have.
             event: told a kind and facts of what went wrong and was mended.
+            leaves: bytes of the disk that are somebody else's, who may be starving; only asked
+                while files are being removed.
         """
         self.starving = False
         """Whether whoever uses the files has nothing to do until another is here."""
         self._wanted = list({hub_file(s, name): s.part_of(name)[0] for s, name in wanted}.items())
         self._records, self._offline, self._evicting = records, offline, evicting
         self._began, self._event = began or _nothing, event or _nothing
+        self._leaves = leaves
         self._changed = threading.Condition()
         self._next = 0
         self._placed: set[HubFile] = set()
@@ -246,7 +250,8 @@ class Fetcher:
         arriving = [f for f in self._placed - self._here if f in self._done]
         expected = sum(other.size - self._done[other] for other in arriving)
         free = free_bytes()
-        if free - expected >= needed + SPARE:
+        leaves = self._leaves(self.starving) if self._evicting else 0
+        if free - expected >= needed + SPARE + leaves:
             return True
         if self._evicting and (expected or not self.starving):
             return False

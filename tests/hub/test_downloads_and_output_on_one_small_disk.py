@@ -1,0 +1,61 @@
+"""Promise: a disk that holds neither the models nor the output is enough, where the output goes to
+the mirror and downloads go away when nothing needs them.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from loopback_hub import Hub
+from merges import COPIES, Place, layered, output
+from small_disks import mounted
+
+NUMEL = 2_000_000
+LAYER = 4 * NUMEL
+"""Bytes of a layer: of each of the sixteen files, and of each of as many shards."""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small disk"
+    folder.mkdir()
+    with mounted(folder, 10 * LAYER) as disk:
+        yield disk
+
+
+def test_models_and_output_three_times_as_large_as_their_disk(
+    hub: Hub, small_disk: Path, tmp_path: Path
+) -> None:
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        hub.commit(name, layered(seed, numel=NUMEL))
+    calm = Place(hub, tmp_path / "calm", COPIES)
+    calm.call("run", "merge.yaml", "out", "--shard-size", "9MB")
+    place = Place(hub, tmp_path / "small", COPIES, HF_HOME=str(small_disk / "hf"))
+    out, mirror = small_disk / "out", tmp_path / "mirror"
+    assert 32 * LAYER > 3 * shutil.disk_usage(small_disk).free
+    words = ["--shard-size", "9MB", "--mirror", mirror, "--mirror-rate", "60MB"]
+    place.call("run", "merge.yaml", out, "--evict", *words, expect=2)
+
+    hub.bytes_per_second = 60e6
+    hub.sent = 0
+    process = place.start("run", "merge.yaml", out, "--evict", "--mirror-then-delete", *words)
+    deadline = time.monotonic() + 100
+    while len(list(mirror.glob("*.safetensors"))) < random.Random(1).randint(3, 8):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    place.call("resume")
+    found = output(mirror)
+    found.pop(".resumerge/done.json")
+    assert found == output(calm.folder / "out")
+    assert not list(out.glob("*.safetensors"))
+    assert not place.events("shard_lost")
+    assert hub.sent < 1.5 * 16 * LAYER, "files were downloaded again and again"
