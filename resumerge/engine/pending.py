@@ -101,13 +101,13 @@ class Pending:
             if self._fetcher.fetched != fetched:
                 began, fetched = time.monotonic(), self._fetcher.fetched
             hopeful = self._room.comes(time.monotonic() - began)
-            self._fetcher.starving = not hopeful
+            self._fetcher.starving_at = None if hopeful else self._seen
             if self._ready and not hopeful and not self._open_shard_waits():
                 raise self._room.lacking(min(self._ready))
             self._fetcher.wait(LOOK_SECONDS)
             self._look()
             tell()
-        self._fetcher.starving = False
+        self._fetcher.starving_at = None
         return shard is not None and not stop.requested
 
     @property

@@ -75,8 +75,9 @@ class Fetcher:
             leaves: bytes of the disk that are somebody else's, who may be starving; only asked
                 while files are being removed.
         """
-        self.starving = False
-        """Whether whoever uses the files has nothing to do until another is here."""
+        self.starving_at: int | None = None
+        """How many files were here when whoever uses them had nothing to do until another is, and
+        nothing else to hope for; None while that is not so."""
         self._wanted = list({hub_file(s, name): s.part_of(name)[0] for s, name in wanted}.items())
         self._records, self._offline, self._evicting = records, offline, evicting
         self._began, self._event = began or _nothing, event or _nothing
@@ -127,6 +128,14 @@ class Fetcher:
     def has(self, source: Source, name: str) -> bool:
         """Whether a file is here, whole and intact."""
         return source.part_of(name)[0].kind != "hub" or hub_file(source, name) in self._here
+
+    @property
+    def starving(self) -> bool:
+        """Whether nothing will be done before another file is here.
+
+        Not where one has come that whoever uses them did not see yet.
+        """
+        return self.starving_at == len(self._here)
 
     @property
     def arrived(self) -> int:

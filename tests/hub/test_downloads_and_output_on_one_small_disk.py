@@ -18,7 +18,7 @@ from small_disks import mounted
 
 NUMEL = 2_000_000
 LAYER = 4 * NUMEL
-"""Bytes of a layer: of each of the sixteen files, and of each of as many shards."""
+"""Bytes of a layer, and of each of the sixteen files; a shard has two layers."""
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def test_models_and_output_three_times_as_large_as_their_disk(
     for name, seed in (("org/math", 1), ("org/code", 2)):
         hub.commit(name, layered(seed, numel=NUMEL))
     calm = Place(hub, tmp_path / "calm", COPIES)
-    calm.call("run", "merge.yaml", "out", "--shard-size", "9MB")
+    calm.call("run", "merge.yaml", "out", "--shard-size", "17MB")
     place = Place(hub, tmp_path / "small", COPIES, HF_HOME=str(small_disk / "hf"))
     out, mirror = small_disk / "out", tmp_path / "mirror"
     assert 32 * LAYER > 3 * shutil.disk_usage(small_disk).free
-    words = ["--shard-size", "9MB", "--mirror", mirror, "--mirror-rate", "60MB"]
+    words = ["--shard-size", "17MB", "--mirror", mirror, "--mirror-rate", "60MB"]
     place.call("run", "merge.yaml", out, "--evict", *words, expect=2)
 
     hub.bytes_per_second = 60e6

@@ -105,7 +105,7 @@ def test_evicted_files_come_back_when_their_units_are_computed_again(
 
 
 def test_no_room_even_so_says_what_is_needed(filled: Hub, small_disk: Path, tmp_path: Path) -> None:
-    (small_disk / "ballast").write_bytes(bytes(4 * SHARD))
+    (small_disk / "ballast").write_bytes(bytes(5 * SHARD))
     place = Place(filled, tmp_path / "small", COPIES, HF_HOME=str(small_disk))
     stopped = place.call("run", "merge.yaml", "out", "--evict", expect=75)
     assert "No room to download" in stopped.stderr
