@@ -1,0 +1,46 @@
+"""Promise: downloads to the disk of the output leave room for the shard that is next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from merging import working_in
+from mirrored import RECIPE
+
+from resumerge.engine.files import ShardFiles
+from resumerge.engine.options import Options
+from resumerge.engine.room import RESERVE, Room
+from resumerge.engine.session import Session
+from resumerge.ledger import Progress
+from resumerge.mirror import Lease, Manner, Mirror
+from resumerge.mirror.folder import FolderPlace
+from resumerge.recipe import parse_recipe
+from resumerge.storage import Storage
+
+PENDING = Progress(0, b"", None, None, None)
+
+
+def test_downloads_leave_room(
+    small_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
+    with working_in(small_models):
+        plan = Session(Options(shard_size=8000)).plan(parse_recipe(RECIPE))
+    out = tmp_path / "out"
+    out.mkdir()
+    files, progress = ShardFiles(plan, out, Storage()), [PENDING] * len(plan.units)
+    first, second = plan.shards[:2]
+
+    place = FolderPlace(tmp_path / "mirror")
+    lease = Lease.take(place, "run")
+    mirror = Mirror(place, lease, None, out, Manner(then_delete=True), Storage(), print)
+    room = Room(plan, files, progress, mirror)
+    lease.release()
+    assert room.leaves(False) == room.leaves(True) == first.nbytes + RESERVE
+    assert room.opens(0)
+    assert files.partial(first).stat().st_size == first.nbytes
+    assert room.leaves(False) == second.nbytes + RESERVE
+    assert room.leaves(True) == 0, "the shard that has its file goes first"
+    assert Room(plan, files, progress).leaves(False) == 0, "without a mirror all have their files"
