@@ -17,6 +17,7 @@ from resumerge.engine.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.options import MEMORY_WAIT, STALL_SECONDS, Options
 from resumerge.errors import Problem, ResumergeError
 from resumerge.printable import printable
+from resumerge.ui.alive import told_meanwhile
 from resumerge.ui.console import PatientConsole, escape_unknown_letters, silence
 from resumerge.ui.mergekit_options import without_mergekit_options
 from resumerge.ui.sizes import parse_size
@@ -318,7 +319,8 @@ def plan(
     from resumerge.ui.plan import show_plan
 
     options = Options(state_dir, memory, threads, device, shard_size, seed, offline, evict=evict)
-    document = describe_plan(config, out, options)
+    with told_meanwhile(err, "opening the models and planning"):
+        document = describe_plan(config, out, options)
     if as_json:
         _print_json(document)
     else:
@@ -339,10 +341,11 @@ def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -
     from resumerge.storage import Storage
     from resumerge.ui.resume_command import mirror_command, resume_command
 
-    if run is not None and names_mirror(run):
-        found = verify_mirror(run)
-    else:
-        found = verify_run(Home(state_dir).find(run), Storage())
+    with told_meanwhile(err, "reading the output again"):
+        if run is not None and names_mirror(run):
+            found = verify_mirror(run)
+        else:
+            found = verify_run(Home(state_dir).find(run), Storage())
     if as_json:
         _print_json(found.as_json())
     else:
@@ -404,7 +407,7 @@ def _show_cache(
     from resumerge.ui.cache import show_cache
     from resumerge.ui.resume_command import repair_command
 
-    with err.status("reading") as status:
+    with told_meanwhile(err, "reading"), err.status("reading") as status:
         found = work(
             target,
             Options(state_dir, offline=offline),

@@ -10,8 +10,12 @@ import mmap
 import struct
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from rich.console import Console
+
+from resumerge.ui.sizes import show_seconds
 
 LINE_SECONDS = 5.0
 """Time between two lines of progress."""
@@ -68,3 +72,21 @@ class Ticker:
         with suppress(OSError, ValueError):  # whoever was told is gone
             while not self._over.wait(_LOOK_SECONDS):
                 self._tick()
+
+
+@contextmanager
+def told_meanwhile(console: Console, what: str) -> Iterator[None]:
+    """Say every few seconds that something is still being done, while it is."""
+    said, began = LastSaid(), time.monotonic()
+
+    def tick() -> None:
+        if said.silence >= LINE_SECONDS:
+            said.now()
+            text = f"{what}: {show_seconds(time.monotonic() - began)} so far"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    ticker = Ticker(tick)
+    try:
+        yield
+    finally:
+        ticker.stop()

@@ -108,6 +108,13 @@ def test_other_commands_print_no_codes_there_either(place: Path, tmp_path: Path)
         assert str(tmp_path / "out").encode() in said.text
 
 
+def test_a_slow_plan_is_not_silent_either(place: Path) -> None:
+    said = on_a_terminal(place, "plan", "merge.yaml", before=SLOW, **IPYTHON)
+    assert (said.code, controls(said.text)) == (0, [])
+    assert said.silence < 10
+    assert b"opening the models and planning: " in said.text
+
+
 @pytest.mark.parametrize(
     ("style", "env", "moves"),
     [

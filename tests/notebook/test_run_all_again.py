@@ -55,6 +55,10 @@ def test_the_machine_is_lost_and_only_the_mirror_is_left(hands: Hands, tmp_path:
     assert "The finished model lies only in the mirror" in text_of(executed, "try")
     far = {path.name: path.read_bytes() for path in mirror.iterdir() if path.is_file()}
     far.pop("README.md")
+    hands.lose_machine()
+    finished = hands.run_all(**env)
+    assert "was done already" in html_of(finished, "run")[0]
+    assert "intact" in html_of(finished, "verify")[0]
     assert far == hands.undisturbed()
 
 
