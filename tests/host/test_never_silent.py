@@ -130,6 +130,7 @@ def test_styles(style: str, env: dict[str, str], moves: bool, place: Path, tmp_p
     said = on_a_terminal(place, *words, "--progress", style, **env)
     assert said.code == 0, said.text
     assert bool(controls(said.text)) == moves, said.text
+    assert (b"\x1b[2K" in said.text) == moves, "a bar is drawn over the one before"
     assert (said.text == b"") == (style == "none")
 
 

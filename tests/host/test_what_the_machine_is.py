@@ -128,6 +128,7 @@ def test_a_mounted_drive_is_suggested_as_mirror(tmp_path: Path) -> None:
         return next(choice for choice in made if choice["what"] == "mirror")
 
     assert mirror(Options())["option"] == "--mirror /content/drive/MyDrive/merged"
+    assert mirror(Options())["chosen"] is None, "nothing is copied there unasked"
     assert mirror(Options(mirror="hf://a/b"))["chosen"] == "hf://a/b"
     on_drive = Options(state_dir=Path("/content/drive/MyDrive/state"))
     made = choices(host, on_drive, out=None, budget=10**9, threads=2)
