@@ -42,9 +42,10 @@ def test_a_repo_that_is_there_is_kept_as_it_is(hub: Hub, place: HubPlace) -> Non
 def test_a_repo_that_is_gone_is_not_taken_for_an_empty_one(hub: Hub, place: HubPlace) -> None:
     place.write({"a": b"1"})
     del hub.repos[REPO]
-    with pytest.raises(PlaceError) as caught:
-        place.files()
-    assert caught.value.denied
+    for ask in (place.files, lambda: place.read("a"), lambda: place.sha256("a", nothing)):
+        with pytest.raises(PlaceError) as caught:
+            ask()
+        assert caught.value.denied
 
 
 def test_small_files_come_and_go_in_one_commit(hub: Hub, place: HubPlace) -> None:
@@ -138,7 +139,9 @@ def test_what_the_hub_has_is_not_sent_again(hub: Hub, place: HubPlace, tmp_path:
     sent = hub.received
     again: list[int] = []
     other = HubPlace(URL)
+    hub.forget_requests()
     other.upload(SHARD, shard(tmp_path), again.append)
+    assert not any("preupload" in request.path for request in hub.requests)
     other.upload("the-same.safetensors", shard(tmp_path), again.append)
     other.write({})
     assert sum(again) == 0
