@@ -76,22 +76,22 @@ def died(place: Path, models: Path) -> tuple[Machine, Path]:
 
 
 @pytest.fixture
-def first(died: tuple[Machine, Path], place: Path) -> Machine:
-    """That machine, as it was when it died: it was only switched off."""
-    folder, kept = died[0].folder, place / "kept"
+def half(died: tuple[Machine, Path], mirror: Path, place: Path) -> Path:
+    """A mirror with three shards at least, of a machine that is gone with all it had."""
+    kept = place / "kept"
     if kept.exists():
-        shutil.rmtree(folder)
+        shutil.rmtree(died[0].folder, ignore_errors=True)
     else:
-        folder.rename(kept)
-    shutil.copytree(kept, folder, symlinks=True)
-    return died[0]
+        died[0].folder.rename(kept)
+    shutil.copytree(died[1], mirror)
+    return mirror
 
 
 @pytest.fixture
-def half(died: tuple[Machine, Path], mirror: Path) -> Path:
-    """A mirror with three shards at least, of a machine that is gone."""
-    shutil.copytree(died[1], mirror)
-    return mirror
+def first(died: tuple[Machine, Path], half: Path, place: Path) -> Machine:
+    """That machine, as it was when it died: it was only switched off."""
+    shutil.copytree(place / "kept", died[0].folder, symlinks=True)
+    return died[0]
 
 
 def test_killed_again_and_again_and_always_another_machine(

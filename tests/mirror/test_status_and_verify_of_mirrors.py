@@ -84,6 +84,8 @@ def test_a_run_without_one_and_a_ledger_from_before_there_were_mirrors(
             "ALTER TABLE run DROP COLUMN mirror; DROP TABLE mirrored;"
             "DELETE FROM _sqlite_migrations WHERE name = 'm004_mirror'; PRAGMA journal_mode=DELETE"
         )
+    with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
+        assert ledger.mirrored() == {}
     before = (folder / "ledger.db").read_bytes()
     [run] = resumerge.status(folder.name, state_dir=tmp_path / "state")["runs"]
     assert run["mirror"] is None

@@ -93,10 +93,12 @@ def test_a_newer_one_that_is_cut_short_is_skipped(made: Path, there: Path) -> No
     newer = put(made, there, "UPDATE run SET host = 'newer'", number=2)
     newer.write_bytes(newer.read_bytes()[:-100])
     put(made, there, UNFIT["a run outside"], number=3)
+    changed = put(made, there, "UPDATE run SET host = 'newest'", number=4)
+    changed.write_bytes(changed.read_bytes().replace(b"newest", b"latest"))
     held = look(open_place(str(there)), there.parent / "copy.db")
     assert held.what == UNFINISHED
     assert held.snapshot == f".resumerge/{good.name}"
-    assert len(held.skipped) == 2
+    assert len(held.skipped) == 3
     work = resume(made, there)
     assert not (work / "merged" / "config.json").exists()
     assert (there / "config.json").exists()
