@@ -33,6 +33,7 @@ from resumerge.engine.preflight import (
     OUTPUT,
     STATE,
     check_disk,
+    check_mirrored,
     check_output,
     check_outside,
     check_path,
@@ -202,6 +203,7 @@ class Session:
         plan = self.plan(recipe)
         room = room_needed(plan, then_delete=self._frees)
         problems = [
+            *check_mirrored(self._options),
             *check_writable(self._home.folder, STATE),
             *check_output(out),
             *check_outside(out, (source.folder for source in plan.sources)),

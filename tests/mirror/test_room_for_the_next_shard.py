@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from merging import working_in
-from mirrored import RECIPE
+from mirrored import RECIPE, Bench
 
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.options import Options
@@ -44,3 +44,12 @@ def test_downloads_leave_room(
     assert room.leaves(False) == second.nbytes + RESERVE
     assert room.leaves(True) == 0, "the shard that has its file goes first"
     assert Room(plan, files, progress).leaves(False) == 0, "without a mirror all have their files"
+
+
+def test_no_shard_is_deleted_where_there_is_no_mirror(bench: Bench) -> None:
+    merge = bench.merge(mirror_then_delete=True)
+    merge.options["mirror"] = None
+    ended = merge.run()
+    assert ended.code == 2, ended.stderr
+    assert "add --mirror DEST" in ended.stderr
+    assert not merge.out.exists() and not merge.state.exists()
