@@ -103,6 +103,8 @@ class Pending:
             hopeful = self._room.comes(time.monotonic() - began)
             self._fetcher.starving_at = None if hopeful else self._seen
             if self._ready and not hopeful and not self._open_shard_waits():
+                if self._open_shard() is not None:  # the last one was freed since the first look
+                    continue
                 raise self._room.lacking(min(self._ready))
             self._fetcher.wait(LOOK_SECONDS)
             self._look()

@@ -258,11 +258,12 @@ class Fetcher:
         """
         arriving = [f for f in self._placed - self._here if f in self._done]
         expected = sum(other.size - self._done[other] for other in arriving)
+        starving = self.starving  # before the look at the disk: what could be freed was by then
         free = free_bytes()
-        leaves = self._leaves(self.starving) if self._evicting else 0
+        leaves = self._leaves(starving) if self._evicting else 0
         if free - expected >= needed + SPARE + leaves:
             return True
-        if self._evicting and (expected or not self.starving):
+        if self._evicting and (expected or not starving):
             return False
         raise _no_room(file, needed, free - expected, self._evicting)
 
