@@ -347,15 +347,15 @@ class HubPlace(Place):
             try:
                 with calling(self.repo):
                     self._api().preupload_lfs_files(self.repo, [operation], revision=BRANCH)
+                if operation.path_or_fileobj is sent:
+                    # For the Hub it is a small file, which goes with the commit.
+                    if upload.nbytes > SMALL:
+                        raise PlaceError(f"{self.repo} does not take {name}: see its .gitignore")
+                    operation.path_or_fileobj = b"".join(iter(sent.read, b""))
             except Exception:
                 if sent.stopped is not None:
                     raise sent.stopped from None
                 raise
-            if operation.path_or_fileobj is sent:
-                # For the Hub it is a small file, which goes with the commit.
-                if upload.nbytes > SMALL:
-                    raise PlaceError(f"{self.repo} does not take {name}: see its .gitignore")
-                operation.path_or_fileobj = b"".join(iter(sent.read, b""))
         return operation
 
 

@@ -12,6 +12,10 @@ PIECE = 4 << 20
 """Bytes that are read at once, at most."""
 
 
+class Stopped(Exception):
+    """The reading was ended. No `OSError`, which HTTP libraries take for the network's."""
+
+
 class SentFile(io.BufferedIOBase):
     """Every piece is told to `moved` before it goes out; what is sent again is told again.
 
@@ -19,26 +23,25 @@ class SentFile(io.BufferedIOBase):
         moved: may wait, or raise to end the sending.
 
     Attributes:
-        stopped: what ended the reading. Whoever sends may make something else of it, and try
-            again; from here it comes again and again.
+        stopped: what ended the reading; whoever reads on gets `Stopped`, again and again.
     """
 
     def __init__(self, path: Path, moved: Moved) -> None:
         self._stream = path.open("rb", buffering=0)
         self._moved = moved
-        self.stopped: BaseException | None = None
+        self.stopped: Exception | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
         """At most a `PIECE`, whatever was asked for; nothing only at the end."""
         if self.stopped is not None:
-            raise self.stopped
+            raise Stopped
         try:
             data = self._stream.read(PIECE if size is None or size < 0 else min(size, PIECE))
             if data:
                 self._moved(len(data))
-        except BaseException as error:
+        except Exception as error:
             self.stopped = error
-            raise
+            raise Stopped from error
         return data or b""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
