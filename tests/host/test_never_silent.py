@@ -22,8 +22,8 @@ IPYTHON = {"JPY_PARENT_PID": "7", "TERM": "xterm-color", "CLICOLOR": "1", "FORCE
 SLOW = """
 import os, signal, subprocess, time
 from resumerge.engine.attempt import Attempt
-from resumerge.engine import session
-opened, finish = session.open_sources, Attempt._finish
+from resumerge.engine import pinned
+opened, finish = pinned.open_sources, Attempt._finish
 def slow(*words):
     time.sleep(11)
     return opened(*words)
@@ -31,7 +31,7 @@ def stopped(self):
     subprocess.Popen(["sh", "-c", f"sleep 11; kill -CONT {os.getpid()}"])
     os.kill(os.getpid(), signal.SIGSTOP)
     return finish(self)
-session.open_sources, Attempt._finish = slow, stopped
+pinned.open_sources, Attempt._finish = slow, stopped
 """
 """Planning takes long, and then the worker can say nothing at all for a while."""
 

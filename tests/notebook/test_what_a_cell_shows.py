@@ -20,12 +20,12 @@ EVIL = "<script>alert(1)</script> & [b]"
 
 SLOW_RUN = """
 import time
-from resumerge.engine import session
-opened = session.open_sources
+from resumerge.engine import pinned
+opened = pinned.open_sources
 def slow(*words):
     time.sleep(3.2)
     return opened(*words)
-session.open_sources = slow
+pinned.open_sources = slow
 import resumerge
 result = resumerge.run("merge.yaml", "merged")
 """
