@@ -71,12 +71,13 @@ def test_killed_again_and_again_and_always_another_machine(
         machine, before = new(), in_mirror(URL)
         process = machine.begin(URL, **SLOW)
         for _ in range(KILLS):
-            target = len(before.sealed) + draw.randint(1, 2)
+            target = len(shards(hub)) + draw.randint(1, 2)
             wait_until(lambda: len(shards(hub)) >= target, process)  # noqa: B023
             time.sleep(draw.uniform(0.0, 0.2))
             kill(process)
             before = in_mirror(URL)
-            assert len(before.sealed) >= target
+            # A beat of the lease may bring a shard just before the snapshot that names it.
+            assert len(before.sealed) >= target - 1
             for name in before.sealed:
                 assert hub.contents(REPO)[name] == reference[name]
             machine.wipe()
