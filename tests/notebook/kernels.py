@@ -163,21 +163,21 @@ class Hands:
         subprocess.run([*command, *words], cwd=self.machine, env=env, check=True, timeout=120)
         return self.model()
 
-    def kill_when_committed(self, units: int) -> Callable[[int], None]:
-        """For `meanwhile`: SIGKILL as soon as so many units are committed."""
+    def kill_when_committed(self, units: int, mirrored: int) -> Callable[[int], None]:
+        """For `meanwhile`: SIGKILL as soon as so many units are committed, and shards mirrored."""
 
         def wait(pid: int) -> None:
-            while self.committed() < units:
+            while self.committed() < units or self.mirrored() < mirrored:
                 time.sleep(0.02)
             os.kill(pid, signal.SIGKILL)
 
         return wait
 
-    def die_in_run_cell(self, units: int = 20, **env: str) -> None:
+    def die_in_run_cell(self, units: int = 20, mirrored: int = 0, **env: str) -> None:
         """Execute the cells until the kernel is killed in the middle of the merge."""
         found: BaseException | None = None
         try:
-            self.run_all(self.kill_when_committed(units), **env)
+            self.run_all(self.kill_when_committed(units, mirrored), **env)
         except Exception as error:  # nbclient may fail once more while it clears a kernel away
             found = error
             while found is not None and not isinstance(found, DeadKernelError):
@@ -212,6 +212,10 @@ class Hands:
     def total(self) -> int:
         """Units of the newest run."""
         return self._ask("SELECT count(*) FROM units")
+
+    def mirrored(self) -> int:
+        """Shards of the newest run that its mirror has."""
+        return self._ask("SELECT count(*) FROM mirrored")
 
     def attempts(self) -> int:
         """Attempts of the newest run."""

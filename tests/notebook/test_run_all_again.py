@@ -45,8 +45,8 @@ def test_the_kernel_is_killed_while_it_merges(hands: Hands) -> None:
 def test_the_machine_is_lost_and_only_the_mirror_is_left(hands: Hands, tmp_path: Path) -> None:
     mirror = tmp_path / "far"
     env = {"RESUMERGE_MIRROR": str(mirror), "RESUMERGE_LEASE_SECONDS": "2"}
-    hands.hub.bytes_per_second = SLOW
-    hands.die_in_run_cell(units=40, **env)
+    hands.hub.bytes_per_second = SLOW / 2
+    hands.die_in_run_cell(mirrored=2, **env)  # the snapshot that names the first is there
     hands.hub.bytes_per_second = None
     hands.lose_machine()
     executed = hands.run_all(**env)
