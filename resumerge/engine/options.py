@@ -36,7 +36,7 @@ class Options:
         mirror_rate: bytes in a second that the mirror may take; no limit by default.
         mirror_wait: seconds that a run waits for a mirror that fails before it stops, resumable.
         take_over: the machine that holds the mirror is known to be dead.
-        bring_back: shards that are only in the mirror shall be in the output folder too.
+        bring_back: shards that are only in the mirror shall be in the output folder too, and stay.
         output: of a run that is resumed from a mirror on another machine.
 
     Raises:
@@ -93,6 +93,14 @@ class Options:
             )
             if not fits
         ]
+        if self.bring_back is True and self.mirror_then_delete is True:
+            problems.append(
+                Problem(
+                    "Shards cannot be brought back here and deleted here",
+                    found="--bring-back and --mirror-then-delete",
+                    fix="leave one of them out",
+                )
+            )
         if problems:
             raise InputError(problems)
 

@@ -428,6 +428,8 @@ def _mirror_options(options: Options, began: Mapping[str, Any]) -> dict[str, Any
     """What was chosen now about the mirror, or when the run began."""
     names = ("mirror_then_delete", "mirror_rate", "mirror_wait")
     chosen = {name: getattr(options, name) for name in names}
+    if options.bring_back:
+        chosen["mirror_then_delete"] = False
     return {name: began.get(name) if now is None else now for name, now in chosen.items()}
 
 

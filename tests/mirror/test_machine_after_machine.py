@@ -291,6 +291,24 @@ def test_shards_come_back_where_that_is_asked_for(
     assert files_of(other.work / "there") == files_of(mirror)
 
 
+def test_what_is_brought_back_stays_though_the_run_frees_its_shards(
+    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes]
+) -> None:
+    first = new()
+    process = first.begin(mirror, "--mirror-then-delete", **SLOW)
+    wait_until(lambda: len(in_mirror(mirror).sealed) >= 2, process)
+    kill(process)
+    first.wipe()
+    second = new()
+    second.call("resume", mirror, "--bring-back", "--output", "here")
+    found = files_of(second.work / "here")
+    assert {k: v for k, v in found.items() if k != "README.md"} == {
+        k: v for k, v in reference.items() if k != "README.md"
+    }
+    _, both = second.call("resume", "--bring-back", "--mirror-then-delete", expect=2)
+    assert "leave one of them out" in both
+
+
 def test_the_first_machine_may_come_back_and_go_on_where_the_second_stopped(
     new: Callable[[], Machine],
     first: Machine,
