@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernels import Hands, tiny_llamas
+from notebook_kernels import Hands, tiny_llamas
 from loopback_hub.hub import Hub
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernels import Hands, cell_outputs, html_of, text_of
+from notebook_kernels import Hands, cell_outputs, html_of, text_of
 
 SLOW = 400_000
 """Bytes in a second from the Hub, for models of 1.5 MB together."""

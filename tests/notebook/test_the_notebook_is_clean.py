@@ -6,7 +6,7 @@ import ast
 import re
 
 import nbformat
-from kernels import NOTEBOOK
+from notebook_kernels import NOTEBOOK
 
 NB = nbformat.read(NOTEBOOK, as_version=4)
 CODE = [cell for cell in NB.cells if cell.cell_type == "code"]
