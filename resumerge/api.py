@@ -20,6 +20,7 @@ from resumerge.engine.report import Reporter
 from resumerge.engine.verify import verify_mirror, verify_run
 from resumerge.errors import refuse
 from resumerge.ledger.home import Home
+from resumerge.mirror.names import SCHEME
 from resumerge.mirror.opening import names_mirror
 from resumerge.storage import Storage
 from resumerge.ui.merging_here import merge_here
@@ -93,7 +94,7 @@ def run(
         restart,
         memory_wait,
         evict,
-        None if mirror is None else str(as_path(mirror, MIRROR)),
+        _address(mirror, MIRROR),
         mirror_then_delete,
         _size(mirror_rate),
         mirror_wait,
@@ -145,7 +146,7 @@ def resume(
         restart,
         memory_wait,
         evict,
-        None if mirror is None else str(as_path(mirror, MIRROR)),
+        _address(mirror, MIRROR),
         mirror_then_delete,
         _size(mirror_rate),
         mirror_wait,
@@ -227,7 +228,15 @@ def _path(path: StrPath | None, what: str = STATE) -> Path | None:
 
 
 def _name(run: StrPath | None) -> str | None:
-    return None if run is None else str(as_path(run, "name of the run"))
+    return _address(run, "name of the run")
+
+
+def _address(named: StrPath | None, what: str) -> str | None:
+    """A folder, a run's id, or ``hf://org/name``, which a path would make ``hf:/org/name``."""
+    if named is None:
+        return None
+    path = as_path(named, what)
+    return named if isinstance(named, str) and named.startswith(SCHEME) else str(path)
 
 
 def _size(size: int | str | None) -> int | None:

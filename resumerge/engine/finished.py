@@ -60,7 +60,8 @@ def already_there(
         with folder_lock(out):
             bring_model(far, done, out, storage)
     there = Path(far.url)
-    result = Result(done.run, out or there, there, already_done=True, mirror=far.url)
+    here = out if out is not None and out.is_dir() else there
+    result = Result(done.run, here, there, already_done=True, mirror=far.url)
     reporter.done(result)
     return result
 

@@ -20,8 +20,9 @@ from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
 from resumerge.mirror.finished import Done
-from resumerge.mirror.held import FINISHED, NOTHING, UNFINISHED, Held, is_safe_name
+from resumerge.mirror.held import FINISHED, NOTHING, UNFINISHED, Held
 from resumerge.mirror.lease import patiently
+from resumerge.mirror.untrusted import is_folder_name
 from resumerge.output.finish import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.recipe import Recipe, parse_recipe
 from resumerge.recipe.references import read_reference
@@ -169,7 +170,7 @@ def output_of(row: Mapping[str, Any], options: Options) -> Path:
     if options.output is not None:
         return options.output.absolute()
     name = Path(row["output"]).name
-    if not is_safe_name(name) or name.startswith("."):
+    if not is_folder_name(name):
         raise refuse(
             "The output folder of this run has no name that can be used here",
             where=row["id"],

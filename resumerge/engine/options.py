@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,12 +107,14 @@ class Options:
 
 
 def as_path(path: str | os.PathLike[str], what: str) -> Path:
-    """A path that a caller gave.
+    """A path that a caller gave; ``~`` is the home folder, as it is in a shell.
 
     Raises:
         InputError: it is none.
     """
     if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
+        with suppress(RuntimeError):  # of a user that is not known: a shell leaves it as it is, too
+            return Path(path).expanduser()
         return Path(path)
     problem = Problem(f"The {what} is no path", expected="text, or a Path", found=repr(path))
     raise InputError([problem])

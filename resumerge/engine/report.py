@@ -27,6 +27,7 @@ class Result:
 
     Args:
         id: of the run.
+        output: the output folder; the mirror, where there is no such folder on this machine.
         already_done: nothing was left to do.
         merging_seconds: spent computing, writing and committing in this attempt.
         mirror: where the model is too, or alone.
@@ -44,6 +45,15 @@ class Result:
         """The output folder; the mirror's address where there is none here."""
         is_mirror = self.mirror is not None and Path(self.mirror) == self.output
         return str(self.mirror if is_mirror else self.output)
+
+    @property
+    def places(self) -> str:
+        """Where the whole model is, for a person: here, in its mirror, or in both."""
+        if self.mirror is None:
+            return str(self.output)
+        if self.where == self.mirror or not (self.output / "config.json").exists():
+            return self.mirror
+        return f"{self.output}, and {self.mirror}"
 
 
 class Reporter:

@@ -179,7 +179,7 @@ class Session:
                 raise refuse_mirror(far, Held(FINISHED, {}, found))
             out = out or self._options.output
             if self._options.bring_back:
-                out = out or Path.cwd() / found.run
+                out = out or Path.cwd() / (found.output or found.run)
                 if problems := [*check_path(out, OUTPUT), *check_output(out, brought(found, out))]:
                     raise InputError(problems)
             return self._already_there(far, found, out)

@@ -21,7 +21,7 @@ from resumerge.mirror.holder import DONE as DONE_FILE
 from resumerge.mirror.holder import epochs, lease_name
 from resumerge.mirror.place import BOOKS, Moved, Place
 from resumerge.mirror.snapshots import snapshots
-from resumerge.mirror.untrusted import is_safe_name
+from resumerge.mirror.untrusted import is_folder_name, is_safe_name
 
 LAST_EPOCH = 10**9
 
@@ -43,6 +43,7 @@ class Done:
         fingerprint: of the recipe and its sources.
         files: bytes and SHA-256 (hex digits) of each file, by name.
         seed, shard_size: that it was made with.
+        output: name of the output folder, without those above it; None where it is not known.
     """
 
     run: str
@@ -50,6 +51,7 @@ class Done:
     files: Mapping[str, tuple[int, str]]
     seed: int | None = None
     shard_size: int | None = None
+    output: str | None = None
 
 
 def read_done(place: Place) -> Done | None:
@@ -64,7 +66,15 @@ def read_done(place: Place) -> Done | None:
         if checksum != _checksum(said):
             return None
         files = {name: (row["bytes"], row["sha256"]) for name, row in said["files"].items()}
-        done = Done(said["run"], said["fingerprint"], files, said["seed"], said["shard_size"])
+        name = said.get("output")
+        done = Done(
+            run=said["run"],
+            fingerprint=said["fingerprint"],
+            files=files,
+            seed=said["seed"],
+            shard_size=said["shard_size"],
+            output=name if is_folder_name(name) else None,
+        )
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return done if _is_fit(done) else None
@@ -122,6 +132,7 @@ def say_done(
         "fingerprint": run["fingerprint"],
         "seed": began.get("seed"),
         "shard_size": began.get("shard_size"),
+        "output": Path(run["output"]).name,
         "finished": now(),
         "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
     }

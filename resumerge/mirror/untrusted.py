@@ -81,6 +81,11 @@ def is_safe_name(name: object) -> bool:
     )
 
 
+def is_folder_name(name: object) -> bool:
+    """Whether a folder can be made by this name in the working folder, and be seen there."""
+    return is_safe_name(name) and "/" not in str(name) and not str(name).startswith(".")
+
+
 def _tables(strange: Path) -> dict[str, list[dict[str, Any]]]:
     if strange.stat().st_size > LARGEST_SNAPSHOT:
         raise Unfit("it is larger than a ledger can be")

@@ -91,7 +91,7 @@ class CellReporter(Reporter):
         self._run = self._run or result.id
         spent = show_seconds(time.monotonic() - self._started)
         how = "was done already" if result.already_done else f"in {spent}"
-        self._ended = ("done", [f"Done, {how}: {result.output}"])
+        self._ended = ("done", [f"Done, {how}: {result.places}"])
 
     def stopped(self, stopped: Interrupted | Resumable) -> None:
         """It stopped short, and says how to go on."""

@@ -36,6 +36,12 @@ def merge_here(
     Raises:
         InputError, Resumable, Interrupted: see `resumerge.api.run`.
     """
+    if not isinstance(reporter, Reporter | None):
+        raise refuse(
+            "The reporter cannot be that",
+            expected="a resumerge.engine.report.Reporter, or progress='lines'",
+            found=repr(reporter),
+        )
     picture, printed = _shown(progress, options) if reporter is None else (None, None)
     session = Session(options, reporter or picture or printed, stop=Stop(patient=in_kernel()))
     try:

@@ -98,10 +98,10 @@ class ConsoleReporter(Reporter):
     def done(self, result: Result) -> None:
         self.close()
         if result.already_done:
-            self._say(f"Run {result.id} is already done: {_where(result)}")
+            self._say(f"Run {result.id} is already done: {escape(result.places)}")
             return
         spent = show_seconds(time.monotonic() - self._started)
-        self._say(f"[green]Done[/green] in {spent}: {_where(result)}")
+        self._say(f"[green]Done[/green] in {spent}: {escape(result.places)}")
 
     def close(self) -> None:
         """Say no more, and take the bar off the terminal."""
@@ -213,14 +213,3 @@ class JsonReporter(Reporter):
     def _write(self, kind: str, **data: Any) -> None:
         self._said.now()
         print_json_line(self._stream, kind, **data)
-
-
-def _where(result: Result) -> str:
-    """Where the model is; not a folder here that lacks what is in the mirror alone."""
-    here = escape(str(result.output))
-    if result.mirror is None:
-        return here
-    there = escape(result.mirror)
-    if result.where == result.mirror or not (result.output / "config.json").exists():
-        return there
-    return f"{here}, and {there}"

@@ -42,6 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("mirror_wait", -1),
         *((name, "yes") for name in ("mirror_then_delete", "take_over", "bring_back")),
         ("offline", 1),
+        ("reporter", print),
+        ("progress", "loud"),
         *(("state_dir", value) for value in ("", "a\0b", 5)),
         *(("config", value) for value in (None, 5, "", "a\0b", LINEAR.splitlines())),
         *(("out", value) for value in (None, 5, "", "a\0b", b"out")),
@@ -80,6 +82,38 @@ def test_more_threads_than_help_are_not_started(folder: Path) -> None:
     resumerge.run("recipe.yaml", "out", threads=100_000, reporter=notes)
     assert "100000 threads" in notes.notes[0]
     assert resumerge.plan("recipe.yaml", threads=100_000)["threads"] == most_threads()
+
+
+def test_a_repo_of_the_hub_keeps_its_two_slashes(folder: Path) -> None:
+    """What is wrong with the name is told as it was written: it was taken for no folder."""
+    wrong = "hf://org/name/more"
+    calls = [
+        lambda: resumerge.run("recipe.yaml", "out", mirror=wrong),
+        lambda: resumerge.resume(wrong),
+        lambda: resumerge.status(wrong),
+        lambda: resumerge.verify(wrong),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="hf://org/name/more"):
+            call()
+    assert not (folder / "hf:").exists()
+
+
+def test_the_home_folder_may_be_written_as_in_a_shell(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "home").mkdir()
+    (folder / "recipe.yaml").rename(folder / "home" / "recipe.yaml")
+    for model in ("math", "code"):
+        (folder / model).rename(folder / "home" / model)
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    monkeypatch.chdir(folder / "home")
+    result = resumerge.run("~/recipe.yaml", "~/out", mirror="~/far", state_dir="~/state")
+    assert result.output == folder / "home" / "out"
+    assert (folder / "home" / "far" / "config.json").exists()
+    assert resumerge.verify("~/out", state_dir="~/state").intact
+    assert resumerge.verify("~/far").intact
+    assert not (folder / "home" / "~").exists()
 
 
 def test_a_run_may_be_named_by_a_path(folder: Path) -> None:
