@@ -95,13 +95,14 @@ class Lease:
             seconds=_asked_seconds() or BEATS * place.beat_seconds,
         )
         while True:
-            there = patiently(place, lambda: holder_of(place))
+            files = patiently(place, place.files)
+            there = patiently(place, lambda: holder_of(place, files))  # noqa: B023, called now
             if there is not None and there.owner == mine.owner:  # claimed, and the answer was lost
                 return cls(place, there)
             if there is not None and not take_over:
                 _outlive(place, there, note, beat)
-            highest = max(patiently(place, lambda: epochs(place.files())), default=0)
-            mine = mine.claiming(highest + 1)
+            # After what was seen then: who has followed the dead one since, lives.
+            mine = mine.claiming(max(epochs(files), default=0) + 1)
             name, data = lease_name(mine.epoch), mine.as_bytes()
             if not patiently(place, lambda: place.claim(name, data)):  # noqa: B023, called now
                 take_over = False  # who was quicker is not dead

@@ -265,6 +265,24 @@ def test_who_was_followed_while_it_was_suspended_writes_nothing_more(tmp_path: P
             process.communicate()
 
 
+def test_who_was_quicker_in_following_a_dead_one_is_not_dead(place: PlainFolder) -> None:
+    write(place, replace(HERE, pid=2**22 - 1))
+    parent = os.getppid()
+    quicker = replace(HERE, owner="quicker", pid=parent, born=birth(parent) or 0, epoch=2)
+    seen: list[str] = []
+
+    def happens(name: str) -> None:
+        if "read" in seen and name in ("files", "claim") and "quicker" not in seen:
+            seen.append("quicker")
+            write(place, quicker, 2)
+        seen.append(name)
+
+    place.fails = happens
+    with pytest.raises(InputError, match="working on this mirror"):
+        Lease.take(place, "run")
+    assert "quicker" in seen
+
+
 @pytest.mark.parametrize("kind", ["PlainFolder", "Weak"])
 def test_of_two_that_start_at_once_on_a_dead_lease_one_wins(tmp_path: Path, kind: str) -> None:
     for attempt in range(3):
@@ -273,7 +291,9 @@ def test_of_two_that_start_at_once_on_a_dead_lease_one_wins(tmp_path: Path, kind
         both = [machine(place.folder, kind, time.time() + 1.5) for _ in range(2)]
         try:
             said = sorted(says(process) for process in both)
-            assert said == ["refused", "taken 2"]
+            # Written by both at once, a weak place's file may be nobody's: then it is followed, too.
+            won = ["taken 2", "taken 3"] if kind == "Weak" else ["taken 2"]
+            assert said[0] == "refused" and said[1] in won, said
         finally:
             for process in both:
                 process.kill()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from notebook_kernels import Hands, tiny_llamas
 from loopback_hub.hub import Hub
+from notebook_kernels import Hands, tiny_llamas
 
 
 @pytest.fixture
