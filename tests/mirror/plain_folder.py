@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -40,7 +41,7 @@ class PlainFolder(Place):
         self.fails("write")
         for name, data in files.items():
             (self.folder / name).parent.mkdir(exist_ok=True)
-            fresh = self.folder / f"{name}.new"
+            fresh = self.folder / f"{name}.{os.getpid()}.new"  # others may write it at the same time
             fresh.write_bytes(data)
             fresh.replace(self.folder / name)
         for name in remove:

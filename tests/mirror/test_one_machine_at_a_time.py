@@ -291,7 +291,7 @@ def test_of_two_that_start_at_once_on_a_dead_lease_one_wins(tmp_path: Path, kind
         both = [machine(place.folder, kind, time.time() + 1.5) for _ in range(2)]
         try:
             said = sorted(says(process) for process in both)
-            # Written by both at once, a weak place's file may be nobody's: then it is followed, too.
+            # Written by both at once, a weak place's file may be nobody's: it is followed, too.
             won = ["taken 2", "taken 3"] if kind == "Weak" else ["taken 2"]
             assert said[0] == "refused" and said[1] in won, said
         finally:
