@@ -41,7 +41,7 @@ class PlainFolder(Place):
         self.fails("write")
         for name, data in files.items():
             (self.folder / name).parent.mkdir(exist_ok=True)
-            fresh = self.folder / f"{name}.{os.getpid()}.new"  # others may write it at the same time
+            fresh = self.folder / f"{name}.{os.getpid()}.new"  # another may write it just now
             fresh.write_bytes(data)
             fresh.replace(self.folder / name)
         for name in remove:
