@@ -1,17 +1,40 @@
-"""Giving up what a run wrote to its mirror, and nothing else."""
+"""Giving up what a run wrote to its mirror, and nothing else.
+
+What is to be removed is found first, so that everything that can be refused is refused while all is
+still there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from resumerge.engine.far_side import SHOWN, FarSide
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
 from resumerge.mirror.finished import DONE_FILE, read_done
 from resumerge.mirror.folder import PART
+from resumerge.mirror.held import ASIDE, is_aside
 from resumerge.mirror.holder import epochs, lease_name
 from resumerge.mirror.lease import patiently
 from resumerge.mirror.place import BOOKS
+
+SHARD = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """What is in a mirror that is to be given up.
+
+    Args:
+        remove: names, in the order that they go.
+        aside: names of files that somebody edited, by the ones that they get.
+    """
+
+    remove: list[str]
+    aside: Mapping[str, str]
 
 
 def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
@@ -22,11 +45,12 @@ def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
     return {**unknown, **{row["name"]: (row["nbytes"], row["sha256"]) for row in rows}}
 
 
-def give_up(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -> None:
-    """Remove the files of a run from its mirror, and its books; the mirror is held after.
+def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -> Theirs:
+    """What a run wrote to its mirror; nothing is changed yet, but the mirror is held.
 
     Args:
-        files: bytes and SHA-256 of each, by name; those that differ are not the run's any more.
+        files: bytes and SHA-256 of each, by name. A shard of that size that differs is damaged;
+            what else differs was edited.
 
     Raises:
         InputError: there is something else; nothing was removed.
@@ -40,15 +64,20 @@ def give_up(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -> Non
         name
         for name, (nbytes, sha256) in files.items()
         if there.get(name) == nbytes
-        and patiently(far.place, lambda: far.place.sha256(name, far.moved)) == sha256  # noqa: B023
+        and (
+            name.endswith(SHARD)
+            or patiently(far.place, lambda: far.place.sha256(name, far.moved)) == sha256  # noqa: B023
+        )
     }
+    edited = sorted((files.keys() & there.keys()) - ours)
     ours |= {name + PART for name in files} & there.keys()
     leases = {lease_name(n) for n in epochs(there)}
     books = {name for name in there if name.startswith(f"{BOOKS}/")} - leases
     hub = {".gitattributes", "README.md"} if far.url.startswith("hf://") else set()
-    if others := sorted(there.keys() - ours - books - leases - hub):
+    known = ours | books | leases | hub | set(edited)
+    if others := sorted(n for n in there if n not in known and not is_aside(n)):
         raise refuse(
-            "The mirror holds files that the run did not write, or that were changed since",
+            "The mirror holds files that the run did not write",
             where=far.url,
             expected="nothing but what the run wrote there",
             found=", ".join(others[:SHOWN]),
@@ -58,5 +87,38 @@ def give_up(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -> Non
     rest = sorted(ours - set(first))
     last = sorted(books, key=lambda name: (name != DONE_FILE, name))
     lease.check()
-    if first or rest or last:
-        patiently(far.place, lambda: far.place.write({}, [*first, *rest, *last]))
+    return Theirs([*first, *rest, *last], {name: _free_name(name, there) for name in edited})
+
+
+def give_up(far: FarSide, theirs: Theirs) -> None:
+    """Remove what a run wrote to its mirror; what was edited since gets another name.
+
+    Raises:
+        InputError, Resumable: the mirror cannot be used.
+    """
+    set_aside(far, theirs.aside)
+    if theirs.remove:
+        patiently(far.place, lambda: far.place.write({}, theirs.remove))
+
+
+def set_aside(far: FarSide, names: Mapping[str, str]) -> None:
+    """Give files of a mirror other names; they are there under one of both at every instant.
+
+    Raises:
+        InputError, Resumable: the mirror cannot be used.
+    """
+    place = far.place
+    for name, aside in names.items():
+        with TemporaryDirectory(prefix="resumerge-") as folder:
+            copy = Path(folder) / "copy"
+            patiently(place, lambda: place.download(name, copy, far.moved))  # noqa: B023
+            patiently(place, lambda: place.upload(aside, copy, far.moved))  # noqa: B023
+            patiently(place, lambda: place.write({}, [name]))  # noqa: B023
+
+
+def _free_name(name: str, there: Mapping[str, int]) -> str:
+    aside, number = name + ASIDE, 1
+    while aside in there:
+        number += 1
+        aside = f"{name}{ASIDE}{number}"
+    return aside

@@ -132,17 +132,20 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
     ]
 
 
-def check_outside(out: Path, sources: Iterable[Path]) -> list[Problem]:
-    """The output must not lie inside a source: it would be taken for a part of it next time."""
+def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> list[Problem]:
+    """The output must not lie inside a source: it would be taken for a part of it next time.
+
+    Nor be one: what is there may be given up for it.
+    """
     return [
         Problem(
-            "The output folder lies inside a source",
+            f"The {what} lies inside a source",
             where=str(out),
             found=f"inside {folder}",
             fix="name a folder beside it",
         )
         for folder in sources
-        if folder.resolve() in out.resolve().parents
+        if folder.resolve() in (out.resolve(), *out.resolve().parents)
     ]
 
 

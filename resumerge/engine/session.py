@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +21,11 @@ from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.far_side import FarSide, check_apart, refuse_mirror
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.finished import already_there, bring_rest, is_whole
-from resumerge.engine.giving_up import give_up, mirrored_files
+from resumerge.engine.giving_up import find_written, give_up, mirrored_files
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.mirroring import mirror_of
 from resumerge.engine.moving import Arrival, brought, is_made_of
+from resumerge.engine.new_run import check_new
 from resumerge.engine.opening import NotOpened
 from resumerge.engine.options import Options
 from resumerge.engine.ownership import written_files
@@ -33,15 +34,10 @@ from resumerge.engine.preflight import (
     OUTPUT,
     STATE,
     check_disk,
-    check_mirrored,
     check_output,
-    check_outside,
     check_path,
-    check_sources,
-    check_writable,
     fit_threads,
     memory_budget,
-    room_needed,
     too_many_threads,
     wait_for_budget,
 )
@@ -184,9 +180,14 @@ class Session:
                     raise InputError(problems)
             return self._already_there(far, found, out)
         assert recipe is not None and config is not None and out is not None
-        if found is not None:
-            give_up(far, found.run, found.files)
-        return self._begin(recipe, config, out)
+        if found is None:
+            return self._begin(recipe, config, out)
+        given_up = found
+
+        def give_up_there() -> None:
+            give_up(far, find_written(far, given_up.run, given_up.files))
+
+        return self._begin(recipe, config, out, before=give_up_there)
 
     def _already_there(self, far: FarSide, done: Done, out: Path | None) -> Result:
         return already_there(far, done, out, self._options, self._storage, self._reporter)
@@ -199,24 +200,29 @@ class Session:
         """
         return self._plan(recipe, {}, {})
 
-    def _begin(self, recipe: Recipe, config: Path, out: Path) -> Result:
+    def _begin(
+        self,
+        recipe: Recipe,
+        config: Path,
+        out: Path,
+        given_up: Collection[str] = (),
+        before: Callable[[], None] = lambda: None,
+    ) -> Result:
+        """Begin a new run, once nothing can be refused any more.
+
+        Args:
+            given_up: names of files in `out` that `before` removes.
+            before: gives up what an earlier run wrote.
+        """
         plan = self.plan(recipe)
-        room = room_needed(plan, then_delete=self._frees)
-        problems = [
-            *check_mirrored(self._options),
-            *check_writable(self._home.folder, STATE),
-            *check_output(out),
-            *check_outside(out, (source.folder for source in plan.sources)),
-            *check_disk(out, room, then_delete=self._frees),
-            *check_sources(
-                plan, out, room, offline=self._options.offline, evict=self._options.evict
-            ),
-        ]
-        if problems:
+        far = self._reach(self._options.mirror) if self._options.mirror else None
+        if problems := check_new(plan, out, self._home.folder, self._options, far, given_up):
             raise InputError(problems)
         threads, budget = self._resources(plan)
-        if self._options.mirror is not None:
-            self._empty_mirror(out)
+        before()
+        self.run_id = None
+        if far is not None:
+            self._empty_mirror(far, out)
         self._storage.make_folder(out)
         with folder_lock(out):
             if problems := check_output(out):  # a run that began, and ended, since the first look
@@ -233,11 +239,8 @@ class Session:
                 finally:
                     ledger.close()
 
-    def _empty_mirror(self, out: Path) -> None:
+    def _empty_mirror(self, far: FarSide, out: Path) -> None:
         """Hold the mirror that a new run is to have."""
-        far = self._reach(self._options.mirror)
-        if problems := check_apart(out, far):
-            raise InputError(problems)
         far.hold(out.name)
         with temporary_folder() as folder:
             held = far.look(folder / LEDGER_FILE)
@@ -251,6 +254,7 @@ class Session:
         config: Path | None = None,
         moved_to: Path | None = None,
     ) -> Result:
+        """Go on with a run of this machine, or start over."""
         self.run_id = folder.name
         with run_lock(folder, folder.name):
             ledger, restored = open_ledger(folder, self._storage)
@@ -260,82 +264,117 @@ class Session:
                 _check_stays(out, moved_to or self._options.output)
                 began = json.loads(row["options"])
                 named = self._options.mirror is not None
-                self._options = replace(
-                    self._options,
-                    memory=self._options.memory or began.get("memory"),
-                    threads=self._options.threads or began.get("threads"),
-                    evict=self._options.evict or began.get("evict", False),
-                    mirror=self._options.mirror or (self._far.url if self._far else row["mirror"]),
-                    **_mirror_options(self._options, began),
-                )
+                self._inherit(row, began)
                 unchanged = Unchanged(row, self._home, self._reporter)
                 given = unchanged.recipe(recipe, restart=self._options.restart)
                 far = self._reach(self._options.mirror) if self._options.mirror else None
                 if self._options.restart:
-                    plan = self.plan(given)
-                    self._resources(plan)
-                    if problems := check_output(out, written_files(ledger, out)):
-                        raise InputError(problems)
-                    if far is not None:
-                        give_up(far, folder.name, mirrored_files(ledger))
-                    self._storage.make_folder(out)
-                    with folder_lock(out):
-                        discard(ledger, folder, out, self._storage)
-                    self.run_id = None
-                    return self._begin(given, config or Path(row["config_path"]), out)
+                    config = config or Path(row["config_path"])
+                    return self._start_over(given, config, ledger, folder, out, far)
                 pins = pins_of(ledger, looks_anew=recipe is not None)
                 try:
                     plan = self._plan(given, pins, began)
                 except NotOpened as error:  # which the run did open when it began
                     raise Resumable("source_unavailable", str(error)) from error
                 unchanged.check(plan, ledger)
-                kept = far is None or far.url == row["mirror"]
-                if (
-                    row["state"] == "done"
-                    and kept
-                    and is_whole(plan, ledger, ShardFiles(plan, out, self._storage), far)
-                    and not find_damage(plan, ledger, self._records)
-                ):
-                    if far is not None and self._options.bring_back:
-                        bring_rest(far, out, self._storage)
-                    result = Result(
-                        folder.name,
-                        out,
-                        ledger.path,
-                        already_done=True,
-                        mirror=far.url if far else None,
-                    )
-                    self._reporter.done(result)
-                    return result
-                if far is not None:
-                    if problems := check_apart(out, far):
-                        raise InputError(problems)
-                    agreement = Agreement(ledger, out, far, self._storage)
-                    done = agreement.reach(named=named)
-                    if done is not None:
-                        return self._already_there(far, done, out)
-                    check_fits(plan, ledger)
-                    away = agreement.compare()
-                else:
-                    away = []
-                lacking = sum(
-                    shard.nbytes
-                    for shard in plan.shards
-                    if not _has_file(out, shard.name)
-                    and (shard.name not in away or self._options.bring_back)
-                )
-                if problems := check_disk(out, 0 if self._frees else lacking):
-                    raise Resumable("disk_full", str(problems[0]))
-                threads, budget = self._resources(plan, patience=self._options.memory_wait)
-                self._storage.make_folder(out)
-                with folder_lock(out):
-                    if far is not None and self._options.bring_back:
-                        agreement.bring_back(away)
-                    return self._work(
-                        plan, ledger, folder, out, threads, budget, resumed=True, distrust=restored
-                    )
+                if self._is_done(plan, ledger, out, far):
+                    return self._say_done(ledger, folder, out, far)
+                return self._finish(plan, ledger, folder, out, far, named=named, distrust=restored)
             finally:
                 ledger.close()
+
+    def _inherit(self, row: Mapping[str, Any], began: Mapping[str, Any]) -> None:
+        """What is not chosen now is as it was chosen when the run began."""
+        self._options = replace(
+            self._options,
+            memory=self._options.memory or began.get("memory"),
+            threads=self._options.threads or began.get("threads"),
+            evict=self._options.evict or began.get("evict", False),
+            mirror=self._options.mirror or (self._far.url if self._far else row["mirror"]),
+            **_mirror_options(self._options, began),
+        )
+
+    def _start_over(
+        self,
+        recipe: Recipe,
+        config: Path,
+        ledger: Ledger,
+        folder: Path,
+        out: Path,
+        far: FarSide | None,
+    ) -> Result:
+        """Give a run up, here and in its mirror, for a new one."""
+        written = written_files(ledger, out)
+
+        def give_up_run() -> None:
+            if far is not None:
+                give_up(far, find_written(far, folder.name, mirrored_files(ledger)))
+            self._storage.make_folder(out)
+            with folder_lock(out):
+                discard(ledger, folder, out, self._storage)
+
+        return self._begin(recipe, config, out, written, give_up_run)
+
+    def _is_done(self, plan: Plan, ledger: Ledger, out: Path, far: FarSide | None) -> bool:
+        row = ledger.run() or {}
+        return (
+            row["state"] == "done"
+            and (far is None or far.url == row["mirror"])
+            and is_whole(plan, ledger, ShardFiles(plan, out, self._storage), far)
+            and not find_damage(plan, ledger, self._records)
+        )
+
+    def _say_done(self, ledger: Ledger, folder: Path, out: Path, far: FarSide | None) -> Result:
+        if far is not None and self._options.bring_back:
+            bring_rest(far, out, self._storage)
+        url = far.url if far else None
+        result = Result(folder.name, out, ledger.path, already_done=True, mirror=url)
+        self._reporter.done(result)
+        return result
+
+    def _finish(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        folder: Path,
+        out: Path,
+        far: FarSide | None,
+        *,
+        named: bool,
+        distrust: bool,
+    ) -> Result:
+        """Bring ledger and mirror into agreement, and do what is left.
+
+        Args:
+            named: the user named the mirror just now.
+            distrust: the ledger was restored, and not compared with the shards since.
+        """
+        away: list[str] = []
+        if far is not None:
+            if problems := check_apart(out, far):
+                raise InputError(problems)
+            agreement = Agreement(ledger, out, far, self._storage)
+            done = agreement.reach(named=named)
+            if done is not None:
+                return self._already_there(far, done, out)
+            check_fits(plan, ledger)
+            away = agreement.compare()
+        lacking = sum(
+            shard.nbytes
+            for shard in plan.shards
+            if not _has_file(out, shard.name)
+            and (shard.name not in away or self._options.bring_back)
+        )
+        if problems := check_disk(out, 0 if self._frees else lacking):
+            raise Resumable("disk_full", str(problems[0]))
+        threads, budget = self._resources(plan, patience=self._options.memory_wait)
+        self._storage.make_folder(out)
+        with folder_lock(out):
+            if far is not None and self._options.bring_back:
+                agreement.bring_back(away)
+            return self._work(
+                plan, ledger, folder, out, threads, budget, resumed=True, distrust=distrust
+            )
 
     def _plan(
         self, recipe: Recipe, pins: Mapping[str, dict[str, Any]], began: Mapping[str, Any]

@@ -1,0 +1,119 @@
+"""Promise: `--restart` gives up nothing, here or in the mirror, where it then cannot begin."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import files_of
+from made_up_mirrors import RECIPE
+from merging import working_in
+
+from resumerge.engine.options import Options
+from resumerge.engine.report import Result
+from resumerge.engine.session import Session
+from resumerge.errors import InputError
+from resumerge.ledger.home import Home
+
+
+class Bed:
+    """A machine with models, a recipe and a finished run; its mirror is `mirror`.
+
+    Args:
+        folder: everything of it.
+        models: copied there.
+    """
+
+    def __init__(self, folder: Path, models: Path) -> None:
+        self.work, self.mirror = folder / "work", folder / "mirror"
+        shutil.copytree(models, self.work)
+        (self.work / "recipe.yaml").write_text(RECIPE)
+        self.out, self.state = self.work / "out", folder / "state"
+
+    def run(self, **options: Any) -> Result:
+        given = {"state_dir": self.state, "shard_size": 8000, "mirror": str(self.mirror), **options}
+        with working_in(self.work):
+            return Session(Options(**given)).run(self.work / "recipe.yaml", self.out)
+
+    def resume(self, wanted: Path | str, **options: Any) -> Result:
+        with working_in(self.work):
+            return Session(Options(**{"state_dir": self.state, **options})).resume(str(wanted))
+
+    def forget(self) -> None:
+        """Now it is another machine, that knows the mirror alone."""
+        shutil.rmtree(self.state)
+        shutil.rmtree(self.out)
+
+
+@pytest.fixture
+def bed(made: Path, tmp_path: Path) -> Bed:
+    bed = Bed(tmp_path, made / "models")
+    bed.run()
+    return bed
+
+
+def take_source(bed: Bed) -> dict[str, Any]:
+    (bed.work / "math").rename(bed.work / "gone")
+    return {}
+
+
+def put_file(bed: Bed) -> dict[str, Any]:
+    bed.out.mkdir(exist_ok=True)
+    (bed.out / "holiday.jpg").write_bytes(b"a picture")
+    return {}
+
+
+def ask_little(_: Bed) -> dict[str, Any]:
+    return {"memory": 1_000_000}
+
+
+def take_output_as_source(bed: Bed) -> dict[str, Any]:
+    (bed.work / "recipe.yaml").write_text(RECIPE.replace("math", "./out"))
+    return {}
+
+
+def take_mirror_as_source(bed: Bed) -> dict[str, Any]:
+    (bed.work / "recipe.yaml").write_text(RECIPE.replace("math", str(bed.mirror)))
+    return {}
+
+
+def put_file_there(bed: Bed) -> dict[str, Any]:
+    (bed.mirror / "holiday.jpg").write_bytes(b"a picture")
+    return {}
+
+
+def mirror_inside(bed: Bed) -> dict[str, Any]:
+    return {"mirror": str(bed.out / "mirror")}
+
+
+HINDRANCES = [
+    take_source, put_file, ask_little, take_mirror_as_source, put_file_there, mirror_inside
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("hinder", [*HINDRANCES, take_output_as_source])
+def test_where_the_run_is_known(bed: Bed, hinder: Callable[[Bed], dict[str, Any]]) -> None:
+    options = hinder(bed)
+    before = files_of(bed.out), files_of(bed.mirror)
+    runs = Home(bed.state).runs()
+    with pytest.raises(InputError):
+        bed.run(restart=True, **options)
+    assert (files_of(bed.out), files_of(bed.mirror)) == before
+    assert (bed.mirror / ".resumerge" / "done.json").exists()
+    assert Home(bed.state).runs() == runs
+
+
+@pytest.mark.parametrize("hinder", HINDRANCES[:-1])
+def test_on_a_machine_that_knows_the_mirror_alone(
+    bed: Bed, hinder: Callable[[Bed], dict[str, Any]]
+) -> None:
+    bed.forget()
+    options = hinder(bed)
+    before = files_of(bed.mirror)
+    with pytest.raises(InputError):
+        bed.run(restart=True, **options)
+    assert files_of(bed.mirror) == before
+    assert (bed.mirror / ".resumerge" / "done.json").exists()
