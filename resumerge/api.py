@@ -23,8 +23,8 @@ from resumerge.ledger.home import Home
 from resumerge.mirror.names import SCHEME
 from resumerge.mirror.opening import names_mirror
 from resumerge.storage import Storage
-from resumerge.ui.merging_here import merge_here
-from resumerge.ui.plan import PlanDocument
+from resumerge.ui.merging_here import merge_here, told_here
+from resumerge.ui.plan import PLANNING, PlanDocument
 from resumerge.ui.shown_results import ShownResult, ShownVerification
 from resumerge.ui.sizes import parse_size
 from resumerge.ui.status import Status, status_json
@@ -178,16 +178,34 @@ def plan(
     shard_size: int | str | None = None,
     seed: int | None = None,
     offline: bool = False,
+    evict: bool = False,
+    mirror: StrPath | None = None,
+    progress: str = "auto",
 ) -> PlanDocument:
     """The document of ``resumerge plan --json``; problems of the recipe are listed in it.
+
+    Args:
+        mirror: as `run`; nothing is asked of it, nor written there.
+        progress: ``auto`` tells in a notebook every few seconds that it still goes on, and is
+            silent elsewhere; ``bar`` and ``lines`` tell; ``json`` and ``none`` do not.
 
     Raises:
         InputError: an argument is not of its type, or out of range.
     """
     options = Options(
-        _path(state_dir), _size(memory), threads, device, _size(shard_size), seed, offline
+        _path(state_dir),
+        _size(memory),
+        threads,
+        device,
+        _size(shard_size),
+        seed,
+        offline,
+        evict=evict,
+        mirror=_address(mirror, MIRROR),
     )
-    return PlanDocument(describe_plan(as_path(config, RECIPE), _path(out, OUTPUT), options))
+    recipe, folder = as_path(config, RECIPE), _path(out, OUTPUT)
+    with told_here(PLANNING, progress):
+        return PlanDocument(describe_plan(recipe, folder, options, progress))
 
 
 def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> ShownVerification:

@@ -312,15 +312,28 @@ def plan(
     seed: Seed = None,
     offline: Offline = False,
     evict: Evict = False,
+    mirror: Mirror = None,
+    progress: Progress = Style.AUTO,
     as_json: Json = False,
 ) -> None:
     """Check everything and estimate: nothing is written, only headers are read."""
     from resumerge.engine.planning import describe_plan
-    from resumerge.ui.plan import show_plan
+    from resumerge.ui.plan import PLANNING, show_plan
 
-    options = Options(state_dir, memory, threads, device, shard_size, seed, offline, evict=evict)
-    with told_meanwhile(err, "opening the models and planning"):
-        document = describe_plan(config, out, options)
+    options = Options(
+        state_dir,
+        memory,
+        threads,
+        device,
+        shard_size,
+        seed,
+        offline,
+        evict=evict,
+        mirror=mirror,
+    )
+    as_json = _style(progress, as_json) is Style.JSON
+    with told_meanwhile(None if progress is Style.NONE else err, PLANNING):
+        document = describe_plan(config, out, options, progress.value)
     if as_json:
         _print_json(document)
     else:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.device import resolve_device
 from resumerge.engine.options import Options
+from resumerge.errors import InputError
 from resumerge.ledger.home import Home
 
 STATE_DIR = "RESUMERGE_STATE_DIR"
+AUTO = "auto"
 MOST_CORES = "the cores that this process may use"
 
 
 def choices(
-    host: dict[str, Any], options: Options, *, out: Path | None, budget: int, threads: int | None
+    host: dict[str, Any],
+    options: Options,
+    *,
+    out: Path | None,
+    budget: int,
+    threads: int | None,
+    progress: str = AUTO,
 ) -> list[dict[str, Any]]:
     """Each with ``what``, ``chosen``, ``because`` and ``option``, the one that overrides it.
 
@@ -23,12 +33,13 @@ def choices(
         host: see `describe_host`.
         budget: bytes of RSS.
         threads: None where there is no plan that they would have to fit.
+        progress: how it is to be shown.
     """
     return [
         _memory(host, options, budget),
         _threads(host, options, threads),
         _device(host, options),
-        _progress(host),
+        _progress(host, progress),
         _state(host, options),
         *_mirror(host, options, out),
     ]
@@ -55,17 +66,23 @@ def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dic
 
 
 def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
-    gpus = host["gpus"]
-    if options.device != "cpu":
+    gpus, device = host["gpus"], options.device
+    if device == AUTO:
+        with suppress(InputError):
+            device = resolve_device(device)
+        why = "auto takes a GPU where there is one that can be used"
+    elif device != "cpu":
         why = "it was asked for"
     elif gpus:
         why = f"a merge waits for disks; {gpus[0]['name']} is here, too: --device cuda"
     else:
         why = "there is no GPU"
-    return _choice("device", options.device, why, "--device DEV")
+    return _choice("device", device, why, "--device DEV")
 
 
-def _progress(host: dict[str, Any]) -> dict[str, Any]:
+def _progress(host: dict[str, Any], asked: str) -> dict[str, Any]:
+    if asked != AUTO:
+        return _choice("progress", asked, "it was asked for", "--progress STYLE")
     style, why = {
         "terminal": ("bar", "output goes to a terminal"),
         "cell": ("lines", "output goes to a notebook's cell; in Python it is a live picture"),

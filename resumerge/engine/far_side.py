@@ -80,6 +80,21 @@ class FarSide:
         self._stop.check()
 
 
+def check_reachable(far: FarSide) -> list[Problem]:
+    """A mirror's folder is made, the one that it lies in is not: a drive that is not mounted must
+    not be taken for an empty one."""
+    if far.url.startswith("hf://") or Path(far.url).is_dir() or Path(far.url).parent.is_dir():
+        return []
+    return [
+        Problem(
+            "The folder that the mirror is to lie in is not there",
+            where=far.url,
+            expected=f"a folder {Path(far.url).parent}",
+            fix="is the drive not mounted? Mount it, or make the folder, or name another mirror",
+        )
+    ]
+
+
 def check_apart(out: Path, far: FarSide) -> list[Problem]:
     """The mirror and the output must not lie in each other."""
     if far.url.startswith("hf://"):

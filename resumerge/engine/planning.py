@@ -8,6 +8,7 @@ from typing import Any
 
 from resumerge.engine.choices import choices
 from resumerge.engine.device import resolve_device
+from resumerge.engine.far_side import FarSide, check_apart, check_reachable
 from resumerge.engine.options import Options
 from resumerge.engine.preflight import (
     OUTPUT,
@@ -24,7 +25,9 @@ from resumerge.engine.preflight import (
     memory_budget,
     too_many_threads,
 )
+from resumerge.engine.report import Reporter
 from resumerge.engine.session import Session
+from resumerge.engine.stop import Stop
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.host import describe_host
 from resumerge.host.speed import probe
@@ -34,12 +37,16 @@ from resumerge.planning.estimate import disk_needed, largest_file
 from resumerge.recipe import load_recipe
 
 
-def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str, Any]:
+def describe_plan(
+    config: Path, out: Path | None, options: Options, progress: str = "auto"
+) -> dict[str, Any]:
     """The document of ``plan --json``; problems are listed in it, not raised.
 
     Args:
         out: checked as ``run`` would, where it is given and has no run; else the working folder's
             disk is.
+        options: a mirror's address is checked, and nothing is asked of it.
+        progress: as a run is to show it.
     """
     document = _described(config, out, options)
     host = {**describe_host(), "disk": document.pop("speed")}
@@ -53,6 +60,7 @@ def describe_plan(config: Path, out: Path | None, options: Options) -> dict[str,
         out=out,
         budget=document["memory"]["budget"],
         threads=document.get("threads"),
+        progress=progress,
     )
     return {**document, "host": host, "choices": chosen}
 
@@ -71,7 +79,7 @@ def _described(config: Path, out: Path | None, options: Options) -> dict[str, An
         what, *more = str(error).split("\n")
         problem = Problem(what, where=str(config), fix=" ".join(more))
         return {**_nothing(budget, out), "problems": [asdict(problem)]}
-    problems: list[Problem] = []
+    problems = _mirror_problems(out, options)
     if out is not None and not earlier:
         problems += check_writable(home.folder, STATE)
         problems += check_output(out)
@@ -117,6 +125,17 @@ def _described(config: Path, out: Path | None, options: Options) -> dict[str, An
         "problems": [asdict(problem) for problem in problems],
         "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }
+
+
+def _mirror_problems(out: Path | None, options: Options) -> list[Problem]:
+    if options.mirror is None:
+        return []
+    try:
+        far = FarSide(options.mirror, options, Reporter(), Stop())
+    except InputError as error:
+        return error.problems
+    apart = check_apart(out, far) if out is not None else []
+    return apart or check_reachable(far)
 
 
 def _unusable(out: Path | None) -> list[Problem]:

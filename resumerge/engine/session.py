@@ -18,7 +18,7 @@ from resumerge.engine.damage import find_damage
 from resumerge.engine.device import resolve_device
 from resumerge.engine.discard import discard
 from resumerge.engine.disk_errors import resumable_disk_errors
-from resumerge.engine.far_side import FarSide, check_apart, refuse_mirror
+from resumerge.engine.far_side import FarSide, check_apart, check_reachable, refuse_mirror
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.finished import already_there, bring_rest, is_whole
 from resumerge.engine.giving_up import find_written, give_up, mirrored_files
@@ -166,6 +166,8 @@ class Session:
         Args:
             recipe, config, out: of `run`.
         """
+        if problems := check_reachable(far):
+            raise InputError(problems)
         arrival = Arrival(far, self._home, self._options, self._storage, self._reporter)
         found = arrival.find(recipe, out)
         if isinstance(found, Path):
@@ -353,6 +355,8 @@ class Session:
         if far is not None:
             if problems := check_apart(out, far):
                 raise InputError(problems)
+            if problems := check_reachable(far):
+                raise Resumable("mirror", str(problems[0]))
             agreement = Agreement(ledger, out, far, self._storage)
             done = agreement.reach(named=named)
             if done is not None:

@@ -75,8 +75,11 @@ class Ticker:
 
 
 @contextmanager
-def told_meanwhile(console: Console, what: str) -> Iterator[None]:
-    """Say every few seconds that something is still being done, while it is."""
+def told_meanwhile(console: Console | None, what: str) -> Iterator[None]:
+    """Say every few seconds that something is still being done, while it is; None: say nothing."""
+    if console is None:
+        yield
+        return
     said, began = LastSaid(), time.monotonic()
 
     def tick() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from resumerge.engine.session import Session
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, Resumable, refuse
 from resumerge.ledger.home import Home
-from resumerge.ui.alive import LastSaid
+from resumerge.ui.alive import LastSaid, told_meanwhile
 from resumerge.ui.shown_results import ShownResult
 from resumerge.ui.styles import Style, console_of, reporter_of
 
@@ -64,13 +65,29 @@ def in_kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _shown(progress: str, options: Options) -> tuple[CellReporter | None, PrintedReporter | None]:
-    """A live picture, or what a command would print; at most one of them."""
+def told_here(what: str, progress: str) -> AbstractContextManager[None]:
+    """While something is done that shows nothing: a line every few seconds, in a notebook, or
+    where it is asked for.
+
+    Raises:
+        InputError: there is no such progress.
+    """
+    style = _style(progress)
+    speaks = in_kernel() if style is Style.AUTO else style in (Style.BAR, Style.LINES)
+    return told_meanwhile(console_of(Style.LINES) if speaks else None, what)
+
+
+def _style(progress: str) -> Style:
     try:
-        style = Style(progress)
+        return Style(progress)
     except ValueError:
         words = ", ".join(style.value for style in Style)
         raise refuse("Unknown progress", expected=f"one of {words}", found=progress) from None
+
+
+def _shown(progress: str, options: Options) -> tuple[CellReporter | None, PrintedReporter | None]:
+    """A live picture, or what a command would print; at most one of them."""
+    style = _style(progress)
     if style is Style.AUTO:
         if not in_kernel():
             return None, None

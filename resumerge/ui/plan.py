@@ -14,6 +14,8 @@ from resumerge.ui.layer_map import show_layer_map
 from resumerge.ui.show_host import choice_rows, host_rows
 from resumerge.ui.sizes import show_seconds, show_size
 
+PLANNING = "opening the models and planning"
+
 
 class PlanDocument(dict[str, Any]):
     """The document of ``plan --json``, which a rich console and a notebook show as tables."""

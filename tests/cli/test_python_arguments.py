@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tiny_models import write_family
 
 import resumerge
 from resumerge.engine.preflight import most_threads
 from resumerge.engine.report import Reporter
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Resumable
 
 LINEAR = """merge_method: linear
 parameters: {weight: 1}
@@ -114,6 +116,47 @@ def test_the_home_folder_may_be_written_as_in_a_shell(
     assert resumerge.verify("~/out", state_dir="~/state").intact
     assert resumerge.verify("~/far").intact
     assert not (folder / "home" / "~").exists()
+
+
+def chosen(document: Any) -> dict[str, Any]:
+    return {choice["what"]: choice["chosen"] for choice in document["choices"]}
+
+
+def test_a_plan_with_a_mirror_touches_nothing(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    plan = resumerge.plan("recipe.yaml", "out", mirror="far", progress="lines", device="auto")
+    assert plan["problems"] == []
+    assert chosen(plan)["mirror"] == "far"
+    assert chosen(plan)["progress"] == "lines"
+    assert chosen(plan)["device"] == ("cuda" if torch.cuda.device_count() else "cpu")
+    assert chosen(resumerge.plan("recipe.yaml", mirror="hf://org/name"))["mirror"]
+    for mirror, words in (
+        ("hf://org/name/more", "not the name of a model's repo"),
+        ("out/far", "lie in each other"),
+        ("nowhere/far", "The folder that the mirror is to lie in is not there"),
+    ):
+        (problem,) = resumerge.plan("recipe.yaml", "out", mirror=mirror)["problems"]
+        assert words in problem["what"]
+    with pytest.raises(InputError):
+        resumerge.plan("recipe.yaml", progress="loud")
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_drive_that_is_not_mounted_is_no_empty_one(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(InputError, match="is the drive not mounted") as refused:
+        resumerge.run("recipe.yaml", "out", mirror="drive/far")
+    assert str(folder / "drive" / "far") in str(refused.value)
+    assert sorted(folder.rglob("*")) == before
+    (folder / "drive").mkdir()
+    resumerge.run("recipe.yaml", "out", mirror="drive/far")
+    shutil.rmtree(folder / "drive")
+    next((folder / "out").glob("*.safetensors")).unlink()
+    with pytest.raises(Resumable, match="is the drive not mounted"):
+        resumerge.resume("out")
+    (folder / "drive").mkdir()
+    resumerge.resume("out", mirror="drive/far")
+    assert resumerge.verify("drive/far").intact
 
 
 def test_a_run_may_be_named_by_a_path(folder: Path) -> None:

@@ -30,6 +30,14 @@ import resumerge
 result = resumerge.run("merge.yaml", "merged")
 """
 
+SLOW_PLAN = """
+def slower(*words):
+    time.sleep(6)
+    return opened(*words)
+pinned.open_sources = slower
+resumerge.plan("merge.yaml", mirror="far")
+"""
+
 BROKEN = """
 resumerge.run("merge.yaml", "merged/../../etc/merged", threads=0)
 """
@@ -58,7 +66,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executed(place: Path) -> Listening:
-    cells = [nbformat.v4.new_code_cell(text) for text in (SLOW_RUN, BROKEN)]
+    cells = [nbformat.v4.new_code_cell(text) for text in (SLOW_RUN, BROKEN, SLOW_PLAN)]
     client = Listening(
         nbformat.v4.new_notebook(cells=cells),
         timeout=60,
@@ -97,6 +105,13 @@ def test_an_error_is_told_without_a_traceback(executed: Listening) -> None:
     assert "expected:" in text
     assert "Traceback" not in text
     assert "File " not in text
+
+
+def test_a_plan_that_waits_is_not_silent(executed: Listening) -> None:
+    told, shown = executed.nb.cells[2].outputs
+    assert "opening the models and planning: 5" in told["text"]
+    assert "\x1b" not in told["text"]
+    assert "it can be run" in shown["data"]["text/html"]
 
 
 def test_results_are_escaped_wherever_they_show_names(
