@@ -217,7 +217,7 @@ def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> S
     """
     name = _name(run)
     if name is not None and names_mirror(name):
-        return ShownVerification.of(verify_mirror(name))
+        return ShownVerification.of(verify_mirror(name, Home(_path(state_dir)), Storage()))
     return ShownVerification.of(verify_run(Home(_path(state_dir)).find(name), Storage()))
 
 

@@ -352,11 +352,11 @@ def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -
     from resumerge.ledger.home import Home
     from resumerge.mirror.opening import names_mirror
     from resumerge.storage import Storage
-    from resumerge.ui.resume_command import mirror_command, resume_command
+    from resumerge.ui.resume_command import mirror_command, remake_command, resume_command
 
     with told_meanwhile(err, "reading the output again"):
         if run is not None and names_mirror(run):
-            found = verify_mirror(run)
+            found = verify_mirror(run, Home(state_dir), Storage())
         else:
             found = verify_run(Home(state_dir).find(run), Storage())
     if as_json:
@@ -373,7 +373,16 @@ def verify(run: Run = None, state_dir: StateDir = None, as_json: Json = False) -
         for name, what in found.damaged.items():
             out_console.print(f"  {name}: {what}", highlight=False, markup=False, soft_wrap=True)
     if not found.intact:
-        if found.mirror is not None:
+        if found.mirror is not None and found.remake:
+            err.print(
+                "It is mended by `resumerge resume` on the machine that made it. On any other, this"
+                " computes everything again, with the recipe and a new output folder:",
+                highlight=False,
+                soft_wrap=True,
+            )
+            print(remake_command(found.mirror), file=sys.stderr)
+            raise typer.Exit(75)
+        if found.mirror is not None and not found.marked:
             err.print("What is damaged there is computed anew by:", highlight=False)
             print(mirror_command(found.mirror), file=sys.stderr)
             raise typer.Exit(75)

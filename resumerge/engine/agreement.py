@@ -11,9 +11,10 @@ from typing import Any
 
 from resumerge.engine.far_side import FarSide, refuse_mirror
 from resumerge.engine.files import PARTIAL
+from resumerge.engine.giving_up import asides, set_aside
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.mirror.finished import Done
+from resumerge.mirror.finished import SHARD, Done, lacking_files
 from resumerge.mirror.folder import PART
 from resumerge.mirror.held import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, Held
 from resumerge.mirror.holder import DONE
@@ -43,8 +44,11 @@ class Agreement:
             InputError: it holds something else, or another machine works there.
             Resumable: it has nothing of the run any more, or cannot be reached.
         """
+        if self._row["mirror"] == self._far.url:
+            self._far.check_mounted()
         with temporary_folder() as folder:
             held = self._far.look(folder / "first.db")
+            self._check_there(held, named=named)
             if held.what == FINISHED:
                 if held.done is None or held.done.run != self._row["id"]:
                     raise refuse_mirror(self._far, held)
@@ -55,6 +59,7 @@ class Agreement:
             lease = self._far.hold(self._row["id"])
             if held.done is not None and not whole:  # it is to be finished anew
                 lease.check()
+                self._set_aside(held.done, held.files)
                 patiently(self._far.place, lambda: self._far.place.write({}, [DONE]))
                 self._known |= set(held.done.files)
                 named = True
@@ -71,15 +76,35 @@ class Agreement:
                 self._own(theirs)
         elif held.what in (FOREIGN, DAMAGED) and not self._are_ours(held):
             raise refuse_mirror(self._far, held)
-        elif held.what in (NOTHING, FOREIGN) and self._known and not named:
+        else:
+            self._check_there(held, named=named)
+        if self._row["mirror"] != self._far.url:
+            self._change(held)
+
+    def _check_there(self, held: Held, *, named: bool) -> None:
+        """A mirror that is empty all of a sudden is none, unless the user says so."""
+        if held.what == NOTHING and self._known and not named:
             raise Resumable(
                 "mirror",
                 f"The mirror at {self._far.url} has nothing of this run any more. If it is a drive,"
                 " mount it, then resume; to begin with an empty mirror, name it again: "
                 f"--mirror {self._far.url}",
             )
-        if self._row["mirror"] != self._far.url:
-            self._change(held)
+
+    def _set_aside(self, done: Done, there: Mapping[str, int]) -> None:
+        """Files beside the shards that somebody edited are kept: they are written anew."""
+        place = self._far.place
+        edited = [
+            name
+            for name, (_, sha256) in done.files.items()
+            if name in there
+            and not name.endswith(SHARD)
+            and patiently(place, lambda: place.sha256(name, self._far.moved)) != sha256  # noqa: B023
+        ]
+        names = asides(edited, there)
+        set_aside(self._far, names)
+        for name, now in names.items():
+            self._ledger.event("file_set_aside", name=name, now=now, mirror=self._far.url)
 
     def compare(self) -> list[str]:
         """Read what is in the mirror alone, and forget what is not as it was.
@@ -173,8 +198,14 @@ class Agreement:
         return [row["name"] for row in rows]
 
     def _is_whole_there(self, files: Mapping[str, int], done: Done, lacking: list[str]) -> bool:
-        """Whether a finished model is still there: all by size, what is lacking here by content."""
-        if any(files.get(name) != nbytes for name, (nbytes, _) in done.files.items()):
+        """Whether a finished model is still there: all by size, what is lacking here by content.
+
+        Where nothing is lacking here, it also has to be known to be there: it may have been found
+        damaged there.
+        """
+        if lacking_files(done, files):
+            return False
+        if not lacking and any(n.endswith(SHARD) and n not in self._known for n in done.files):
             return False
         place = self._far.place
         return all(
@@ -186,12 +217,16 @@ class Agreement:
 
     def _are_ours(self, held: Held) -> bool:
         """Whether files without books that could be used are those that the ledger knows of."""
-        known = self._known | {name + PART for name in self._known}
-        return bool(known) and set(held.others) <= known
+        names = self._known | set(self._ledger.written_names())
+        known = names | {name + PART for name in names}
+        return bool(self._known) and set(held.others) <= known
 
 
-def bring(far: FarSide, name: str, sha256: str, out: Path, storage: Storage) -> None:
+def bring(far: FarSide, name: str, sha256: str | None, out: Path, storage: Storage) -> None:
     """Bring a file of the model here, whole and compared.
+
+    Args:
+        sha256: None where it may be any file, as long as it is there.
 
     Raises:
         Resumable: it is not there, or not as it was.
@@ -206,7 +241,7 @@ def bring(far: FarSide, name: str, sha256: str, out: Path, storage: Storage) -> 
         found = None
     else:
         found = _sha256(fresh, far)
-    if found != sha256:
+    if found is None or (sha256 is not None and found != sha256):
         storage.remove(fresh)
         raise Resumable(
             "mirror", f"{name} in the mirror at {far.url} is not what it was; resume without it"

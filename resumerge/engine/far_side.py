@@ -7,7 +7,7 @@ from pathlib import Path
 from resumerge.engine.options import Options
 from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
-from resumerge.errors import InputError, Problem, refuse
+from resumerge.errors import InputError, Problem, Resumable, refuse
 from resumerge.mirror import Lease, Place
 from resumerge.mirror.held import DAMAGED, FINISHED, FOREIGN, NOTHING, Held, look
 from resumerge.mirror.lease import patiently
@@ -33,6 +33,20 @@ class FarSide:
     def url(self) -> str:
         """As the ledger has it."""
         return self.place.url
+
+    def check_mounted(self) -> None:
+        """A folder can only be there where the one above it is.
+
+        Raises:
+            Resumable: it is not.
+        """
+        above = Path(self.url).parent
+        if not self.url.startswith("hf://") and not above.is_dir():
+            raise Resumable(
+                "mirror",
+                f"The mirror at {self.url} cannot be reached: there is no {above}. Mount the drive,"
+                " then resume; what is merged here stays",
+            )
 
     def look(self, ledger: Path) -> Held:
         """See what the mirror holds; see `resumerge.mirror.held.look`.
@@ -67,6 +81,10 @@ class FarSide:
                 beat=self._reporter.beat,
             )
         return self._lease
+
+    def note(self, text: str) -> None:
+        """Tell a person something about it."""
+        self._reporter.note(text)
 
     def release(self) -> None:
         """Let other machines go on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from resumerge.engine.far_side import FarSide, check_apart
+from resumerge.engine.far_side import SHOWN, FarSide, check_apart
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.lock import folder_lock
 from resumerge.engine.moving import bring_model
@@ -13,7 +13,7 @@ from resumerge.engine.options import Options
 from resumerge.engine.report import Reporter, Result
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
-from resumerge.mirror.finished import Done, read_done, tidy
+from resumerge.mirror.finished import DONE_FILE, Done, lacking_files, read_done, tidy
 from resumerge.mirror.lease import patiently
 from resumerge.planning import Plan
 from resumerge.storage import Storage
@@ -21,18 +21,36 @@ from resumerge.storage import Storage
 
 def is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: FarSide | None) -> bool:
     """Whether a finished run's files are all still there: shards with their size and header, here
-    or in its mirror.
+    or in its mirror; and in the mirror everything that belongs there, by its size.
 
-    The files beside them only have to exist: the user may have edited them since.
+    The files beside the shards only have to exist: the user may have edited them since.
+
+    Raises:
+        InputError, Resumable: the mirror cannot be looked at.
     """
     states = {row["state"] for row in ledger.rows("SELECT DISTINCT state FROM shards")}
     lacking = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
     if states != {"sealed"} or not all((files.folder / n).is_file() for n in ledger.companions()):
         return False
-    if not lacking or far is None:
+    if far is None:
         return not lacking
-    there, noted = far.files(), ledger.mirrored()
-    return all(s.name in noted and there.get(s.name) == s.nbytes for s in lacking)
+    noted = ledger.mirrored()
+    return all(s.name in noted for s in lacking) and _is_whole_there(plan, ledger, far)
+
+
+def _is_whole_there(plan: Plan, ledger: Ledger, far: FarSide) -> bool:
+    """Whether the mirror says that it has the model, and has it; what is lacking is told."""
+    far.check_mounted()
+    done, there = patiently(far.place, lambda: read_done(far.place)), far.files()
+    lacking = {s.name for s in plan.shards if there.get(s.name) != s.nbytes}
+    if done is None or done.run != (ledger.run() or {})["id"]:
+        lacking.add(DONE_FILE)
+    else:
+        lacking.update(lacking_files(done, there))
+    if lacking:
+        ledger.event("mirror_lacks", mirror=far.url, names=sorted(lacking)[:SHOWN])
+        far.note(f"The mirror at {far.url} lacks {', '.join(sorted(lacking)[:SHOWN])}")
+    return not lacking
 
 
 def already_there(

@@ -6,7 +6,7 @@ still there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,14 +14,12 @@ from tempfile import TemporaryDirectory
 from resumerge.engine.far_side import SHOWN, FarSide
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
-from resumerge.mirror.finished import DONE_FILE, read_done
+from resumerge.mirror.finished import DONE_FILE, SHARD, read_done
 from resumerge.mirror.folder import PART
 from resumerge.mirror.held import ASIDE, is_aside
 from resumerge.mirror.holder import epochs, lease_name
 from resumerge.mirror.lease import patiently
 from resumerge.mirror.place import BOOKS
-
-SHARD = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -
     rest = sorted(ours - set(first))
     last = sorted(books, key=lambda name: (name != DONE_FILE, name))
     lease.check()
-    return Theirs([*first, *rest, *last], {name: _free_name(name, there) for name in edited})
+    return Theirs([*first, *rest, *last], asides(edited, there))
 
 
 def give_up(far: FarSide, theirs: Theirs) -> None:
@@ -114,6 +112,11 @@ def set_aside(far: FarSide, names: Mapping[str, str]) -> None:
             patiently(place, lambda: place.download(name, copy, far.moved))  # noqa: B023
             patiently(place, lambda: place.upload(aside, copy, far.moved))  # noqa: B023
             patiently(place, lambda: place.write({}, [name]))  # noqa: B023
+
+
+def asides(names: Iterable[str], there: Mapping[str, int]) -> dict[str, str]:
+    """The names that files get which are set aside: none that is there."""
+    return {name: _free_name(name, there) for name in names}
 
 
 def _free_name(name: str, there: Mapping[str, int]) -> str:

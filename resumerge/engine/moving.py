@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,13 +14,15 @@ from resumerge.engine.far_side import FarSide, check_apart, refuse_mirror
 from resumerge.engine.files import PARTIAL
 from resumerge.engine.lock import run_lock
 from resumerge.engine.options import Options
+from resumerge.engine.ownership import CARD
 from resumerge.engine.preflight import OUTPUT, STATE, check_output, check_path, check_writable
+from resumerge.engine.recovery import read_ledger
 from resumerge.engine.report import Reporter
 from resumerge.errors import InputError, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
-from resumerge.mirror.finished import Done
+from resumerge.mirror.finished import Done, lacking_files
 from resumerge.mirror.held import FINISHED, NOTHING, UNFINISHED, Held
 from resumerge.mirror.lease import patiently
 from resumerge.mirror.untrusted import is_folder_name
@@ -59,8 +62,7 @@ class Arrival:
         with temporary_folder() as folder:
             held = self._far.look(folder / LEDGER_FILE)
             if held.what == FINISHED and held.done is not None:
-                _check_whole(held.done, held, self._far)
-                return held.done
+                return self._finished(held.done, held, starts_over=recipe is not None)
             if held.what == NOTHING and recipe is not None:
                 return None
             if held.what != UNFINISHED:
@@ -68,10 +70,28 @@ class Arrival:
             row = _row(folder)
         if recipe is not None and not self._options.restart and not _is_of(row, recipe):
             raise refuse_mirror(self._far, held)
-        for run in self._home.runs():
-            if run.name == row["id"]:
-                return run
-        return self._move_in(row, out or output_of(row, self._options))
+        known = self._known(row["id"])
+        return known or self._move_in(row, out or output_of(row, self._options))
+
+    def _known(self, run: str) -> Path | None:
+        """The folder of a run of this machine."""
+        return next((folder for folder in self._home.runs() if folder.name == run), None)
+
+    def _finished(self, done: Done, held: Held, *, starts_over: bool) -> Path | Done:
+        """What there is to do with a finished mirror: the run itself mends it, where it is known.
+
+        Args:
+            starts_over: where the options say so, it need not be whole.
+        """
+        if starts_over and self._options.restart:
+            return done
+        lacking = lacking_files(done, held.files)
+        known = self._known(done.run)
+        if known is not None and (lacking or _is_to_mend(known)):
+            return known
+        if lacking:
+            raise _not_whole(done, lacking, self._far)
+        return done
 
     def _move_in(self, row: Mapping[str, Any], out: Path) -> Path:
         """The run's folder, with its ledger from the mirror; it appears whole or not at all."""
@@ -124,8 +144,8 @@ def bring_model(far: FarSide, done: Done, out: Path, storage: Storage) -> None:
     for name in sorted(done.files, key=lambda name: (name == "config.json", name)):
         nbytes, sha256 = done.files[name]
         path = out / name
-        if not path.is_file() or path.stat().st_size != nbytes:
-            bring(far, name, sha256, out, storage)
+        if not path.is_file() or (path.stat().st_size != nbytes and name != CARD):
+            bring(far, name, None if name == CARD else sha256, out, storage)
 
 
 def brought(done: Done, out: Path) -> set[str]:
@@ -133,21 +153,27 @@ def brought(done: Done, out: Path) -> set[str]:
     whole = {
         name
         for name, (nbytes, _) in done.files.items()
-        if (out / name).is_file() and (out / name).stat().st_size == nbytes
+        if (out / name).is_file() and ((out / name).stat().st_size == nbytes or name == CARD)
     }
     return whole | {name + PARTIAL for name in done.files}
 
 
-def _check_whole(done: Done, held: Held, far: FarSide) -> None:
-    lacking = sorted(n for n, (nbytes, _) in done.files.items() if held.files.get(n) != nbytes)
-    if lacking:
-        raise refuse(
-            "The mirror holds a finished model that is not whole any more",
-            where=far.url,
-            expected=f"{len(done.files)} files",
-            found=f"{len(lacking)} are missing or have another size: {', '.join(lacking[:5])}",
-            fix="make it again: `resumerge run CONFIG OUT --mirror DEST --restart`",
-        )
+def _not_whole(done: Done, lacking: list[str], far: FarSide) -> InputError:
+    return refuse(
+        "The mirror holds a finished model that is not whole any more",
+        where=far.url,
+        expected=f"{len(done.files)} files",
+        found=f"{len(lacking)} are missing or have another size: {', '.join(lacking[:5])}",
+        fix="resume it on the machine that made it; or compute everything again: "
+        f"`resumerge run RECIPE OUT --mirror {shlex.quote(far.url)} --restart`",
+    )
+
+
+def _is_to_mend(folder: Path) -> bool:
+    """Whether all was merged, and something was found damaged since."""
+    with closing(read_ledger(folder)) as ledger:
+        opened = ledger.rows("SELECT name FROM shards WHERE state != 'sealed'")
+        return not opened and (ledger.run() or {})["state"] != "done"
 
 
 def _row(folder: Path) -> dict[str, Any]:

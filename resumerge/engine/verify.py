@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from resumerge.engine.recovery import open_ledger, read_ledger
 from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
 from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.home import Home
 from resumerge.mirror.checker import compare
 from resumerge.mirror.lease import patiently
 from resumerge.mirror.opening import open_place
@@ -40,6 +42,8 @@ class Verification:
         marked: damage is noted in the ledger, so that ``resume`` mends it; not where another
             process works on the run, or the ledger is read-only.
         mirror: the address, where a mirror was verified and not what is here.
+        remake: it holds a finished run that this machine does not know, so that only a new run can
+            mend what is damaged.
     """
 
     run: str
@@ -50,6 +54,7 @@ class Verification:
     damaged: dict[str, str]
     marked: bool = True
     mirror: str | None = None
+    remake: bool = False
 
     @property
     def intact(self) -> bool:
@@ -91,8 +96,11 @@ def verify_run(folder: Path, storage: Storage) -> Verification:
             return _verify(folder, open_ledger(folder, storage)[0], mark=True)
 
 
-def verify_mirror(url: str) -> Verification:
+def verify_mirror(url: str, home: Home, storage: Storage) -> Verification:
     """Compare what a mirror holds with the checksums of its own ledger; nothing is noted there.
+
+    Where its run is one of this machine, that does not believe any more that the mirror has what
+    is damaged, and ``resume`` brings it again.
 
     Raises:
         InputError: there is no run in it.
@@ -116,12 +124,35 @@ def verify_mirror(url: str) -> Verification:
                 )
         else:
             raise refuse_mirror(far, held)
+        if held.done is not None and CARD in held.files:
+            files.pop(CARD, None)
         damaged = patiently(far.place, lambda: compare(far.place, files, far.moved))
+        known = next((folder for folder in home.runs() if folder.name == run), None)
+        marked = bool(damaged) and known is not None and _disbelieve(known, far, damaged, storage)
+        remake = held.done is not None and known is None
         compared = sum(unit["shard"] in files for unit in units) if units else len(files)
         nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
         pending = len(units) - compared if units else 0
         there = Path(far.url)
-        return Verification(run, there, compared, nbytes, pending, damaged, False, far.url)
+        return Verification(run, there, compared, nbytes, pending, damaged, marked, far.url, remake)
+
+
+def _disbelieve(folder: Path, far: FarSide, damaged: Iterable[str], storage: Storage) -> bool:
+    """Let a run forget that its mirror has what is damaged there; whether that could be noted."""
+    if lock_holder(folder) is not None or not _is_writable(folder):
+        return False
+    with run_lock(folder, folder.name):
+        ledger, _ = open_ledger(folder, storage)
+        try:
+            if (ledger.run() or {})["mirror"] != far.url:
+                return False
+            for name in damaged:
+                ledger.event("mirror_damaged", name=name, found="verify", mirror=far.url)
+                ledger.forget_mirrored(name)
+            ledger.set_state("interrupted")
+            return True
+        finally:
+            ledger.close()
 
 
 def _is_writable(folder: Path) -> bool:

@@ -27,6 +27,9 @@ LAST_EPOCH = 10**9
 
 _WORD = re.compile("[A-Za-z0-9_-]{1,100}")
 
+SHARD = ".safetensors"
+"""At the end of a shard's name, and of no other file's."""
+
 SMALL = 4 << 20
 """Bytes that are written at once; a larger file is uploaded."""
 
@@ -88,6 +91,20 @@ def _is_fit(done: Done) -> bool:
         and all(map(is_safe_name, done.files))
         and all(isinstance(n, int) and n >= 0 for n, _ in done.files.values())
         and all(isinstance(n, int | None) for n in (done.seed, done.shard_size))
+    )
+
+
+def lacking_files(done: Done, there: Mapping[str, int]) -> list[str]:
+    """Names of files that a finished mirror lacks: shards that are missing or of another size, and
+    missing files beside them. The latter may have been edited since.
+
+    Args:
+        there: bytes of every file that is there, by name.
+    """
+    return sorted(
+        name
+        for name, (nbytes, _) in done.files.items()
+        if name not in there or (name.endswith(SHARD) and there[name] != nbytes)
     )
 
 

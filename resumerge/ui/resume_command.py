@@ -22,6 +22,11 @@ def mirror_command(url: str) -> str:
     return shlex.join(["resumerge", "resume", url])
 
 
+def remake_command(url: str) -> str:
+    """What makes a finished model again in its mirror, where nothing is known but the mirror."""
+    return f"resumerge run RECIPE OUT --mirror {shlex.quote(url)} --restart"
+
+
 def command_of(run: Mapping[str, Any]) -> str:
     """What goes on with one of the runs of ``resumerge status --json``."""
     mirror = run.get("mirror")

@@ -65,6 +65,12 @@ class ShownVerification(Verification):
             ("not computed yet", str(self.pending), ""),
         )
         again = "resume computes the damaged tensors anew, and nothing else: "
+        mend = f"resumerge.resume({self.run!r})"
+        if self.mirror is not None and self.remake:
+            again = "on a machine that does not know the run, this computes everything again: "
+            mend = f"resumerge.run(RECIPE, OUT, mirror={self.mirror!r}, restart=True)"
+        elif self.mirror is not None and not self.marked:
+            mend = f"resumerge.resume({self.mirror!r})"
         return card(
             tag(
                 "header",
@@ -74,7 +80,7 @@ class ShownVerification(Verification):
             ),
             section(
                 "Damaged",
-                tag("p", again, tag("code", f"resumerge.resume({self.run!r})")),
+                tag("p", again, tag("code", mend)),
                 table(("tensor or file", "found"), self._damaged()),
             )
             if self.damaged

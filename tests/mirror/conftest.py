@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from finished_runs import Bed
 from made_up_mirrors import RECIPE as COPIES
 from merging import merge
 from mirrored import Bench
@@ -64,3 +65,10 @@ def there(made: Path, tmp_path: Path) -> Path:
     for shard in (made / "merged").glob("*.safetensors"):
         shutil.copy(shard, mirror)
     return mirror
+
+
+@pytest.fixture
+def bed(made: Path, tmp_path: Path) -> Bed:
+    bed = Bed(tmp_path, made / "models")
+    bed.run()
+    return bed

@@ -2,57 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from finished_runs import Bed
 from machines import files_of
 from made_up_mirrors import RECIPE
-from merging import working_in
 
-from resumerge.engine.options import Options
-from resumerge.engine.report import Result
-from resumerge.engine.session import Session
 from resumerge.errors import InputError
 from resumerge.ledger.home import Home
-
-
-class Bed:
-    """A machine with models, a recipe and a finished run; its mirror is `mirror`.
-
-    Args:
-        folder: everything of it.
-        models: copied there.
-    """
-
-    def __init__(self, folder: Path, models: Path) -> None:
-        self.work, self.mirror = folder / "work", folder / "mirror"
-        shutil.copytree(models, self.work)
-        (self.work / "recipe.yaml").write_text(RECIPE)
-        self.out, self.state = self.work / "out", folder / "state"
-
-    def run(self, **options: Any) -> Result:
-        given = {"state_dir": self.state, "shard_size": 8000, "mirror": str(self.mirror), **options}
-        with working_in(self.work):
-            return Session(Options(**given)).run(self.work / "recipe.yaml", self.out)
-
-    def resume(self, wanted: Path | str, **options: Any) -> Result:
-        with working_in(self.work):
-            return Session(Options(**{"state_dir": self.state, **options})).resume(str(wanted))
-
-    def forget(self) -> None:
-        """Now it is another machine, that knows the mirror alone."""
-        shutil.rmtree(self.state)
-        shutil.rmtree(self.out)
-
-
-@pytest.fixture
-def bed(made: Path, tmp_path: Path) -> Bed:
-    bed = Bed(tmp_path, made / "models")
-    bed.run()
-    return bed
 
 
 def take_source(bed: Bed) -> dict[str, Any]:
