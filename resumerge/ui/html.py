@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from resumerge.printable import printable
+
 _VOID = {"meta", "br", "hr", "rect", "path", "line"}
 
 
@@ -19,7 +21,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
         attributes: ``class_`` is class, ``stroke_width`` is stroke-width; None is left out.
     """
     words = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -31,6 +33,9 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
 
 def join(*children: object) -> Html:
     """One after the other, escaped unless `Html`."""
-    return Html(
-        "".join(c if isinstance(c, Html) else escape(str(c)) for c in children if c is not None)
-    )
+    return Html("".join(c if isinstance(c, Html) else _text(c) for c in children if c is not None))
+
+
+def _text(value: object) -> str:
+    """Escaped; what could drive a terminal that the page is printed on is spelled out."""
+    return escape("\n".join(printable(line) for line in str(value).split("\n")))

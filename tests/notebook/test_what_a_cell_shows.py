@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from tiny_models import write_family
 
 import resumerge
+from resumerge.ui.html import tag
 
 EVIL = "<script>alert(1)</script> & [b]"
 
@@ -137,6 +138,16 @@ def test_results_are_escaped_wherever_they_show_names(
         assert 'class="resumerge"' in html
     assert "block 0 differs" in shown[0]._repr_html_()
     assert "To be mended first" in shown[2]._repr_html_()
+
+
+def test_control_characters_are_spelled_out(tmp_path: Path) -> None:
+    recipe = tmp_path / "bad.yaml"
+    recipe.write_text('merge_method: linear\nmodels: [{model: "./\\e[31m\\x9bred"}]\n')
+    html = resumerge.plan(recipe)._repr_html_()
+    assert "./\\x1b[31m\\x9bred" in html
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", html)
+    shown = tag("p", "two\nlines \x07", title="\x1b]0;title\x07")
+    assert shown == '<p title="\\x1b]0;title\\x07">two\nlines \\x07</p>'
 
 
 def test_results_show_themselves_on_a_console_too(
