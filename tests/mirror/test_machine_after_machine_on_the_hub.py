@@ -13,6 +13,8 @@ from loopback_hub import Hub
 from machines import Machine, files_of, in_mirror, kill, wait_until
 from tiny_models import LLAMA, write_family
 
+from resumerge.mirror.opening import open_place
+
 URL, REPO = "hf://org/merged", "org/merged"
 SLOW = {"SLOWLY_SECONDS": "0.1"}
 """For each of 39 units in 8 shards."""
@@ -138,3 +140,21 @@ def test_offline_a_mirror_on_the_hub_is_refused(hub: Hub, new: Callable[[], Mach
     assert not machine.out.exists()
     assert not machine.rows("SELECT * FROM run")
     assert hub.requests == []
+
+
+def test_an_edited_card_hinders_nobody_and_is_kept_where_all_is_made_again(
+    hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes]
+) -> None:
+    process = new().begin(URL)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    open_place(URL).write({"README.md": b"my own words"})
+    other = new()
+    _, err = other.call("resume", URL)
+    assert "already done" in err
+    process = other.begin(URL, "--restart")
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    there = hub.contents(REPO)
+    assert there["README.md.kept"] == b"my own words"
+    assert {name: there.get(name) for name in reference} == reference
