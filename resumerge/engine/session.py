@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from resumerge.engine.far_side import FarSide, check_apart, check_reachable, ref
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.finished import already_there, bring_rest, is_whole
 from resumerge.engine.giving_up import find_written, give_up, mirrored_files
+from resumerge.engine.inherited import inherited
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
 from resumerge.engine.mirroring import mirror_of
 from resumerge.engine.moving import Arrival, brought, is_made_of
@@ -266,7 +266,8 @@ class Session:
                 _check_stays(out, moved_to or self._options.output)
                 began = json.loads(row["options"])
                 named = self._options.mirror is not None
-                self._inherit(row, began)
+                mirror = self._far.url if self._far else row["mirror"]
+                self._options = inherited(self._options, began, mirror)
                 unchanged = Unchanged(row, self._home, self._reporter)
                 given = unchanged.recipe(recipe, restart=self._options.restart)
                 far = self._reach(self._options.mirror) if self._options.mirror else None
@@ -284,17 +285,6 @@ class Session:
                 return self._finish(plan, ledger, folder, out, far, named=named, distrust=restored)
             finally:
                 ledger.close()
-
-    def _inherit(self, row: Mapping[str, Any], began: Mapping[str, Any]) -> None:
-        """What is not chosen now is as it was chosen when the run began."""
-        self._options = replace(
-            self._options,
-            memory=self._options.memory or began.get("memory"),
-            threads=self._options.threads or began.get("threads"),
-            evict=self._options.evict or began.get("evict", False),
-            mirror=self._options.mirror or (self._far.url if self._far else row["mirror"]),
-            **_mirror_options(self._options, began),
-        )
 
     def _start_over(
         self,
@@ -465,15 +455,6 @@ def _check_stays(out: Path, asked: Path | None) -> None:
             found=str(out),
             fix="name that one, or none",
         )
-
-
-def _mirror_options(options: Options, began: Mapping[str, Any]) -> dict[str, Any]:
-    """What was chosen now about the mirror, or when the run began."""
-    names = ("mirror_then_delete", "mirror_rate", "mirror_wait")
-    chosen = {name: getattr(options, name) for name in names}
-    if options.bring_back:
-        chosen["mirror_then_delete"] = False
-    return {name: began.get(name) if now is None else now for name, now in chosen.items()}
 
 
 def _has_file(out: Path, shard: str) -> bool:
