@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.disk_errors import is_full, out_of_order
 from resumerge.engine.far_side import FarSide, refuse_mirror
 from resumerge.engine.files import PARTIAL
 from resumerge.engine.giving_up import asides, set_aside
@@ -229,14 +230,25 @@ def bring(far: FarSide, name: str, sha256: str | None, out: Path, storage: Stora
         sha256: None where it may be any file, as long as it is there.
 
     Raises:
-        Resumable: it is not there, or not as it was.
+        Resumable: it is not there, or not as it was, or the disk here is full.
     """
     final = out / name
     fresh = final.with_name(final.name + PARTIAL)
     storage.make_folder(final.parent)
     storage.remove(fresh)
+
+    def download() -> None:
+        try:
+            far.place.download(name, fresh, far.moved)
+        except OSError as error:
+            if not is_full(error) and error.filename not in (str(fresh), str(fresh) + PART):
+                raise
+            for path in (fresh, fresh.with_name(fresh.name + PART)):  # they would fill the disk
+                storage.remove(path)
+            raise out_of_order(error) from error
+
     try:
-        patiently(far.place, lambda: far.place.download(name, fresh, far.moved))
+        patiently(far.place, download)
     except FileNotFoundError:
         found = None
     else:

@@ -32,10 +32,14 @@ def resumable_disk_errors() -> Iterator[None]:
         raise out_of_order(error) from error
 
 
+def is_full(error: Exception) -> bool:
+    """Whether this says that a disk is full: one that is written to."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+
+
 def out_of_order(error: Exception, then: str = "resume") -> Resumable:
     """What went wrong with a disk, for a person, and what to do after it is mended."""
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-    if full or "is full" in str(error):
+    if is_full(error) or "is full" in str(error):
         return Resumable("disk_full", f"The disk is full ({error}). Free some space, then {then}.")
     if isinstance(error, sqlite3.OperationalError):  # of a full disk it may say no more than this
         return Resumable(

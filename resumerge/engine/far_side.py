@@ -101,13 +101,27 @@ class FarSide:
 def check_reachable(far: FarSide) -> list[Problem]:
     """A mirror's folder is made, the one that it lies in is not: a drive that is not mounted must
     not be taken for an empty one."""
-    if far.url.startswith("hf://") or Path(far.url).is_dir() or Path(far.url).parent.is_dir():
+    folder = Path(far.url)
+    if far.url.startswith("hf://") or folder.is_dir():
+        return []
+    if folder.exists() or folder.is_symlink():
+        return [
+            Problem(
+                "This cannot be a mirror",
+                where=far.url,
+                expected="a folder whose parent is there, or hf://org/name",
+                found="something that is no folder",
+                fix="name a folder, or a repo of the Hub",
+            )
+        ]
+    if folder.parent.is_dir():
         return []
     return [
         Problem(
             "The folder that the mirror is to lie in is not there",
             where=far.url,
-            expected=f"a folder {Path(far.url).parent}",
+            expected="a folder whose parent is there, or hf://org/name",
+            found=f"no folder {Path(far.url).parent}",
             fix="is the drive not mounted? Mount it, or make the folder, or name another mirror",
         )
     ]

@@ -18,6 +18,7 @@ from resumerge.mirror.finished import DONE_FILE, SHARD, read_done
 from resumerge.mirror.folder import PART
 from resumerge.mirror.held import ASIDE, is_aside
 from resumerge.mirror.holder import epochs, lease_name
+from resumerge.mirror.kept import books_in
 from resumerge.mirror.lease import patiently
 from resumerge.mirror.place import BOOKS
 
@@ -83,7 +84,7 @@ def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -
         )
     first = [name for name in ("config.json",) if name in ours]
     rest = sorted(ours - set(first))
-    last = sorted(books, key=lambda name: (name != DONE_FILE, name))
+    last = sorted(books_in(books), key=lambda name: (name != DONE_FILE, name))
     lease.check()
     return Theirs([*first, *rest, *last], asides(edited, there))
 

@@ -15,10 +15,17 @@ from resumerge.engine.files import PARTIAL
 from resumerge.engine.lock import run_lock
 from resumerge.engine.options import Options
 from resumerge.engine.ownership import CARD
-from resumerge.engine.preflight import OUTPUT, STATE, check_output, check_path, check_writable
+from resumerge.engine.preflight import (
+    OUTPUT,
+    STATE,
+    check_output,
+    check_path,
+    check_writable,
+    free_bytes,
+)
 from resumerge.engine.recovery import read_ledger
 from resumerge.engine.report import Reporter
-from resumerge.errors import InputError, refuse
+from resumerge.errors import InputError, Resumable, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
@@ -33,6 +40,9 @@ from resumerge.recipe.unfit import Unfit
 from resumerge.storage import Storage
 
 LARGEST_RECIPE = 1 << 24
+
+PAGE = 4096
+"""Bytes of a disk that a file takes whole."""
 
 
 class Arrival:
@@ -139,23 +149,31 @@ def bring_model(far: FarSide, done: Done, out: Path, storage: Storage) -> None:
     """Bring a finished model here, config.json last; files that are here already stay.
 
     Raises:
-        InputError, Resumable: it cannot be read, or is not what it was.
+        InputError, Resumable: it cannot be read, or is not what it was, or has no room here.
     """
-    for name in sorted(done.files, key=lambda name: (name == "config.json", name)):
-        nbytes, sha256 = done.files[name]
-        path = out / name
-        if not path.is_file() or (path.stat().st_size != nbytes and name != CARD):
-            bring(far, name, None if name == CARD else sha256, out, storage)
+    names = sorted(done.files, key=lambda name: (name == "config.json", name))
+    lacking = [name for name in names if not _has(out / name, name, done.files[name][0])]
+    needed = sum(-(-done.files[name][0] // PAGE) * PAGE for name in lacking)
+    free = free_bytes(out)
+    if free < needed:
+        raise Resumable(
+            "disk_full",
+            f"The disk of {out} is too small to bring back what is in the mirror: that takes "
+            f"{needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free. Free some space, then "
+            "resume",
+        )
+    for name in lacking:
+        bring(far, name, None if name == CARD else done.files[name][1], out, storage)
 
 
 def brought(done: Done, out: Path) -> set[str]:
     """Names of files of a finished model that `bring_model` brought before, or began to."""
-    whole = {
-        name
-        for name, (nbytes, _) in done.files.items()
-        if (out / name).is_file() and ((out / name).stat().st_size == nbytes or name == CARD)
-    }
+    whole = {name for name, (nbytes, _) in done.files.items() if _has(out / name, name, nbytes)}
     return whole | {name + PARTIAL for name in done.files}
+
+
+def _has(path: Path, name: str, nbytes: int) -> bool:
+    return path.is_file() and (path.stat().st_size == nbytes or name == CARD)
 
 
 def _not_whole(done: Done, lacking: list[str], far: FarSide) -> InputError:

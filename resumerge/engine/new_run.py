@@ -6,11 +6,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from resumerge.engine.far_side import FarSide, check_apart
+from resumerge.engine.fit_mirror import check_has_mirror
 from resumerge.engine.options import Options
 from resumerge.engine.preflight import (
     STATE,
     check_disk,
-    check_mirrored,
     check_output,
     check_outside,
     check_sources,
@@ -41,7 +41,7 @@ def check_new(
     lacking = max(0, room - sum((out / name).stat().st_blocks * 512 for name in given_up))
     sources = [source.folder for source in plan.sources]
     problems = [
-        *check_mirrored(options),
+        *check_has_mirror(options, options.mirror),
         *check_writable(state, STATE),
         *check_output(out, given_up),
         *check_outside(out, sources),

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from resumerge.engine.files import PARTIAL
 from resumerge.engine.governor import NOTE_SECONDS, SAMPLE_SECONDS, margin
-from resumerge.engine.options import Options
 from resumerge.engine.report import Reporter
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
@@ -189,20 +188,6 @@ def check_disk(out: Path, needed: int, *, then_delete: bool = False) -> list[Pro
             found=f"{free / 1e9:.2f} GB free",
             fix=f"free {(needed - free) / 1e9:.2f} GB, or name an output on another disk, or "
             + (smaller if then_delete else elsewhere),
-        )
-    ]
-
-
-def check_mirrored(options: Options) -> list[Problem]:
-    """What goes away here must be somewhere else."""
-    if options.mirror is not None or not options.mirror_then_delete:
-        return []
-    return [
-        Problem(
-            "Shards are deleted only where a mirror has them",
-            expected="--mirror DEST as well",
-            found="--mirror-then-delete alone",
-            fix="add --mirror DEST: a folder on another disk, or hf://org/name",
         )
     ]
 

@@ -20,6 +20,7 @@ from resumerge.engine.disk_errors import resumable_disk_errors
 from resumerge.engine.far_side import FarSide, check_apart, check_reachable, refuse_mirror
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.finished import already_there, bring_rest, is_whole
+from resumerge.engine.fit_mirror import check_has_mirror, check_state_apart
 from resumerge.engine.giving_up import find_written, give_up, mirrored_files
 from resumerge.engine.inherited import inherited
 from resumerge.engine.lock import folder_lock, is_abandoned, run_lock
@@ -35,6 +36,7 @@ from resumerge.engine.preflight import (
     STATE,
     check_disk,
     check_output,
+    check_outside,
     check_path,
     fit_threads,
     memory_budget,
@@ -148,6 +150,7 @@ class Session:
         assert url is not None
         self._reporter.doing("looking at the mirror")
         far = FarSide(url, self._options, self._reporter, self._stop)
+        check_state_apart(self._home.folder, far.url)
         if self._far is None or self._far.url != far.url:
             if self._far is not None:
                 self._far.release()
@@ -267,10 +270,13 @@ class Session:
                 began = json.loads(row["options"])
                 named = self._options.mirror is not None
                 mirror = self._far.url if self._far else row["mirror"]
+                url = self._options.mirror or mirror
+                if problems := check_has_mirror(self._options, url):
+                    raise InputError(problems)
                 self._options = inherited(self._options, began, mirror)
                 unchanged = Unchanged(row, self._home, self._reporter)
                 given = unchanged.recipe(recipe, restart=self._options.restart)
-                far = self._reach(self._options.mirror) if self._options.mirror else None
+                far = self._reach(url) if url else None
                 if self._options.restart:
                     config = config or Path(row["config_path"])
                     return self._start_over(given, config, ledger, folder, out, far)
@@ -279,6 +285,10 @@ class Session:
                     plan = self._plan(given, pins, began)
                 except NotOpened as error:  # which the run did open when it began
                     raise Resumable("source_unavailable", str(error)) from error
+                if far is not None and not far.url.startswith("hf://"):
+                    folders = (source.folder for source in plan.sources)
+                    if problems := check_outside(Path(far.url), folders, "mirror"):
+                        raise InputError(problems)
                 unchanged.check(plan, ledger)
                 if self._is_done(plan, ledger, out, far):
                     return self._say_done(ledger, folder, out, far)
@@ -346,7 +356,7 @@ class Session:
             if problems := check_apart(out, far):
                 raise InputError(problems)
             if problems := check_reachable(far):
-                raise Resumable("mirror", str(problems[0]))
+                raise InputError(problems) if named else Resumable("mirror", str(problems[0]))
             agreement = Agreement(ledger, out, far, self._storage)
             done = agreement.reach(named=named)
             if done is not None:

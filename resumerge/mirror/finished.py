@@ -19,7 +19,8 @@ import xxhash
 from resumerge.ledger import Ledger, now
 from resumerge.mirror.holder import DONE as DONE_FILE
 from resumerge.mirror.holder import epochs, lease_name
-from resumerge.mirror.place import BOOKS, Moved, Place
+from resumerge.mirror.kept import Keeper, books_in
+from resumerge.mirror.place import Moved, Place
 from resumerge.mirror.snapshots import snapshots
 from resumerge.mirror.untrusted import is_folder_name, is_safe_name
 
@@ -108,17 +109,25 @@ def lacking_files(done: Done, there: Mapping[str, int]) -> list[str]:
     )
 
 
-def complete(place: Place, companions: Companions, moved: Moved) -> Iterator[tuple[str, int, str]]:
+def complete(
+    place: Place, companions: Companions, keeper: Keeper, moved: Moved
+) -> Iterator[tuple[str, int, str]]:
     """Bring the files beside the shards there, over those of an earlier try.
+
+    Args:
+        keeper: of files that are not ours.
 
     Yields:
         Of each its name, bytes and SHA-256.
 
     Raises:
+        Resumable: another file is in the place of one of them.
         OSError: the mirror cannot be used now.
     """
+    there = place.files()
     for group in _groups(companions):
         moved(0)
+        group = {n: d for n, d in group.items() if keeper.make_way(n, d, there.get(n))}
         small = {name: data for name, data in group.items() if isinstance(data, bytes)}
         if small:
             place.write(small)
@@ -193,7 +202,7 @@ def _leftovers(there: Iterable[str], epoch: int, files: Iterable[str]) -> list[s
     names = set(there)
     later = {old.name for old in snapshots(names) if old.epoch > epoch}
     later |= {lease_name(n) for n in epochs(names) if n > epoch}
-    books = {name for name in names if name.startswith(f"{BOOKS}/")} - {DONE_FILE}
+    books = books_in(names) - {DONE_FILE}
     parts = {f"{name}.part" for name in files} & names
     leases = {lease_name(n) for n in epochs(names)}
     return sorted((books | parts) - later, key=lambda name: (name in leases, name))

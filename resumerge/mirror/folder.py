@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -28,6 +29,9 @@ slow one."""
 
 SETTLE_SECONDS = 2.0
 """Where files cannot be made exclusively: in this time others see what was written."""
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""A pipe that somebody put there does not keep who opens it waiting."""
 
 PART = ".part"
 """At the end of the name of a file that is not whole."""
@@ -88,7 +92,13 @@ class FolderPlace(Place):
         return found
 
     def read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
+        """A small file; of what is none (a link, a pipe), nothing."""
+        path = self.folder / name
+        if not _is_plain(path):
+            return b""
+        with os.fdopen(os.open(path, _READ), "rb") as file:
+            fd = file.fileno()
+            return file.read() if stat.S_ISREG(os.fstat(fd).st_mode) else b""
 
     def write(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name, data in files.items():
@@ -124,7 +134,8 @@ class FolderPlace(Place):
         nbytes = path.stat().st_size
         final = self._path(name)
         target = final.with_name(final.name + PART) if self.abilities.rename else final
-        if target != final and _size(final) == nbytes and name not in self._wrong:
+        whole = target != final and _size(final) == nbytes and _is_plain(final)
+        if whole and name not in self._wrong:
             expected = _sha256(path, _silent(moved))
             if _sha256(final, moved) == expected:
                 return expected
@@ -142,9 +153,24 @@ class FolderPlace(Place):
         self._wrong.discard(name)
         return sent
 
+    def rename(self, name: str, other: str) -> bool:
+        source, target = self.folder / name, self._path(other)
+        if self.abilities.rename:
+            self._storage.replace(source, target)
+            self._sync_folder(target.parent)
+            return True
+        if not _is_plain(source):
+            return False
+        sent = self._send(source, target, 0, lambda nbytes: None)
+        if _sha256(target, lambda nbytes: None) != sent:
+            raise OSError(errno.EIO, "what arrived is not what was sent", str(target))
+        self._storage.remove(source)
+        return True
+
     def sha256(self, name: str, moved: Moved) -> str | None:
+        path = self.folder / name
         try:
-            return _sha256(self.folder / name, moved)
+            return _sha256(path, moved) if _is_plain(path) else None
         except FileNotFoundError:
             return None
 
@@ -171,7 +197,12 @@ class FolderPlace(Place):
         there = _size(target)
         if there is None:
             return 0
-        if there > nbytes or name in self._wrong or not (self.abilities.extend or there == nbytes):
+        if (
+            not _is_plain(target)
+            or there > nbytes
+            or name in self._wrong
+            or not (self.abilities.extend or there == nbytes)
+        ):
             self._storage.remove(target)
             self._wrong.discard(name)
             return 0
@@ -204,6 +235,8 @@ class FolderPlace(Place):
         final = self._path(name)
         whole = self.abilities.rename_over or (self.abilities.rename and _size(final) is None)
         target = final.with_name(final.name + PART) if whole else final
+        if _size(target) is not None and not _is_plain(target):
+            self._storage.remove(target)
         fd = self._storage.begin(target)
         try:
             self._storage.write(fd, data, 0)
@@ -245,7 +278,7 @@ class FolderPlace(Place):
 def _pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
     """A file's bytes from a place in it on, in one buffer that is used again."""
     buffer = memoryview(bytearray(PIECE))
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = os.open(path, _READ)
     try:
         while count := os.preadv(fd, [buffer], offset):
             yield buffer[:count]
@@ -273,6 +306,15 @@ def _size(path: Path) -> int | None:
         return path.lstat().st_size
     except FileNotFoundError:
         return None
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether this is a file, and no link, pipe or device.
+
+    Raises:
+        FileNotFoundError: there is nothing.
+    """
+    return stat.S_ISREG(path.lstat().st_mode)
 
 
 def _read_anew(fd: int, nbytes: int) -> None:

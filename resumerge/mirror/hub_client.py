@@ -6,6 +6,7 @@ as a busy Hub asks it to, and tells the terminal about it, with signed addresses
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import threading
@@ -89,8 +90,12 @@ def _failure(error: Exception, repo: str) -> PlaceError | None:
     from huggingface_hub import errors as hub_errors
 
     refusal = http_error(error)
-    if refusal is None and isinstance(error, OSError) and error.filename is not None:
-        return None  # a file on this machine
+    if (
+        refusal is None
+        and isinstance(error, OSError)
+        and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT))
+    ):
+        return None  # a file, or a disk, of this machine
     if refusal is None:
         # requests' or httpx's, by huggingface_hub's version. A ValueError is an answer that the
         # library does not understand.

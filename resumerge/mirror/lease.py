@@ -286,7 +286,8 @@ def patiently(place: Place, ask: Callable[[], _T]) -> _T:
                     where=place.url,
                     found=error.message if isinstance(error, PlaceError) else str(error),
                     fix=(error.fix if isinstance(error, PlaceError) else "")
-                    or "change its permissions, or name another mirror",
+                    or "change its permissions, or name another mirror; to go on with a run "
+                    "that is in it, copy the folder to a writable place, and resume that",
                 ) from error
             asked = error.retry_after if isinstance(error, PlaceError) else 0.0
             if clock() - began + asked > PATIENCE_SECONDS:

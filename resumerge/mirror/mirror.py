@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +18,7 @@ from typing import Protocol
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
 from resumerge.mirror.finished import Companions, complete, say_done
+from resumerge.mirror.kept import Keeper
 from resumerge.mirror.pace import Pace
 from resumerge.mirror.place import Place, PlaceError
 from resumerge.mirror.snapshots import Snapshot, snapshots, write_snapshot
@@ -100,6 +101,7 @@ class Mirror:
         self._lease, self._ledger, self._out = lease, ledger, out
         self._storage, self._note = storage, note
         self._pace = Pace(manner.rate)
+        self._keeper = Keeper(place, self._kept, self._moved)
         self._changed = threading.Condition()
         self._over = threading.Event()
         self._awake = True
@@ -307,6 +309,7 @@ class Mirror:
             )
         nbytes = path.stat().st_size
         self._job_bytes = nbytes
+        self._keeper.make_way(name, path, self.place.files().get(name))
         sha256 = self.place.upload(name, path, self._moved)
         self._moved(0)
         self._ledger.note_mirrored(name, nbytes, sha256)
@@ -318,18 +321,35 @@ class Mirror:
             self._storage.remove(self._out / name)
 
     def _finish(self) -> None:
-        assert self._companions is not None
         if self._forget_lost(self.place.files()):
             self._behind = True
             return
         rows = self._ledger.rows("SELECT * FROM mirrored ORDER BY name")
         files = {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}
-        for name, nbytes, sha256 in complete(self.place, self._companions(), self._moved):
+        for name, nbytes, sha256 in self._complete():
             files[name] = (nbytes, sha256)
         self._lease.check()
         self._lease.end()
         say_done(self.place, self._ledger, self._lease.epoch, files)
         self._finished = True
+
+    def _complete(self) -> Iterator[tuple[str, int, str]]:
+        assert self._companions is not None
+        return complete(self.place, self._companions(), self._keeper, self._moved)
+
+    def _kept(self, name: str, now: str) -> None:
+        """A file in the mirror is not ours."""
+        if name == now:
+            self._ledger.event("file_kept", name=name, mirror=self.place.url)
+            self._note(
+                f"{name} in the mirror at {self.place.url} is not ours, and is left as it is"
+            )
+        else:
+            self._ledger.event("file_set_aside", name=name, now=now, mirror=self.place.url)
+            self._note(
+                f"{name} in the mirror at {self.place.url} was not written by this run: it is now "
+                f"{now}"
+            )
 
     # What is where
 

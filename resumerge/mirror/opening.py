@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from resumerge.errors import refuse
 from resumerge.mirror.folder import FolderPlace
 from resumerge.mirror.held import is_mirror
 from resumerge.mirror.names import SCHEME
 from resumerge.mirror.place import Place
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def open_place(url: str, *, offline: bool = False) -> Place:
@@ -20,6 +24,14 @@ def open_place(url: str, *, offline: bool = False) -> Place:
         from resumerge.mirror.hub_place import HubPlace
 
         return HubPlace(url, offline=offline)
+    if scheme := _SCHEME.match(url):
+        raise refuse(
+            "This cannot be a mirror",
+            where=url,
+            expected="a folder whose parent is there, or hf://org/name",
+            found=f"an address of {scheme[1]}",
+            fix="name a folder, or a repo of the Hub; other storage has to be mounted as a folder",
+        )
     return FolderPlace(Path(url).expanduser().absolute())
 
 

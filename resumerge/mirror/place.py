@@ -104,6 +104,10 @@ class Place(ABC):
             OSError: also where what arrived is not what was sent.
         """
 
+    def rename(self, name: str, other: str) -> bool:
+        """Give a file a name that is free; False where the place cannot."""
+        return False
+
     @abstractmethod
     def sha256(self, name: str, moved: Moved) -> str | None:
         """The SHA-256 of what is there, in hex digits; None where nothing is."""

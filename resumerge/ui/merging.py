@@ -16,7 +16,7 @@ from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.ui.alive import LastSaid
 from resumerge.ui.console import print_json_line
-from resumerge.ui.resume_command import repeat_command, resume_command
+from resumerge.ui.resume_command import has_mirror, repeat_command, resume_command
 from resumerge.ui.styles import Style, console_of, reporter_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class Merging:
             self._options = replace(self._options, memory=orders.memory)
         if orders.run is not None:
             run = orders.run
-            self._options = replace(self._options, restart=False, take_over=False, mirror=None)
+            self._options = replace(self._options, restart=False, take_over=False)
+            if has_mirror(run, self._options):  # named again, it might be a new one
+                self._options = replace(self._options, mirror=None)
             self._work = lambda session: session.resume(run)
         return self.here(link)
 
@@ -120,7 +122,9 @@ class Merging:
         return None if self._session is None else self._session.run_id
 
     def _command(self, run: str | None) -> str:
-        return repeat_command() if run is None else resume_command(run, self._options.state_dir)
+        if run is None:
+            return repeat_command()
+        return resume_command(run, self._options.state_dir, self._options)
 
     def _stopped(self, stopped: Interrupted | Resumable) -> int:
         self._close()

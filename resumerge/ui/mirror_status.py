@@ -82,7 +82,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         with ledger.transaction() as db:
             db.execute("UPDATE run SET mirror = ?", [far.url])
-        found = describe(ledger, folder)
+        found = describe(ledger, folder, alive=alive)
     found["state"] = "running" if alive else "interrupted"
     found["mirror"] |= {"here": False, "held_by": str(holder) if alive else None}
     return found

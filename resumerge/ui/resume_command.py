@@ -4,17 +4,60 @@ from __future__ import annotations
 
 import os
 import shlex
+import sqlite3
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.options import Options
 from resumerge.ledger.home import Home
+from resumerge.ledger.ledger import LEDGER_FILE
 
 
-def resume_command(run: str, state_dir: Path | None) -> str:
-    """``resumerge resume RUN --state-dir DIR``: it works from any folder and in any shell."""
-    return shlex.join(["resumerge", "resume", run, "--state-dir", str(Home(state_dir).folder)])
+def resume_command(run: str, state_dir: Path | None, options: Options | None = None) -> str:
+    """``resumerge resume RUN --state-dir DIR``: it works from any folder and in any shell.
+
+    Args:
+        options: of the command that stopped short; what they say about the mirror is said again.
+    """
+    words = ["resumerge", "resume", run, "--state-dir", str(Home(state_dir).folder)]
+    return shlex.join([*words, *(_mirror_words(run, options) if options is not None else [])])
+
+
+def _mirror_words(run: str, options: Options) -> list[str]:
+    """The options about the mirror; not the mirror itself where the run has it noted."""
+    words = []
+    if options.mirror is not None and not has_mirror(run, options):
+        words += ["--mirror", address_of(options.mirror)]
+    if options.mirror_then_delete:
+        words.append("--mirror-then-delete")
+    if options.mirror_rate is not None:
+        words += ["--mirror-rate", str(options.mirror_rate)]
+    if options.mirror_wait is not None:
+        words += ["--mirror-wait", f"{options.mirror_wait:g}"]
+    if options.bring_back:
+        words.append("--bring-back")
+    return words
+
+
+def has_mirror(run: str, options: Options) -> bool:
+    """Whether a run's ledger has the mirror that these options name."""
+    path = Home(options.state_dir).folder / run / LEDGER_FILE
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+            (noted,) = db.execute("SELECT mirror FROM run").fetchone()
+    except (sqlite3.Error, TypeError, ValueError):
+        return False
+    return options.mirror is not None and noted == address_of(options.mirror)
+
+
+def address_of(mirror: str) -> str:
+    """A mirror's address as it is from any folder."""
+    if mirror.startswith("hf://"):
+        return mirror.removesuffix("/")
+    return str(Path(mirror).expanduser().absolute())
 
 
 def mirror_command(url: str) -> str:

@@ -95,8 +95,12 @@ def _described(folder: Path, name: str) -> dict[str, Any]:
         ledger.close()
 
 
-def describe(ledger: Ledger, folder: Path) -> dict[str, Any]:
-    """One run, as in the contract of the command line."""
+def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict[str, Any]:
+    """One run, as in the contract of the command line.
+
+    Args:
+        alive: whether it is worked on, where that is not for this machine's locks to say.
+    """
     run = ledger.run() or {}
     units = ledger.rows(
         "SELECT count(*) AS total, coalesce(sum(state = 'committed'), 0) AS committed,"
@@ -112,7 +116,7 @@ def describe(ledger: Ledger, folder: Path) -> dict[str, Any]:
     attempts = ledger.rows("SELECT * FROM attempts ORDER BY n")
     last = attempts[-1] if attempts else {}
     now = _last_sample(ledger, last.get("n"))
-    alive = lock_holder(folder) is not None
+    alive = lock_holder(folder) is not None if alive is None else alive
     rate = _rate(last)
     return {
         "id": run.get("id"),
