@@ -152,7 +152,7 @@ def test_a_drive_that_is_not_mounted_is_no_empty_one(folder: Path) -> None:
     resumerge.run("recipe.yaml", "out", mirror="drive/far")
     shutil.rmtree(folder / "drive")
     next((folder / "out").glob("*.safetensors")).unlink()
-    with pytest.raises(Resumable, match="is the drive not mounted"):
+    with pytest.raises(Resumable, match="Mount the drive"):
         resumerge.resume("out")
     (folder / "drive").mkdir()
     resumerge.resume("out", mirror="drive/far")

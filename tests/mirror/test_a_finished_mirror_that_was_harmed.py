@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Callable
@@ -29,7 +30,7 @@ def flip(path: Path) -> None:
 HARM: dict[str, Callable[[Path], object]] = {
     "all": shutil.rmtree,
     "a shard": lambda mirror: shard_of(mirror).unlink(),
-    "the end of a shard": lambda mirror: shard_of(mirror).write_bytes(b"short"),
+    "the end of a shard": lambda mirror: os.truncate(shard_of(mirror), 5),
     "config.json": lambda mirror: (mirror / "config.json").unlink(),
     "done.json": lambda mirror: (mirror / ".resumerge" / "done.json").unlink(),
 }
