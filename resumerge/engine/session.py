@@ -170,7 +170,7 @@ class Session:
             recipe, config, out: of `run`.
         """
         if problems := check_reachable(far):
-            raise InputError(problems)
+            raise InputError([*(check_apart(out, far) if out is not None else ()), *problems])
         arrival = Arrival(far, self._home, self._options, self._storage, self._reporter)
         found = arrival.find(recipe, out)
         if isinstance(found, Path):
