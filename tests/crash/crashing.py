@@ -9,8 +9,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from fork_server import start
 
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
@@ -58,9 +58,7 @@ class Driver:
     """One server process that merges on request."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(DRIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = start(DRIVER)
 
     def begin(self, **job: Any) -> None:
         """Begin a job."""

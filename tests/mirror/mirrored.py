@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from fork_server import start
 
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
@@ -50,9 +50,7 @@ class Driver:
     """One server process that merges on request."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(DRIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = start(DRIVER)
 
     def work(self, **job: Any) -> Ended:
         """Do a job, to its end."""

@@ -1,0 +1,97 @@
+"""A process that has torch imported and forks a child for every job, before it has any thread.
+
+Jobs come as JSON lines on stdin, and how each ended goes as JSON lines to stdout.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HANGS_SECONDS = 60
+
+WARM = (
+    *("torch", "numpy.random", "rich._emoji_codes", "resumerge.sources.local"),
+    *("resumerge.engine.allocator", "resumerge.engine.arithmetic", "resumerge.engine.commit"),
+    *("resumerge.engine.evaluate", "resumerge.engine.recovery"),
+)
+"""What an attempt imports on its way; imported before the fork, it is there at once."""
+
+
+def start(driver: Path) -> subprocess.Popen[str]:
+    """Start a script that calls `serve`."""
+    path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.Popen(
+        [sys.executable, str(driver)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+    )
+
+
+def serve(work: Callable[[dict[str, Any]], int]) -> None:
+    """Do each job in a child.
+
+    Args:
+        work: a job; returns the exit code.
+    """
+    import sqlite_utils
+
+    for name in WARM:
+        importlib.import_module(name)
+    sqlite_utils.Database(memory=True).close()  # looks for its plugins once
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _child(work, job)
+        print(json.dumps({"code": _wait(pid)}), flush=True)
+
+
+def exit_code_of(merge: Callable[[], int]) -> int:
+    """The exit code of the command line for what a merge returns or raises, which is printed."""
+    from resumerge.errors import ResumergeError
+
+    try:
+        return merge()
+    except ResumergeError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except BaseException:
+        traceback.print_exc()
+        return 1
+
+
+def _child(work: Callable[[dict[str, Any]], int], job: dict[str, Any]) -> None:
+    code = 1
+    try:
+        fd = os.open(job["stderr"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+        code = work(job)
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _wait(pid: int) -> int:
+    """The child's exit code, or less a signal; a child that hangs is killed and reported as 1."""
+    deadline = time.monotonic() + HANGS_SECONDS
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return 1
