@@ -16,7 +16,7 @@ from resumerge.engine.downloads import Downloads
 from resumerge.engine.files import ShardFiles
 from resumerge.engine.governor import LARGEST_BATCH
 from resumerge.engine.out_of_memory import is_out_of_memory, out_of_memory
-from resumerge.engine.ownership import CARD, has_checksum, set_aside
+from resumerge.engine.ownership import has_checksum, set_aside
 from resumerge.engine.pending import fetching_order
 from resumerge.engine.report import Reporter
 from resumerge.engine.room import Room
@@ -26,6 +26,7 @@ from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import Ledger, Progress, take_snapshot
 from resumerge.mirror import Mirror
+from resumerge.mirror.aside import CARD
 from resumerge.output import companions
 from resumerge.planning.memory import Need
 from resumerge.planning.model import Plan

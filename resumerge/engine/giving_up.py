@@ -14,13 +14,14 @@ from tempfile import TemporaryDirectory
 from resumerge.engine.far_side import SHOWN, FarSide
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
+from resumerge.mirror.aside import aside_name, is_aside
 from resumerge.mirror.finished import DONE_FILE, SHARD, read_done
 from resumerge.mirror.folder import PART
-from resumerge.mirror.held import ASIDE, is_aside
 from resumerge.mirror.holder import epochs, lease_name
 from resumerge.mirror.kept import books_in
 from resumerge.mirror.lease import patiently
-from resumerge.mirror.place import BOOKS
+from resumerge.mirror.place import BOOKS, Place
+from resumerge.mirror.snapshots import OF_HUB
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -
     ours |= {name + PART for name in files} & there.keys()
     leases = {lease_name(n) for n in epochs(there)}
     books = {name for name in there if name.startswith(f"{BOOKS}/")} - leases
-    hub = {".gitattributes", "README.md"} if far.url.startswith("hf://") else set()
+    hub = OF_HUB if far.url.startswith("hf://") else set()
     known = ours | books | leases | hub | set(edited)
     if others := sorted(n for n in there if n not in known and not is_aside(n)):
         raise refuse(
@@ -108,6 +109,8 @@ def set_aside(far: FarSide, names: Mapping[str, str]) -> None:
     """
     place = far.place
     for name, aside in names.items():
+        if patiently(place, lambda: _rename(place, name, aside)):  # noqa: B023
+            continue
         with TemporaryDirectory(prefix="resumerge-") as folder:
             copy = Path(folder) / "copy"
             patiently(place, lambda: place.download(name, copy, far.moved))  # noqa: B023
@@ -115,14 +118,16 @@ def set_aside(far: FarSide, names: Mapping[str, str]) -> None:
             patiently(place, lambda: place.write({}, [name]))  # noqa: B023
 
 
+def _rename(place: Place, name: str, aside: str) -> bool:
+    """Rename a file where the place can do that; one that an earlier try renamed stays so."""
+    try:
+        return place.rename(name, aside)
+    except FileNotFoundError:
+        if aside not in place.files():
+            raise
+        return True
+
+
 def asides(names: Iterable[str], there: Mapping[str, int]) -> dict[str, str]:
     """The names that files get which are set aside: none that is there."""
-    return {name: _free_name(name, there) for name in names}
-
-
-def _free_name(name: str, there: Mapping[str, int]) -> str:
-    aside, number = name + ASIDE, 1
-    while aside in there:
-        number += 1
-        aside = f"{name}{ASIDE}{number}"
-    return aside
+    return {name: aside_name(name, there.__contains__) for name in names}

@@ -14,7 +14,6 @@ from resumerge.engine.far_side import FarSide, check_apart, refuse_mirror
 from resumerge.engine.files import PARTIAL
 from resumerge.engine.lock import run_lock
 from resumerge.engine.options import Options
-from resumerge.engine.ownership import CARD
 from resumerge.engine.preflight import (
     OUTPUT,
     STATE,
@@ -29,6 +28,7 @@ from resumerge.errors import InputError, Resumable, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
 from resumerge.ledger.home import RECIPE_FILE, Home
+from resumerge.mirror.aside import CARD
 from resumerge.mirror.finished import Done, lacking_files
 from resumerge.mirror.held import FINISHED, NOTHING, UNFINISHED, Held
 from resumerge.mirror.lease import patiently

@@ -5,17 +5,14 @@ A name is not enough: the user may have put a file of that name there, or edited
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from resumerge.engine.checksums import hash_block
 from resumerge.engine.files import PARTIAL
 from resumerge.ledger import Ledger
+from resumerge.mirror.aside import aside_name
 from resumerge.storage import Storage
-
-CARD = "README.md"
-"""A text for people, theirs to edit."""
-
-ASIDE = ".kept"
 
 
 def written_files(ledger: Ledger, out: Path) -> set[str]:
@@ -51,14 +48,10 @@ def _has_head(path: Path, row: dict[str, object]) -> bool:
 
 
 def set_aside(path: Path, storage: Storage) -> Path:
-    """Give a file that is not the run's another name, and its own to the run's.
+    """Give a file that is not the run's another name, which is returned, and its own to the run's.
 
-    Returns:
-        The new name: the old one and ``.kept``, with a number where that is taken.
+    See `aside_name`.
     """
-    number, aside = 1, path.with_name(path.name + ASIDE)
-    while aside.is_symlink() or aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.name}{ASIDE}{number}")
+    aside = path.with_name(aside_name(path.name, lambda n: os.path.lexists(path.with_name(n))))
     storage.rename(path, aside)
     return aside

@@ -17,12 +17,13 @@ from resumerge.engine.far_side import FarSide, refuse_mirror
 from resumerge.engine.files import PARTIAL
 from resumerge.engine.lock import LOCK_FILE, lock_holder, run_lock
 from resumerge.engine.options import Options
-from resumerge.engine.ownership import CARD, has_checksum
+from resumerge.engine.ownership import has_checksum
 from resumerge.engine.recovery import open_ledger, read_ledger
 from resumerge.engine.report import Reporter
 from resumerge.engine.stop import Stop
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
+from resumerge.mirror.aside import CARD
 from resumerge.mirror.checker import compare
 from resumerge.mirror.lease import patiently
 from resumerge.mirror.opening import open_place

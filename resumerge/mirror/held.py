@@ -5,7 +5,6 @@ Whatever is there may have been written by anybody.
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import xxhash
 
+from resumerge.mirror.aside import is_aside
 from resumerge.mirror.finished import Done, read_done
 from resumerge.mirror.holder import DONE
 from resumerge.mirror.place import BOOKS, Place
@@ -26,9 +26,6 @@ NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
     "files that no run of ours wrote",
     "a run whose ledger cannot be used",
 )
-
-ASIDE = ".kept"
-"""At the end of the name that a file gets which somebody edited, where the run needs its own."""
 
 LARGEST_DONE = 1 << 24
 LOOKS = 3
@@ -106,14 +103,6 @@ def is_mirror(folder: Path) -> bool:
     return (folder / BOOKS).is_dir()
 
 
-def is_aside(name: str) -> bool:
-    """Whether it is the name of a file that was set aside; such ones hinder no run."""
-    return _ASIDE.fullmatch(name) is not None
-
-
-_ASIDE = re.compile(rf".+{re.escape(ASIDE)}[0-9]*", re.DOTALL)
-
-
 def _is_ours(name: str) -> bool:
     return name.startswith(f"{BOOKS}/") or is_aside(name)
 
@@ -126,14 +115,12 @@ def _take(data: bytes, ledger: Path) -> None:
 
 
 __all__ = [
-    "ASIDE",
     "DAMAGED",
     "FINISHED",
     "FOREIGN",
     "NOTHING",
     "UNFINISHED",
     "Held",
-    "is_aside",
     "is_mirror",
     "is_safe_name",
     "look",

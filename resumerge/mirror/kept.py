@@ -12,12 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from resumerge.errors import Resumable
+from resumerge.mirror.aside import CARD, aside_name
 from resumerge.mirror.place import BOOKS, Moved, Place
-
-CARD = "README.md"
-"""A text for people, theirs to edit."""
-
-ASIDE = ".kept"
 
 LARGEST_OF_HUB = 1000
 _CARD_OF_HUB = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
@@ -66,7 +62,7 @@ class Keeper:
                 self._told.add(name)
                 self._tell(name, name)
             return False
-        aside = self._free_name(name)
+        aside = aside_name(name, self._place.files().__contains__)
         if not self._place.rename(name, aside):
             raise Resumable(
                 "mirror",
@@ -92,13 +88,6 @@ class Keeper:
             and there <= LARGEST_OF_HUB
             and _CARD_OF_HUB.fullmatch(self._place.read(name)) is not None
         )
-
-    def _free_name(self, name: str) -> str:
-        files, number, aside = self._place.files(), 1, name + ASIDE
-        while aside in files:
-            number += 1
-            aside = f"{name}{ASIDE}{number}"
-        return aside
 
 
 def _sha256(content: bytes | Path, nbytes: int) -> str:

@@ -16,12 +16,13 @@ from pathlib import Path
 import xxhash
 
 from resumerge.ledger import Ledger, copy_ledger
+from resumerge.mirror.aside import CARD
 from resumerge.mirror.place import BOOKS, Place
 from resumerge.storage import Storage
 
 _NAME = re.compile(rf"{re.escape(BOOKS)}/ledger-(\d{{6,}})-(\d{{6,}})-([0-9a-f]{{32}})\.db")
 
-OF_HUB = {".gitattributes", "README.md"}
+OF_HUB = {".gitattributes", CARD}
 """What the Hub itself puts into a new repo."""
 
 COPY_FILE = "ledger.mirror.db"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from resumerge.mirror.aside import CARD
 from resumerge.output.card import model_card
 from resumerge.output.config import output_config
 from resumerge.output.index import index_json
@@ -55,7 +56,7 @@ def companions(
         yield INDEX_FILE, index_json(plan).encode()
     yield RECIPE_FILE, plan.recipe.text.encode()
     library = "sentence-transformers" if "modules.json" in names else "transformers"
-    yield "README.md", model_card(plan, name, library).encode()
+    yield CARD, model_card(plan, name, library).encode()
     config = output_config(plan)
     if config:
         yield "config.json", _json(config)

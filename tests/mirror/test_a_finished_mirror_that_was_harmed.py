@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import resumerge
 from resumerge.cli import app
 from resumerge.errors import InputError, Resumable
+from resumerge.storage import Storage
 
 
 def shard_of(folder: Path) -> Path:
@@ -112,12 +114,36 @@ def test_starting_over_where_it_is_not_whole_keeps_what_was_edited(
     assert bed.run().already_done
 
 
-def test_an_edited_card_stays_where_a_shard_is_brought_again(bed: Bed) -> None:
+@pytest.mark.parametrize("restart", [True, False])
+def test_an_edited_card_is_renamed_where_a_shard_is_brought_again(bed: Bed, restart: bool) -> None:
+    card = bed.mirror / "README.md"
+    card.write_text("my own words")
+    number = card.stat().st_ino
+    shard_of(bed.mirror).unlink()
+    bed.run(restart=restart)
+    kept = bed.mirror / "README.md.kept"
+    assert kept.read_text() == "my own words"
+    assert kept.stat().st_ino == number, "it was copied, and not renamed"
+    assert bed.run().already_done
+
+
+def test_a_folder_that_fails_once_a_file_has_its_new_name(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (bed.mirror / "README.md").write_text("my own words")
     shard_of(bed.mirror).unlink()
+    sync, failed = Storage.sync_folder, []
+
+    def fail_once(storage: Storage, folder: Path) -> None:
+        if not failed and (bed.mirror / "README.md.kept").exists():
+            failed.append(folder)
+            raise OSError(errno.EIO, "for a moment")
+        sync(storage, folder)
+
+    monkeypatch.setattr(Storage, "sync_folder", fail_once)
     bed.run()
+    assert failed == [bed.mirror]
     assert (bed.mirror / "README.md.kept").read_text() == "my own words"
-    assert bed.run().already_done
 
 
 @pytest.mark.parametrize("here", [True, False])
