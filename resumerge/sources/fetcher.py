@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 
 from resumerge.errors import InputError, Problem, Resumable, ResumergeError
 from resumerge.sources.content_hash import is_intact
@@ -106,12 +105,7 @@ class Fetcher:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """What is arriving is cut off: the next download goes on from there."""
         self._over.set()
         with self._changed:

@@ -8,17 +8,20 @@ overlaps.
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
-from resumerge.errors import InputError, refuse
+from resumerge.sources.damaged import damaged
 from resumerge.sources.dtypes import BITS
 from resumerge.sources.model import TensorInfo
 
 MAX_HEADER = 100_000_000
 """Bytes; the limit of the reference implementation."""
+
+_broken = partial(damaged, "safetensors file")
 
 
 def read_header(path: Path, name: str) -> tuple[dict[str, TensorInfo], str]:
@@ -136,13 +139,3 @@ def _tensor(
             f"{info.nbytes} bytes for tensor {name!r}",
         )
     return info
-
-
-def _broken(where: str, expected: str, found: str) -> InputError:
-    return refuse(
-        "The safetensors file is damaged",
-        where=where,
-        expected=expected,
-        found=found,
-        fix="download or save this file again",
-    )

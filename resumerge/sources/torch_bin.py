@@ -12,15 +12,19 @@ import struct
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import xxhash
 
 from resumerge.errors import InputError, refuse
+from resumerge.sources.damaged import damaged
 from resumerge.sources.dtypes import BITS
 from resumerge.sources.headers import MAX_HEADER
 from resumerge.sources.model import StridedTensor, TensorInfo
 from resumerge.sources.weights_pickle import View, read_pickle
+
+_damaged = partial(damaged, "torch checkpoint")
 
 Read = Callable[[int, int], bytes]
 """Bytes ``start:stop`` of a file."""
@@ -273,13 +277,3 @@ def strides_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
             return False
         step *= count
     return True
-
-
-def _damaged(where: str, expected: str, found: str) -> InputError:
-    return refuse(
-        "The torch checkpoint is damaged",
-        where=where,
-        expected=expected,
-        found=found,
-        fix="download or save this file again",
-    )

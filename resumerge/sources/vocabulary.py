@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import xxhash
 from resumerge.errors import InputError, refuse
 from resumerge.recipe.model import ModelRef
 from resumerge.sources.companions import is_tokenizer_file
+from resumerge.sources.damaged import damaged
 from resumerge.sources.hub_files import fetch, list_companions
 from resumerge.sources.json_object import json_object
 from resumerge.sources.model import Source
@@ -23,6 +25,8 @@ TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 TEMPLATE = "chat_template.jinja"
 EXTRA = "pip install 'resumerge[sentencepiece]'"
+
+_damaged = partial(damaged, "tokenizer")
 
 _LARGEST_ID = 1 << 24
 """A token's number above it is a mistake: no vocabulary is that large."""
@@ -210,14 +214,4 @@ def _needs_extra(source: Source, why: str) -> InputError:
         expected=f"{TOKENIZER}, or the libraries that convert to it",
         found=why,
         fix=EXTRA,
-    )
-
-
-def _damaged(where: str, expected: str, found: str) -> InputError:
-    return refuse(
-        "The tokenizer is damaged",
-        where=where,
-        expected=expected,
-        found=found,
-        fix="download or save the tokenizer again",
     )

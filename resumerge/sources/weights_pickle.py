@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from resumerge.errors import InputError, refuse
+from resumerge.sources.damaged import damaged
 
 STORAGES: dict[str, str | None] = {
     "DoubleStorage": "F64",
@@ -116,13 +117,8 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
         raise _refused(where, str(error)) from None
     except (ValueError, IndexError, TypeError, KeyError, OverflowError, EOFError) as error:
         found = f"{type(error).__name__}: {error}"[:200]
-        raise refuse(
-            "The torch checkpoint is damaged",
-            where=where,
-            expected="a pickle of a dictionary of tensors",
-            found=found,
-            fix="download or save this file again",
-        ) from None
+        expected = "a pickle of a dictionary of tensors"
+        raise damaged("torch checkpoint", where, expected, found) from None
 
 
 def _refused(where: str, found: str) -> InputError:
