@@ -31,7 +31,8 @@ bench: $(VENV)/.ready-test
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
+# Compiles the kernels, too.
+$(VENV)/.ready: pyproject.toml constraints.txt $(wildcard resumerge/native/*.[ch]) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -38,7 +40,9 @@ class Arithmetic:
         """The bytes of a result in the unit's dtype: the one rounding."""
         dtype = getattr(torch, FLOATS[unit.dtype])
         buffer = self._buffers.take("out", result.numel() * dtype.itemsize)
-        torch.from_numpy(buffer).view(dtype).copy_(result)
+        rounded = torch.from_numpy(buffer).view(dtype).copy_(result)
+        if dtype.itemsize > 1:
+            rounded.masked_fill_(rounded.isnan(), math.nan)  # one NaN for all, wherever it is from
         return buffer.data
 
     def _input(self, k: int, operand: Operand, block: Block, cast: str | None) -> Tensor:

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from resumerge.engine.buffers import Buffers
+from resumerge.engine.compiled import Compiled
 from resumerge.methods import METHODS, Work
 from resumerge.methods.method import Part, Scan
+from resumerge.planning.compiled import is_compiled, needs_torch
 from resumerge.planning.expressions import work_of
 from resumerge.planning.model import Plan, Unit
 from resumerge.sources.dtypes import nbytes
@@ -41,17 +43,17 @@ class Evaluator:
 
     Every thread reads and computes in buffers of its own, which are used again for the next
     block: memory depends on the number of operands and threads, not on the size of a tensor.
-    torch is loaded only for a plan that computes something.
+    torch is loaded only for what the compiled kernels cannot compute.
     """
 
     def __init__(self, plan: Plan, reader: SourceReader, device: str = "cpu") -> None:
         self._plan = plan
         self._reader = reader
         self._buffers = Buffers()
+        self._compiled = Compiled(reader, self._buffers)
         self._arithmetic: Arithmetic | None = None
-        if any(unit.expression.method != "copy" for unit in plan.units) or any(
-            source.kind == "lora" for source in plan.sources
-        ):
+        self._on_cpu = device == "cpu"
+        if needs_torch(plan, device):
             with _without_collecting():
                 from resumerge.engine.arithmetic import Arithmetic
 
@@ -78,9 +80,8 @@ class Evaluator:
 
     def part(self, unit: Unit, index: int, part: Part[Any], sample: bool = False) -> Any:
         """`part` of one block of a unit's inputs, or of a sample of the block."""
-        assert self._arithmetic is not None
         block = unit.block(index).sample() if sample else unit.block(index)
-        return part(self._arithmetic.inputs(unit, block), block)
+        return part(self._arithmetic_of(unit).inputs(unit, block), block)
 
     def block(self, unit: Unit, index: int, statistics: Any) -> memoryview:
         """The bytes of one block of the output, valid until this thread's next call."""
@@ -92,11 +93,11 @@ class Evaluator:
             view = self._buffers.take("copy", unit.block_bytes(index)[1]).data
             self._reader.read_into(operand.source, operand.tensor, block.start, block.stop, view)
             return view
-        assert self._arithmetic is not None
-        inputs = self._arithmetic.inputs(unit, block)
+        arithmetic = self._arithmetic_of(unit)
+        inputs = arithmetic.inputs(unit, block)
         method = METHODS[unit.expression.method]
         result = method.block(self._work(unit), inputs, block, statistics)
-        return self._arithmetic.rounded(unit, result)
+        return arithmetic.rounded(unit, result)
 
     def copied_from(self, unit: Unit, index: int) -> tuple[int, int] | None:
         """(open file, offset) of the bytes that a block is a plain copy of; None if it is not."""
@@ -106,6 +107,12 @@ class Evaluator:
         first = nbytes(operand.tensor.dtype, unit.block(index).start)
         descriptor = self._reader.descriptor(operand.source, operand.tensor)
         return descriptor, operand.tensor.offset + first
+
+    def _arithmetic_of(self, unit: Unit) -> Compiled | Arithmetic:
+        if self._on_cpu and is_compiled(unit, self._plan.seed):
+            return self._compiled
+        assert self._arithmetic is not None
+        return self._arithmetic
 
     def _work(self, unit: Unit) -> Work:
         return work_of(unit.name, unit.shape, unit.expression, self._plan.seed)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, cast
+
+import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Paper, Parameter, Scan, Work
 from resumerge.methods.task_vectors import TaskVectors, parameters
 from resumerge.methods.ties import TIES
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 BREADCRUMBS = Paper(
     "Model breadcrumbs: scaling multi-task model merging with sparse masks",
@@ -54,8 +53,8 @@ class Masked(TaskVectors):
             ranks[i] = (top + kept, top) if kept else (0, 0)
         return {i: kernels.Band(*found) for i, found in kernels.select(ranks, scan).items()}
 
-    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
-        selection.apply(delta, block)
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+        return cast(np.ndarray, selection.mask(delta, block))
 
 
 class Breadcrumbs(Masked):

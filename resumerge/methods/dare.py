@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Paper, Work
 from resumerge.methods.task_vectors import TaskVectors, parameters
 from resumerge.methods.ties import TIES
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 DARE = Paper(
     "Language models are Super Mario: absorbing abilities from homologous models as a free lunch",
@@ -24,9 +23,9 @@ class Dropped(TaskVectors):
     papers: ClassVar[tuple[Paper, ...]] = (DARE,)
     parameters = parameters(normalize=False, rescale=True)
 
-    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
         density = float(work.per_model[i]["density"])
-        kernels.drop_at_random(delta, density, f"{work.seed}/{i}/{work.unit}", block)
+        return kernels.random_mask(len(delta), density, f"{work.seed}/{i}/{work.unit}", block)
 
 
 class DareLinear(Dropped):

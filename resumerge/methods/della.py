@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Paper, Parameter, Scan, Work
 from resumerge.methods.task_vectors import TaskVectors, parameters
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 DELLA = Paper(
     "DELLA-Merging: reducing interference in model merging through magnitude-based sampling",
@@ -69,18 +66,16 @@ class SampledByRank(TaskVectors):
                 found[i].append(mask)
         return found
 
-    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
         if selection is None:
-            kept = self._mask(work, i, delta, block)
-        else:
-            kept = np.unpackbits(selection[block.index], count=len(delta))
-        kernels.keep_only(delta, kept)
+            return self._mask(work, i, delta, block)
+        return np.unpackbits(selection[block.index], count=len(delta))
 
     def _keeps_masks(self, work: Work) -> bool:
         """Whether masks are needed twice, and small enough to be kept in between."""
         return bool(work.params["rescale"]) and work.numel <= MOST_KEPT
 
-    def _mask(self, work: Work, i: int, delta: Tensor, block: Block) -> np.ndarray:
+    def _mask(self, work: Work, i: int, delta: Any, block: Block) -> np.ndarray:
         density = float(work.per_model[i]["density"])
         if density <= 0.0:
             return np.zeros(len(delta), np.uint8)

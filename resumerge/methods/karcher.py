@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 OPPOSITE = 1e-7
 """Sines below this, beyond a right angle: no direction leads to a point on the other side."""
@@ -40,6 +37,9 @@ class Karcher(Method):
         Parameter("tol", "steps shorter than this end the search", 1e-5, low=0.0),
     )
 
+    def compiled(self, work: Work) -> bool:
+        return True
+
     def reads(self, work: Work) -> int:
         return 2
 
@@ -51,7 +51,7 @@ class Karcher(Method):
         products = kernels.summed(scan(lambda x, block: kernels.gram(x)))
         return factors(products, int(work.params["max_iter"]), float(work.params["tol"])).tolist()
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         return inputs[0] if len(inputs) == 1 else kernels.weighted_sum(inputs, statistics)
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Work, in_order
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 SMALLEST_SHARE = 1e-8
 """Of the sum of the weights in that of their magnitudes; below it they cancel."""
@@ -38,10 +35,10 @@ class Linear(Method):
             return "weights that do not sum to zero, or normalize: false"
         return None
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         weights = in_order(work.per_model, "weight")
         total = sum(weights) if work.params["normalize"] else 1.0
-        result = inputs[0].mul_(weights[0] / total)
-        for x, weight in zip(inputs[1:], weights[1:]):
-            result.add_(x, alpha=weight / total)
-        return result
+        return kernels.weighted_sum(inputs, [weight / total for weight in weights])

@@ -6,10 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 REQUIRED: Any = object()
 """Default of a parameter that the recipe must give."""
@@ -124,8 +121,8 @@ class Method(ABC):
     """A merge method. To add one, write a subclass in a file of this folder and register it.
 
     The engine asks for the `statistics` of a tensor once (any number of reductions over its
-    blocks, none for elementwise methods), then for each `block`. Inputs are float32, flat, and
-    scratch: a method may compute in them, in place. The same call must give the same bits
+    blocks, none for elementwise methods), then for each `block`. Inputs are flat and scratch: a
+    method may compute in them, in place. The same call must give the same bits
     whatever was computed before or beside it.
     """
 
@@ -160,6 +157,13 @@ class Method(ABC):
         """Elements of the rows that must not be split between blocks; None for no such rows."""
         return work.numel if self.whole_tensor else None
 
+    def compiled(self, work: Work) -> bool:
+        """Whether it computes with kernels alone, and so takes either kind of vector.
+
+        Then its inputs are `resumerge.native.Vector` where the compiled kernels are there.
+        """
+        return False
+
     def copies(self, work: Work) -> bool:
         """Whether the result is the (single) input, unchanged."""
         return False
@@ -169,15 +173,16 @@ class Method(ABC):
         return None
 
     @abstractmethod
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         """Compute one block.
 
         Args:
-            inputs: float32, shape ``(block.stop - block.start,)``, one for each model.
+            inputs: one for each model, of ``block.stop - block.start`` elements: float32 tensors
+                of torch or, where `compiled`, vectors of the compiled kernels.
             statistics: what `statistics` returned.
 
         Returns:
-            float32 of the same shape.
+            float32, of the same kind and length.
         """
 
 

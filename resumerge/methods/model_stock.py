@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SMALLEST_PRODUCT = 1e-6
 """Of two norms: what a dot product is divided by at least."""
@@ -38,6 +35,9 @@ class ModelStock(Method):
     base = "required"
     fewest = 3
 
+    def compiled(self, work: Work) -> bool:
+        return not self._by_row(work)
+
     def reads(self, work: Work) -> int:
         return 1 if self._by_row(work) else 2
 
@@ -49,15 +49,14 @@ class ModelStock(Method):
         products = scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
         return float(share(kernels.summed(products)))
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         deltas = kernels.less_base(work, inputs)
         if not self._by_row(work):
-            mean = kernels.plain_sum(deltas)
-            return base.add_(mean, alpha=statistics / len(deltas))
+            return kernels.added(base, kernels.plain_sum(deltas), statistics / len(deltas))
         rows = [delta.view(-1, work.shape[-1]) for delta in deltas]
         shares = base.new_tensor(share(kernels.row_gram(rows)) / len(rows))
-        return base.add_(kernels.plain_sum(rows).mul_(shares.unsqueeze(1)).flatten())
+        return kernels.added(base, kernels.plain_sum(rows).mul_(shares.unsqueeze(1)).flatten())
 
     def _by_row(self, work: Work) -> bool:
         return bool(work.params["filter_wise"]) and len(work.shape) > 1

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, in_order
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class MultiSlerp(Method):
@@ -40,6 +37,9 @@ class MultiSlerp(Method):
     )
     base = "optional"
 
+    def compiled(self, work: Work) -> bool:
+        return True
+
     def reads(self, work: Work) -> int:
         return 2 if len(work.others) > 1 else 1
 
@@ -60,11 +60,11 @@ class MultiSlerp(Method):
             weights = weights / weights.sum()
         return factors(products, weights, float(work.params["eps"])).tolist()
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         if len(work.others) == 1:
             return inputs[work.others[0]]
         mixed = kernels.weighted_sum(kernels.less_base(work, inputs), statistics)
-        return mixed if work.base is None else inputs[work.base].add_(mixed)
+        return mixed if work.base is None else kernels.added(inputs[work.base], mixed)
 
 
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:

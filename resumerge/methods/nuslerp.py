@@ -45,6 +45,9 @@ class NuSlerp(Method):
     fewest = 2
     most = 2
 
+    def compiled(self, work: Work) -> bool:
+        return not self._split(work)
+
     def reads(self, work: Work) -> int:
         return 1 if self._by_row(work) else 2
 
@@ -66,7 +69,7 @@ class NuSlerp(Method):
             work, kernels.summed(scan(lambda x, block: kernels.gram(self._pair(work, x))))
         )
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         if self._by_row(work):
             a, b = self._rows(work, inputs)
             factors = self._factors(work, kernels.row_gram([a, b]))
@@ -76,7 +79,7 @@ class NuSlerp(Method):
             mixed = _scaled(a, statistics[0], 0).add_(_scaled(b, statistics[1], 0)).flatten()
         else:
             mixed = kernels.weighted_sum(self._pair(work, inputs), [float(f) for f in statistics])
-        return mixed if work.base is None else inputs[work.base].add_(mixed)
+        return mixed if work.base is None else kernels.added(inputs[work.base], mixed)
 
     def _by_row(self, work: Work) -> bool:
         return self._split(work) and not work.params["nuslerp_row_wise"]
@@ -87,7 +90,7 @@ class NuSlerp(Method):
     def _split(self, work: Work) -> bool:
         return len(work.shape) > 1 and not work.params["nuslerp_flatten"]
 
-    def _pair(self, work: Work, inputs: list[Tensor]) -> list[Tensor]:
+    def _pair(self, work: Work, inputs: list[Any]) -> list[Any]:
         return kernels.less_base(work, inputs)
 
     def _rows(self, work: Work, inputs: list[Tensor]) -> list[Tensor]:

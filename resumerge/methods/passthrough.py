@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Parameter, Work
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Passthrough(Method):
@@ -21,5 +19,8 @@ class Passthrough(Method):
     def copies(self, work: Work) -> bool:
         return work.per_model[0]["scale"] == 1.0
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
-        return inputs[0].mul_(float(work.per_model[0]["scale"]))
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        return kernels.weighted_sum(inputs, [float(work.per_model[0]["scale"])])

@@ -90,10 +90,10 @@ class Sce(Method):
     ) -> list[Tensor]:
         deltas = kernels.less_base(work, inputs)
         if selection is not None:
-            kept = selection.mask(kernels.magnitude_bits(kernels.variance(deltas)), block)
+            kept = selection.mask(kernels.variance(deltas), block)
             for delta in deltas:
                 kernels.keep_only(delta, kept)
         return deltas
 
     def _squares(self, deltas: list[Tensor]) -> np.ndarray:
-        return np.array([kernels.dot(delta, delta) for delta in deltas])
+        return np.array([kernels.gram([delta])[0, 0] for delta in deltas])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NEARLY_PARALLEL = 0.9995
 """Above this cosine the sphere is flat enough, and dividing by its sine is not safe."""
@@ -37,15 +34,18 @@ class Slerp(Method):
     fewest = 2
     most = 2
 
+    def compiled(self, work: Work) -> bool:
+        return True
+
     def reads(self, work: Work) -> int:
         return 2
 
     def statistics(self, work: Work, scan: Scan[Any]) -> tuple[float, float]:
         """The factors on the base and on the other model."""
         a, b = self._roles(work)
-        aa = bb = ab = 0.0
-        for part in scan(lambda x, block: kernels.dots(x[a], x[b])):
-            aa, bb, ab = aa + part[0], bb + part[1], ab + part[2]
+        (aa, ab), (_, bb) = kernels.summed(
+            scan(lambda x, block: kernels.gram([x[a], x[b]]))
+        ).tolist()
         t = float(work.params["t"])
         norms = [norm if norm > SMALLEST_NORM else 1.0 for norm in (math.sqrt(aa), math.sqrt(bb))]
         cosine = ab / (norms[0] * norms[1])
@@ -54,9 +54,9 @@ class Slerp(Method):
         angle = math.acos(cosine)
         return math.sin((1.0 - t) * angle) / math.sin(angle), math.sin(t * angle) / math.sin(angle)
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         a, b = self._roles(work)
-        return inputs[a].mul_(statistics[0]).add_(inputs[b], alpha=statistics[1])
+        return kernels.weighted_sum([inputs[a], inputs[b]], statistics)
 
     def _roles(self, work: Work) -> tuple[int, int]:
         assert work.base is not None

@@ -10,15 +10,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, in_order, viewed
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TASK_ARITHMETIC = Paper("Editing models with task arithmetic", "https://arxiv.org/abs/2212.04089")
 
@@ -76,7 +73,7 @@ class TaskVectors(Method):
     """Times that `select` reads the task vectors."""
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
-        """Reduce over the task vectors what `drop` needs to know, by input.
+        """Reduce over the task vectors what `mask` needs to know, by input.
 
         Args:
             densities: of the inputs that lose elements.
@@ -85,8 +82,11 @@ class TaskVectors(Method):
         return {}
 
     @abstractmethod
-    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
-        """Set the elements of input i's task vector that are not kept to zero, in place."""
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+        """1 for the elements of input i's task vector that are kept, else 0: uint8."""
+
+    def compiled(self, work: Work) -> bool:
+        return True
 
     def reads(self, work: Work) -> int:
         if not self._densities(work):
@@ -112,7 +112,7 @@ class TaskVectors(Method):
             },
         )
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
@@ -120,20 +120,23 @@ class TaskVectors(Method):
         deltas = _deltas(work, inputs)
         weights = in_order([work.per_model[i] for i in work.others], "weight")
         densities = self._densities(work)
-        for (i, delta), weight in zip(deltas.items(), weights):
-            if i in densities:
-                self.drop(work, i, delta, block, kept.selections.get(i))
-            delta.mul_(weight * kept.factors.get(i, 1.0))
-        terms = list(deltas.values())
-        scale = float(work.params["lambda"])
-        if self.consensus:
-            mixed = kernels.agreeing_sum(terms, weights, bool(work.params["normalize"]))
-        else:
-            mixed = kernels.plain_sum(terms)
-            total = sum(weights)
-            if work.params["normalize"] and abs(total) >= kernels.SMALLEST_DIVISOR:
-                scale /= total
-        return base.add_(mixed, alpha=scale)
+        normalize, scale = bool(work.params["normalize"]), float(work.params["lambda"])
+        total = sum(weights)
+        if normalize and not self.consensus and abs(total) >= kernels.SMALLEST_DIVISOR:
+            scale /= total
+        return kernels.combined(
+            base,
+            list(deltas.values()),
+            [
+                self.mask(work, i, delta, block, kept.selections.get(i)) if i in densities else None
+                for i, delta in deltas.items()
+            ],
+            [w * kept.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
+            weights,
+            self.consensus,
+            normalize,
+            scale,
+        )
 
     def _densities(self, work: Work) -> dict[int, float]:
         """The density of each input whose task vector is made sparse."""
@@ -145,20 +148,19 @@ class TaskVectors(Method):
     def _norms(
         self,
         work: Work,
-        deltas: Mapping[int, Tensor],
+        deltas: Mapping[int, Any],
         block: Block,
         selections: Mapping[int, Any],
     ) -> np.ndarray:
         """The L1 norm of each task vector of a block, before and after dropping."""
-        norms = []
-        for i in self._densities(work):
-            before = kernels.absolute_sum(deltas[i])
-            self.drop(work, i, deltas[i], block, selections.get(i))
-            norms.append((before, kernels.absolute_sum(deltas[i])))
-        return np.array(norms)
+        masks = {
+            i: self.mask(work, i, deltas[i], block, selections.get(i))
+            for i in self._densities(work)
+        }
+        return np.array([kernels.absolute_sums(deltas[i], mask) for i, mask in masks.items()])
 
 
-def _deltas(work: Work, inputs: list[Tensor]) -> dict[int, Tensor]:
+def _deltas(work: Work, inputs: list[Any]) -> dict[int, Any]:
     return dict(zip(work.others, kernels.less_base(work, inputs)))
 
 
@@ -169,5 +171,5 @@ class TaskArithmetic(TaskVectors):
     parameters = parameters(normalize=False, rescale=None)
     sparse = False
 
-    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
-        """Nothing: it has no density."""
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+        raise AssertionError("it has no density")

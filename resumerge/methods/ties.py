@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
+
+import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Paper, Scan, Work
 from resumerge.methods.task_vectors import TaskVectors, parameters
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TIES = Paper(
     "TIES-Merging: resolving interference when merging models",
@@ -38,8 +37,8 @@ class Ties(TaskVectors):
         counts = {i: kept_count(density, work.numel) for i, density in densities.items()}
         return dict(kernels.select_largest(counts, scan))
 
-    def drop(self, work: Work, i: int, delta: Tensor, block: Block, selection: Any) -> None:
-        selection.apply(delta, block)
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+        return cast(np.ndarray, selection.mask(delta, block))
 
 
 def kept_count(density: float, numel: int) -> int:

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
+from resumerge.planning.compiled import needs_torch
 from resumerge.planning.costs import cost
 from resumerge.planning.expressions import work_of
 from resumerge.planning.model import Plan, Unit
@@ -74,12 +75,9 @@ class Need:
 
 def memory_need(plan: Plan, threads: int) -> Need:
     """What a plan takes with so many threads."""
-    computes = any(unit.expression.method != "copy" for unit in plan.units) or any(
-        source.kind == "lora" for source in plan.sources
-    )
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return Need(
-        base=BASE_RSS if computes else COPYING_RSS,
+        base=BASE_RSS if needs_torch(plan) else COPYING_RSS,
         held=max((_held_bytes(unit, plan.seed) for unit in plan.units), default=0)
         + vocabulary_bytes(plan)
         + overlay_bytes(plan.sources),

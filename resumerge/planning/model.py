@@ -17,7 +17,7 @@ from resumerge.sources.row_map import RowMap
 if TYPE_CHECKING:
     from resumerge.planning.vocabulary import OutputVocabulary
 
-NUMERICS = 1
+NUMERICS = 2
 """Raised whenever the bits of any output could change; part of the fingerprint."""
 
 BLOCK = 1 << 18

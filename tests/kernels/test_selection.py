@@ -37,10 +37,10 @@ def scanner(values: np.ndarray, size: int) -> Scan[Any]:
 
 def applied(chosen: Any, values: np.ndarray, size: int) -> np.ndarray:
     parts = [
-        chosen.apply(torch.from_numpy(values[s : s + size].copy()), Block(i, s, s + size))
+        chosen.mask(torch.from_numpy(values[s : s + size]), Block(i, s, s + size))
         for i, s in enumerate(range(0, len(values), size))
     ]
-    return torch.cat(parts).numpy()
+    return np.where(np.concatenate(parts), values, np.float32(0))
 
 
 def by_rank(values: np.ndarray, first: int, last: int) -> np.ndarray:

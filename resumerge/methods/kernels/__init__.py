@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resumerge.methods.kernels.accumulate import weighted_sum, zeros_like
+    from resumerge.methods.kernels.accumulate import added, weighted_sum, zeros_like
     from resumerge.methods.kernels.consensus import (
         SMALLEST_DIVISOR,
         agreeing,
@@ -18,22 +18,21 @@ if TYPE_CHECKING:
         plain_sum,
     )
     from resumerge.methods.kernels.differences import less_base, variance
+    from resumerge.methods.kernels.keys import from_ordered_bits, magnitude_bits, ordered_bits
     from resumerge.methods.kernels.masks import equals, keep_above, keep_only, reaches
     from resumerge.methods.kernels.order import sort_over
-    from resumerge.methods.kernels.random import draw_between, drop_at_random
+    from resumerge.methods.kernels.random import draw_between, random_mask
     from resumerge.methods.kernels.ranks import kept_by_rank
-    from resumerge.methods.kernels.reduce import absolute_sum, dot, dots, gram, row_gram, summed
+    from resumerge.methods.kernels.reduce import absolute_sum, absolute_sums, gram, row_gram, summed
     from resumerge.methods.kernels.selection import (
         Band,
         Selection,
-        from_ordered_bits,
-        magnitude_bits,
         order_statistics,
-        ordered_bits,
         select,
         select_largest,
     )
     from resumerge.methods.kernels.selection_memory import selection_bytes
+    from resumerge.methods.kernels.sparse import combined
     from resumerge.methods.kernels.spectral import isotropic
 
 __all__ = [
@@ -41,12 +40,12 @@ __all__ = [
     "Band",
     "Selection",
     "absolute_sum",
+    "absolute_sums",
+    "added",
     "agreeing",
     "agreeing_sum",
-    "dot",
-    "dots",
+    "combined",
     "draw_between",
-    "drop_at_random",
     "equals",
     "from_ordered_bits",
     "gram",
@@ -60,6 +59,7 @@ __all__ = [
     "order_statistics",
     "ordered_bits",
     "plain_sum",
+    "random_mask",
     "reaches",
     "row_gram",
     "select",
@@ -77,25 +77,26 @@ _HOMES = {
     "SMALLEST_DIVISOR": "consensus",
     "Selection": "selection",
     "absolute_sum": "reduce",
+    "absolute_sums": "reduce",
+    "added": "accumulate",
     "agreeing": "consensus",
     "agreeing_sum": "consensus",
-    "dot": "reduce",
-    "dots": "reduce",
+    "combined": "sparse",
     "draw_between": "random",
-    "drop_at_random": "random",
     "equals": "masks",
-    "from_ordered_bits": "selection",
+    "from_ordered_bits": "keys",
     "gram": "reduce",
     "isotropic": "spectral",
     "keep_above": "masks",
     "keep_only": "masks",
     "kept_by_rank": "ranks",
     "less_base": "differences",
-    "magnitude_bits": "selection",
+    "magnitude_bits": "keys",
     "majority": "consensus",
     "order_statistics": "selection",
-    "ordered_bits": "selection",
+    "ordered_bits": "keys",
     "plain_sum": "consensus",
+    "random_mask": "random",
     "reaches": "masks",
     "row_gram": "reduce",
     "select": "selection",

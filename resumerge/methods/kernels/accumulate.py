@@ -1,21 +1,39 @@
-"""Weighted sums of vectors, in place."""
+"""Weighted sums of vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+from resumerge.native import Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def weighted_sum(terms: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """``sum(w_i * x_i)`` of float32 vectors, in the order given, in the first of them."""
+def weighted_sum(terms: Sequence[Any], weights: Sequence[float]) -> Any:
+    """``sum(w_i * x_i)``, each product and each sum rounded to float32, in the order given.
+
+    Args:
+        terms: vectors of one length; torch's are used up, and the first of them is the result.
+    """
+    if isinstance(terms[0], Vector):
+        from resumerge.native.calls import weighted_sum
+
+        return weighted_sum(terms, weights)
     total = terms[0].mul_(weights[0])
     for term, weight in zip(terms[1:], weights[1:]):
-        total.add_(term, alpha=weight)
+        total.add_(term.mul_(weight))  # not `alpha`, which rounds once, or twice at the end
     return total
+
+
+def added(base: Any, change: Any, scale: float = 1.0) -> Any:
+    """``base + scale * change``, rounded after each; torch's vectors are used up."""
+    return weighted_sum([base, change], [1.0, scale])
 
 
 def zeros_like(vector: Tensor) -> Tensor:
     """A vector of zeros to add to."""
+    import torch
+
     return torch.zeros_like(vector)

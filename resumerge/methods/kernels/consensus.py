@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
+from resumerge.methods.kernels.accumulate import weighted_sum
+from resumerge.native import Vector
 
 SMALLEST_DIVISOR = 1e-8
 """Sums of weights below this do not divide."""
 
 
-def plain_sum(terms: Sequence[Tensor]) -> Tensor:
-    """The sum of float32 vectors, in the first of them."""
+def plain_sum(terms: Sequence[Any]) -> Any:
+    """The sum of vectors; torch's in the first of them."""
+    if isinstance(terms[0], Vector):
+        return weighted_sum(terms, [1.0] * len(terms))
     total = terms[0]
     for term in terms[1:]:
         total.add_(term)
@@ -24,12 +29,17 @@ def majority(total: Tensor) -> Tensor:
 
     Comparisons are written to float vectors: to booleans, torch's are four times slower.
     """
+    import torch
+
     return torch.ge(total, 0.0, out=total).mul_(2.0).sub_(1.0)
 
 
 def agreeing(term: Tensor, signs: Tensor) -> Tensor:
-    """The magnitudes of a term where its sign is that of `signs`, else 0; in place."""
-    return term.mul_(signs).clamp_min_(0.0)
+    """The magnitudes of a term where its sign is that of `signs`, else 0; in place.
+
+    The addition turns -0 into 0, which processors choose between differently.
+    """
+    return term.mul_(signs).clamp_min_(0.0).add_(0.0)
 
 
 def agreeing_sum(terms: Sequence[Tensor], weights: Sequence[float], normalize: bool) -> Tensor:
@@ -51,6 +61,8 @@ def agreeing_sum(terms: Sequence[Tensor], weights: Sequence[float], normalize: b
 
 def _taking_part(kept: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """The sum of the weights of the terms that are not 0; where it would not divide, another."""
+    import torch
+
     divisor = kept[0].sign().mul_(weights[0])
     sign = torch.empty_like(divisor)
     for term, weight in zip(kept[1:], weights[1:]):

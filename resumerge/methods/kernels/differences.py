@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from resumerge.methods.method import Work
+from resumerge.native import Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def less_base(work: Work, inputs: list[Tensor]) -> list[Tensor]:
-    """The task vectors ``x - base`` of the inputs that are not the base, in place.
+def less_base(work: Work, inputs: list[Any]) -> list[Any]:
+    """The task vectors ``x - base`` of the inputs that are not the base; torch's in place.
 
     Without a base model, the inputs themselves.
     """
     if work.base is None:
         return inputs
     base = inputs[work.base]
+    if isinstance(base, Vector):
+        return [Vector(inputs[i].data, inputs[i].dtype, base) for i in work.others]
     return [inputs[i].sub_(base) for i in work.others]
 
 
@@ -26,6 +30,8 @@ def variance(vectors: Sequence[Tensor]) -> Tensor:
 
     Welford's recurrence, which needs no sum of squares (https://doi.org/10.2307/1266577).
     """
+    import torch
+
     mean = vectors[0].clone()
     squares = torch.zeros_like(mean)
     for count, vector in enumerate(vectors[1:], start=2):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def keep_only(values: Tensor, kept: Tensor | np.ndarray) -> Tensor:
@@ -14,7 +17,11 @@ def keep_only(values: Tensor, kept: Tensor | np.ndarray) -> Tensor:
     host's: measured on a block, 0.26 ms, where torch's `masked_fill_` takes 4.0 ms.
     """
     if values.device.type != "cpu":
-        return values.masked_fill_(~torch.as_tensor(kept, device=values.device), 0.0)
+        import torch
+
+        return values.masked_fill_(
+            ~torch.as_tensor(kept, dtype=torch.bool, device=values.device), 0.0
+        )
     bits = values.numpy().view(np.int32)
     np.multiply(bits, np.asarray(kept), out=bits)
     return values
@@ -22,14 +29,20 @@ def keep_only(values: Tensor, kept: Tensor | np.ndarray) -> Tensor:
 
 def keep_above(values: Tensor, magnitude: float) -> Tensor:
     """Zero the elements of a float32 vector of this magnitude or less, in place; NaN stays."""
+    import torch
+
     return torch.hardshrink(values, magnitude, out=values)
 
 
 def equals(values: Tensor, number: float) -> Tensor:
     """1.0 where a float32 vector has this number, else 0.0: several times faster than booleans."""
+    import torch
+
     return torch.eq(values, number, out=torch.empty_like(values))
 
 
 def reaches(values: Tensor, least: Tensor) -> Tensor:
     """1.0 where a float32 vector is at least another, else 0.0."""
+    import torch
+
     return torch.ge(values, least, out=torch.empty_like(values))

@@ -8,36 +8,36 @@ part of the counter. NumPy promises the stream of raw bits of its bit generators
 from __future__ import annotations
 
 import numpy as np
-import torch
 import xxhash
-from torch import Tensor
 
-from resumerge.methods.kernels.masks import keep_only
 from resumerge.methods.method import Block
 
 _FIRST_BITS, _MORE_BITS = 0, 1
 
 
-def drop_at_random(values: Tensor, density: float, key: str, block: Block) -> Tensor:
-    """Set elements to zero, in place, each kept with probability `density`.
+def random_mask(count: int, density: float, key: str, block: Block) -> np.ndarray:
+    """A mask of a block in which each element is kept with probability `density`.
 
     8 random bits decide an element; the one case in 256 where they equal the threshold is decided
     by 64 more. So a mask costs a byte an element, and the probability is exact to 2**-53.
 
     Args:
-        values: float32, a block of a tensor.
+        count: elements of the block.
         density: in [0, 1].
         key: names the mask.
+
+    Returns:
+        uint8, 1 where an element is kept, else 0.
     """
     if density >= 1.0:
-        return values
+        return np.ones(count, np.uint8)
     whole, fraction = divmod(density * 256.0, 1.0)
-    draw = _bytes(key, block, len(values))
+    draw = _bytes(key, block, count)
     kept = draw < np.uint8(whole)
     if fraction > 0.0:
         ties = np.flatnonzero(draw == np.uint8(whole))
         kept[ties] = _words(key, block, _MORE_BITS, len(ties)) < np.uint64(fraction * 2.0**64)
-    return keep_only(values, torch.from_numpy(kept))
+    return kept.view(np.uint8)
 
 
 def draw_between(

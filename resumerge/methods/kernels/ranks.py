@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from torch import Tensor
+from typing import Any
 
+import numpy as np
+
+from resumerge.methods.kernels.keys import INFINITY, magnitude_bits
 from resumerge.methods.kernels.random import draw_between
-from resumerge.methods.kernels.selection import INFINITY, magnitude_bits
 from resumerge.methods.method import Block
 
 _PRECISION = 12
@@ -16,7 +17,7 @@ _HIGHEST = 65534
 
 
 def kept_by_rank(
-    values: Tensor,
+    values: Any,
     row: int,
     density: float,
     reach: float,

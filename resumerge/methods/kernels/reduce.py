@@ -1,31 +1,49 @@
-"""Reductions of one block, in float64, and their sum over blocks."""
+"""Reductions of one block, in float64, and their sum over blocks.
+
+All in one order, whatever computes them: element e of a chunk is added to lane e mod `_LANES`,
+lanes are added up over the chunks, and to each other at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-_CHUNK = 1 << 17
+from resumerge.methods.kernels.masks import keep_only
+from resumerge.native import Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_LANES, _CHUNK = 32, 1024
+_TOGETHER = 1 << 17
 """Elements that are widened to float64 at a time, so that they stay in the cache."""
 
 
-def gram(vectors: Sequence[Tensor]) -> np.ndarray:
-    """The dot product of every two float32 vectors of one length.
+@np.errstate(invalid="ignore")
+def gram(vectors: Sequence[Any]) -> np.ndarray:
+    """The dot product of every two vectors of one length.
 
     Returns:
         float64, symmetric, shape ``(len(vectors), len(vectors))``.
     """
+    if isinstance(vectors[0], Vector):
+        from resumerge.native.calls import gram
+
+        return gram(vectors)[:, :, 0]
     count = len(vectors)
-    products = np.zeros((count, count))
-    for chunks in zip(*(vector.split(_CHUNK) for vector in vectors)):
-        wide = [chunk.double() for chunk in chunks]
+    if vectors[0].device.type != "cpu":
+        wide = [vector.double() for vector in vectors]
+        return np.array([[float(a @ b) for b in wide] for a in wide])
+    lanes = np.zeros((count, count, _LANES))
+    for start in range(0, len(vectors[0]), _TOGETHER):
+        wide = [_wide(vector.numpy()[start : start + _TOGETHER]) for vector in vectors]
         for i in range(count):
             for j in range(i, count):
-                products[i, j] += float(torch.dot(wide[i], wide[j]))
-    return np.triu(products) + np.triu(products, 1).T
+                lanes[i, j] = lanes[j, i] = _added_up(lanes[i, j], wide[i] * wide[j])
+    return np.array([[_total(pair) for pair in row] for row in lanes]).reshape(count, count)
 
 
 def row_gram(rows: Sequence[Tensor]) -> np.ndarray:
@@ -43,21 +61,26 @@ def row_gram(rows: Sequence[Tensor]) -> np.ndarray:
     return products
 
 
-def dots(a: Tensor, b: Tensor) -> tuple[float, float, float]:
-    """``sum(a * a), sum(b * b), sum(a * b)`` of two float32 vectors, in float64."""
-    products = gram([a, b])
-    return float(products[0, 0]), float(products[1, 1]), float(products[0, 1])
+def absolute_sums(values: Any, mask: np.ndarray | None) -> tuple[float, float]:
+    """``sum(|x|)`` of all elements, and of those that a mask of bytes keeps; None keeps all."""
+    if isinstance(values, Vector):
+        from resumerge.native.calls import absolute_sums
+
+        every, kept = absolute_sums(values, mask)
+        return every, every if mask is None else kept
+    every = absolute_sum(values)
+    return every, every if mask is None else absolute_sum(keep_only(values.clone(), mask))
 
 
-def dot(a: Tensor, b: Tensor) -> float:
-    """``sum(a * b)`` of two float32 vectors, in float64."""
-    chunks = zip(a.split(_CHUNK), b.split(_CHUNK))
-    return sum(float(torch.dot(x.double(), y.double())) for x, y in chunks)
-
-
+@np.errstate(invalid="ignore")
 def absolute_sum(values: Tensor) -> float:
-    """``sum(abs(values))`` of a float32 vector, in float64."""
-    return float(values.abs().sum(dtype=torch.float64))
+    """``sum(|x|)`` of a float32 vector."""
+    if values.device.type != "cpu":
+        return float(values.double().abs().sum())
+    lanes = np.zeros(_LANES)
+    for start in range(0, len(values), _TOGETHER):
+        lanes = _added_up(lanes, np.abs(_wide(values.numpy()[start : start + _TOGETHER])))
+    return _total(lanes)
 
 
 def summed(parts: Iterable[np.ndarray]) -> np.ndarray:
@@ -67,3 +90,21 @@ def summed(parts: Iterable[np.ndarray]) -> np.ndarray:
         total = part if total is None else total + part
     assert total is not None, "a tensor has at least one block"
     return total
+
+
+def _wide(values: np.ndarray) -> np.ndarray:
+    """Float64, shape ``(chunks, rows of lanes, lanes)``, with zeros behind the end."""
+    chunks = -(-len(values) // _CHUNK)
+    wide = np.zeros(chunks * _CHUNK)
+    wide[: len(values)] = values
+    return wide.reshape(chunks, -1, _LANES)
+
+
+def _added_up(lanes: np.ndarray, wide: np.ndarray) -> np.ndarray:
+    """NumPy adds along any axis but the last one by one, in order."""
+    added: np.ndarray = np.concatenate([lanes[np.newaxis], wide.sum(axis=1)]).sum(axis=0)
+    return added
+
+
+def _total(lanes: np.ndarray) -> float:
+    return float(sum(lanes.tolist()))

@@ -10,16 +10,14 @@ than any number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from resumerge.methods.kernels.masks import keep_above, keep_only
+from resumerge.methods.kernels.keys import KINDS, Bits, Key, magnitude_bits
 from resumerge.methods.kernels.selection_memory import (
     LARGEST_SAMPLE,
     MOST_COLLECTED,
@@ -28,22 +26,17 @@ from resumerge.methods.kernels.selection_memory import (
     THINNED,
 )
 from resumerge.methods.method import Block, Scan
+from resumerge.native import Vector
 
 _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
 _FINE_BITS = 12
 _LARGEST = np.uint32(0xFFFFFFFF)
-_SIGN = np.uint32(0x80000000)
-_MAGNITUDE = np.uint32(0x7FFFFFFF)
-INFINITY = np.uint32(0x7F800000)
-_NAN_KEY = np.uint32(0xFFC00000)
 
-Bits = np.ndarray
-Vectors = dict[int, Tensor]
+Vectors = dict[int, Any]
 ScanVectors = Scan[Any]
 Which = tuple[int, int]
 """A vector, and a number k of its largest elements."""
-Key = Callable[[Tensor], Bits]
 
 
 @dataclass
@@ -62,35 +55,28 @@ class Selection:
     equal: int
     before: list[int] = field(default_factory=list)
 
-    def mask(self, bits: Bits, block: Block) -> np.ndarray:
-        """True where an element of the block is kept.
-
-        Args:
-            bits: the keys of the block's elements.
-        """
+    def mask(self, values: Any, block: Block, key: Key = magnitude_bits) -> np.ndarray:
+        """1 where an element of the block is kept, else 0: uint8."""
         if self.equal == 0:
-            return np.zeros(len(bits), bool)
-        threshold = np.uint32(self.threshold)
-        if not self.before:
-            return bits >= threshold
+            return np.zeros(len(values), np.uint8)
+        quota = self._quota(len(values), block)
+        if isinstance(values, Vector):
+            from resumerge.native.calls import mask_above
+
+            return mask_above(values, KINDS[key], self.threshold, quota)
+        bits, threshold = key(values), np.uint32(self.threshold)
+        if quota >= len(bits):
+            return (bits >= threshold).view(np.uint8)
         kept = bits > threshold
-        quota = self.equal - self.before[block.index]
         if quota > 0:
             kept[np.flatnonzero(bits == threshold)[:quota]] = True
-        return kept
+        return kept.view(np.uint8)
 
-    def apply(self, values: Tensor, block: Block) -> Tensor:
-        """Set the elements that are not kept to zero, in place; the keys are magnitudes."""
-        if self.equal == 0:
-            return values.zero_()
-        if self.threshold >= INFINITY:
-            return keep_only(values, self.mask(magnitude_bits(values), block))
-        # Where a block keeps all or none of the elements at the threshold, no mask is needed.
-        if not self.before or self.before[block.index + 1] <= self.equal:
-            return keep_above(values, _number(self.threshold - 1)) if self.threshold else values
-        if self.before[block.index] >= self.equal:
-            return keep_above(values, _number(self.threshold))
-        return keep_only(values, self.mask(magnitude_bits(values), block))
+    def _quota(self, length: int, block: Block) -> int:
+        """How many elements of a block that are equal to the threshold are kept."""
+        if not self.before:
+            return length
+        return max(0, self.equal - self.before[block.index])
 
 
 @dataclass
@@ -100,39 +86,9 @@ class Band:
     outer: Selection
     inner: Selection
 
-    def apply(self, values: Tensor, block: Block) -> Tensor:
-        """Set the elements outside the band to zero, in place."""
-        bits = magnitude_bits(values)
-        kept = self.outer.mask(bits, block)
-        kept &= ~self.inner.mask(bits, block)
-        return keep_only(values, kept)
-
-
-def magnitude_bits(values: Tensor) -> Bits:
-    """The bits of ``abs(values)``: uint32, ordered as the magnitudes are.
-
-    In NumPy, whose integer comparisons and selections are several times faster than torch's.
-    """
-    return values.cpu().numpy().view(np.uint32) & _MAGNITUDE
-
-
-def ordered_bits(values: Tensor) -> Bits:
-    """Keys of signed numbers: uint32, ordered as the numbers are; -0 is below 0, NaN above all."""
-    bits = values.cpu().numpy().view(np.uint32)
-    keys = np.where(bits & _SIGN, ~bits, bits | _SIGN)
-    keys[(bits & _MAGNITUDE) > INFINITY] = _NAN_KEY
-    return keys
-
-
-def _number(magnitude: int) -> float:
-    """The number whose magnitude has these bits."""
-    return float(np.uint32(magnitude).view(np.float32))
-
-
-def from_ordered_bits(key: int) -> float:
-    """The number that `ordered_bits` gives this key."""
-    bits = np.uint32(key)
-    return float((bits ^ _SIGN if bits & _SIGN else ~bits).view(np.float32))
+    def mask(self, values: Any, block: Block) -> np.ndarray:
+        """1 where an element of the block is in the band, else 0: uint8."""
+        return self.outer.mask(values, block) & (self.inner.mask(values, block) ^ 1)
 
 
 def select_largest(kept: Mapping[int, int], scan: ScanVectors) -> dict[int, Selection]:
@@ -237,7 +193,7 @@ def _brackets(
     for numel, keys in scan(
         lambda v, block: (
             block.start + SAMPLED * (block.stop - block.start),
-            {i: key(v[i][::THINNED]) for i in vectors},
+            {i: key(_every(v[i], THINNED)) for i in vectors},
         ),
         True,
     ):
@@ -269,6 +225,10 @@ def _brackets(
     return found
 
 
+def _every(vector: Any, step: int) -> Any:
+    return vector.every(step) if isinstance(vector, Vector) else vector[::step]
+
+
 def _around(
     vectors: Vectors, brackets: Mapping[Which, tuple[np.uint32, np.uint32]], key: Key
 ) -> dict[Which, tuple[int, Bits, np.ndarray]]:
@@ -278,9 +238,14 @@ def _around(
     and a bracket may hold a large share of the tensor.
     """
     found = {}
-    keys = {i: key(vectors[i]) for i in {i for i, _ in brackets}}
+    keys: dict[int, Bits] = {}
     for (i, k), (low, high) in brackets.items():
-        bits = keys[i]
+        if isinstance(vectors[i], Vector):
+            from resumerge.native.calls import around
+
+            found[i, k] = around(vectors[i], KINDS[key], int(low), int(high))
+            continue
+        bits = keys[i] if i in keys else keys.setdefault(i, key(vectors[i]))
         inside = np.flatnonzero(bits - low <= high - low)
         different, counts = np.unique(bits[inside], return_counts=True)
         found[i, k] = (int(np.count_nonzero(bits > high)), different, counts.astype(np.int32))
@@ -317,8 +282,7 @@ def _find(wanted: set[Which], scan: ScanVectors, key: Key) -> dict[Which, _Place
 
 
 def _histogram(bits: Bits) -> np.ndarray:
-    upper = (bits >> _LOW_BITS).view(np.int32)
-    return torch.bincount(torch.from_numpy(upper), minlength=_BINS).numpy()
+    return np.bincount(bits >> _LOW_BITS, minlength=_BINS)
 
 
 def _low_histograms(
@@ -329,8 +293,7 @@ def _low_histograms(
         bits = key(vectors[i])
         for upper_bin in upper_bins:
             low = bits - np.uint32(upper_bin << _LOW_BITS)
-            inside = low[low < _BINS].view(np.int32)
-            found[i, upper_bin] = torch.bincount(torch.from_numpy(inside), minlength=_BINS).numpy()
+            found[i, upper_bin] = np.bincount(low[low < _BINS], minlength=_BINS)
     return found
 
 
@@ -348,8 +311,12 @@ def _equal_counts(
     found: Mapping[Which, Selection],
     key: Key,
 ) -> list[int]:
-    bits = {i: key(vectors[i]) for i in {i for i, _ in split}}
-    return [
-        int(np.count_nonzero(bits[which[0]] == np.uint32(found[which].threshold)))
-        for which in split
-    ]
+    return [_equal_count(vectors[i], found[i, k].threshold, key) for i, k in split]
+
+
+def _equal_count(vector: Any, threshold: int, key: Key) -> int:
+    if isinstance(vector, Vector):
+        from resumerge.native.calls import equal_count
+
+        return equal_count(vector, KINDS[key], threshold)
+    return int(np.count_nonzero(key(vector) == np.uint32(threshold)))

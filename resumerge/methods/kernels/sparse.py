@@ -1,0 +1,46 @@
+"""Task vectors made sparse, combined, and added to the base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from resumerge.methods.kernels.accumulate import added
+from resumerge.methods.kernels.consensus import agreeing_sum, plain_sum
+from resumerge.methods.kernels.masks import keep_only
+from resumerge.native import Vector
+
+
+def combined(
+    base: Any,
+    deltas: Sequence[Any],
+    masks: Sequence[np.ndarray | None],
+    factors: Sequence[float],
+    weights: Sequence[float],
+    consensus: bool,
+    normalize: bool,
+    scale: float,
+) -> Any:
+    """``base + scale * sum(a_i * f_i * m_i * d_i)``.
+
+    Args:
+        base: what the vectors `deltas` are differences from; torch's vectors are used up.
+        masks: of bytes; what is masked is zero whatever it was. None keeps all.
+        factors: on the elements of each.
+        weights: of each, in the divisor.
+        consensus: a_i is 1 only where the sign is that of the sum of all terms; see `agreeing_sum`.
+        normalize: under consensus, divide by ``sum(a_i * w_i)``.
+    """
+    if isinstance(base, Vector):
+        from resumerge.native.calls import CONSENSUS, NORMALIZE, combine
+
+        flags = CONSENSUS * consensus | NORMALIZE * normalize
+        return combine(base, deltas, masks, factors, weights, flags, scale)
+    for delta, mask, factor in zip(deltas, masks, factors):
+        if mask is not None:
+            keep_only(delta, mask)
+        delta.mul_(factor)
+    mixed = agreeing_sum(deltas, weights, normalize) if consensus else plain_sum(deltas)
+    return added(base, mixed, scale)

@@ -1,0 +1,10 @@
+/* All kernels; included by a file for each instruction set, which says what they are named. */
+
+#include "vectors.h"
+#include "within.h"
+
+#include "reductions.h"
+#include "rounding.h"
+#include "selection.h"
+#include "sums.h"
+#include "task_vectors.h"

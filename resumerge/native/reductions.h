@@ -1,0 +1,80 @@
+/* Sums over a vector, in double and in one order whatever the instructions: element e of a chunk is
+ * added to lane e mod LANES; lanes are added up over the chunks, and to each other at the end. */
+
+#define LANES 32
+
+/* Doubles of a vector's chunk, zeros behind its end. */
+static inline void widen(const Vector *v, int64_t start, int n, double *wide) {
+    float held[CHUNK];
+    const float *x = take(v, start, n, held);
+    for (int i = 0; i < n; i++) wide[i] = x[i];
+    for (int i = n; i < CHUNK; i++) wide[i] = 0.0;
+}
+
+static inline void add_products(const double *a, const double *b, double *lanes) {
+    double sums[LANES] = {0.0};
+    for (int i = 0; i < CHUNK; i += LANES)
+        for (int k = 0; k < LANES; k++) sums[k] += a[i + k] * b[i + k];
+    for (int k = 0; k < LANES; k++) lanes[k] += sums[k];
+}
+
+static inline double sum_of(const double *lanes) {
+    double sum = 0.0;
+    for (int k = 0; k < LANES; k++) sum += lanes[k];
+    return sum;
+}
+
+/* The dot products of every two vectors, rows of `row` elements one by one:
+ * out[(i * vectors_count + j) * rows + r]. The product of two floats is exact in double. */
+int32_t EXPORT(gram)(const Vector *vectors, int32_t vectors_count, int64_t rows, int64_t row,
+                     double *out) {
+    int pairs = vectors_count * vectors_count;
+    double *wide = malloc(sizeof(double) * ((size_t)vectors_count * CHUNK + (size_t)pairs * LANES));
+    if (!wide) return -1;
+    double *lanes = wide + (size_t)vectors_count * CHUNK;
+    for (int64_t r = 0; r < rows; r++) {
+        memset(lanes, 0, sizeof(double) * (size_t)pairs * LANES);
+        for (int64_t start = 0; start < row; start += CHUNK) {
+            int n = chunk_at(start, row);
+            for (int i = 0; i < vectors_count; i++)
+                widen(&vectors[i], r * row + start, n, wide + (size_t)i * CHUNK);
+            for (int i = 0; i < vectors_count; i++)
+                for (int j = i; j < vectors_count; j++)
+                    add_products(wide + (size_t)i * CHUNK, wide + (size_t)j * CHUNK,
+                                 lanes + (size_t)(i * vectors_count + j) * LANES);
+        }
+        for (int i = 0; i < vectors_count; i++)
+            for (int j = i; j < vectors_count; j++) {
+                double sum = sum_of(lanes + (size_t)(i * vectors_count + j) * LANES);
+                out[(i * vectors_count + j) * rows + r] = sum;
+                out[(j * vectors_count + i) * rows + r] = sum;
+            }
+    }
+    free(wide);
+    return 0;
+}
+
+/* sum(|x|) of a vector, of all elements and of those that a mask of bytes keeps. */
+void EXPORT(absolute_sums)(const Vector *v, const uint8_t *mask, int64_t count, double *out) {
+    float held[CHUNK];
+    double wide[CHUNK], kept[CHUNK], all_lanes[LANES] = {0.0}, kept_lanes[LANES] = {0.0};
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        const float *x = take(v, start, n, held);
+        for (int i = 0; i < n; i++) wide[i] = fabsf(x[i]);
+        for (int i = n; i < CHUNK; i++) wide[i] = 0.0;
+        double sums[LANES] = {0.0};
+        for (int i = 0; i < CHUNK; i += LANES)
+            for (int k = 0; k < LANES; k++) sums[k] += wide[i + k];
+        for (int k = 0; k < LANES; k++) all_lanes[k] += sums[k];
+        if (!mask) continue;
+        for (int i = 0; i < n; i++) kept[i] = mask[start + i] ? wide[i] : 0.0;
+        for (int i = n; i < CHUNK; i++) kept[i] = 0.0;
+        memset(sums, 0, sizeof sums);
+        for (int i = 0; i < CHUNK; i += LANES)
+            for (int k = 0; k < LANES; k++) sums[k] += kept[i + k];
+        for (int k = 0; k < LANES; k++) kept_lanes[k] += sums[k];
+    }
+    out[0] = sum_of(all_lanes);
+    out[1] = sum_of(kept_lanes);
+}

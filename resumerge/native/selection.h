@@ -1,0 +1,121 @@
+/* What finding the k-th largest needs of a block. Keys are the bits of magnitudes (or of numbers),
+ * which are ordered as these are. */
+
+enum { MAGNITUDE = 0, ORDERED = 1 };
+
+static inline uint32_t key_of(float x, int kind) {
+    uint32_t bits = bits_of(x);
+    uint32_t size = bits & 0x7fffffffu;
+    if (kind == MAGNITUDE) return size;
+    uint32_t key = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return size > 0x7f800000u ? 0xffc00000u : key;
+}
+
+static inline void keys_of(const float *x, int n, int kind, uint32_t *keys) {
+    if (kind == MAGNITUDE)
+        for (int i = 0; i < n; i++) keys[i] = key_of(x[i], MAGNITUDE);
+    else
+        for (int i = 0; i < n; i++) keys[i] = key_of(x[i], ORDERED);
+}
+
+/* The keys of all elements. */
+void EXPORT(keys)(const Vector *v, int64_t count, int32_t kind, uint32_t *out) {
+    float held[CHUNK];
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        keys_of(take(v, start, n, held), n, kind, out + start);
+    }
+}
+
+/* Sort by the lowest `bits` bits of keys that agree in all others, 11 bits a pass. */
+static uint32_t *sorted(uint32_t *keys, uint32_t *spare, int64_t count, int bits) {
+    for (int shift = 0; shift < bits; shift += 11) {
+        int64_t starts[2048] = {0};
+        for (int64_t i = 0; i < count; i++) starts[keys[i] >> shift & 2047]++;
+        int64_t before = 0;
+        for (int d = 0; d < 2048; d++) {
+            int64_t number = starts[d];
+            starts[d] = before;
+            before += number;
+        }
+        for (int64_t i = 0; i < count; i++) spare[starts[keys[i] >> shift & 2047]++] = keys[i];
+        uint32_t *other = keys;
+        keys = spare;
+        spare = other;
+    }
+    return keys;
+}
+
+/* The different keys in low..high, ascending, and how many elements have each.
+ *
+ * `keys` and `counts` have room for `count` numbers each. `above` becomes the number of elements
+ * with larger keys. Returns how many different keys there are, -1 without memory. */
+int64_t EXPORT(around)(const Vector *v, int64_t count, int32_t kind, uint32_t low, uint32_t high,
+                       int64_t *above, uint32_t *keys, int32_t *counts) {
+    float held[CHUNK];
+    uint32_t here[CHUNK];
+    uint32_t width = high - low;
+    int64_t found = 0, larger = 0;
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        keys_of(take(v, start, n, held), n, kind, here);
+        uint32_t greater = 0;
+        for (int i = 0; i < n; i++) greater += here[i] > high;
+        larger += greater;
+        found += within(here, n, low, width, keys + found);
+    }
+    *above = larger;
+    if (!found) return 0;
+    int bits = 0;
+    while (bits < 32 && width >> bits) bits++;
+    uint32_t *spare = malloc(sizeof(uint32_t) * (size_t)found);
+    if (!spare) return -1;
+    uint32_t *ascending = sorted(keys, spare, found, bits);
+    int64_t different = 0;
+    for (int64_t i = 0; i < found;) {
+        int64_t first = i;
+        uint32_t key = ascending[i];
+        while (i < found && ascending[i] == key) i++;
+        counts[different] = (int32_t)(i - first);
+        keys[different++] = key + low;
+    }
+    free(spare);
+    return different;
+}
+
+/* How many elements have a key. */
+int64_t EXPORT(equal_count)(const Vector *v, int64_t count, int32_t kind, uint32_t key) {
+    float held[CHUNK];
+    uint32_t here[CHUNK];
+    int64_t found = 0;
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        keys_of(take(v, start, n, held), n, kind, here);
+        uint32_t equal = 0;
+        for (int i = 0; i < n; i++) equal += here[i] == key;
+        found += equal;
+    }
+    return found;
+}
+
+/* 1 where a key is above a threshold, and for the first `quota` elements that are equal to it. */
+void EXPORT(mask_above)(const Vector *v, int64_t count, int32_t kind, uint32_t threshold,
+                        int64_t quota, uint8_t *mask) {
+    float held[CHUNK];
+    uint32_t here[CHUNK];
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        uint8_t *to = mask + start;
+        keys_of(take(v, start, n, held), n, kind, here);
+        if (quota >= count - start) {
+            for (int i = 0; i < n; i++) to[i] = here[i] >= threshold;
+            continue;
+        }
+        for (int i = 0; i < n; i++) to[i] = here[i] > threshold;
+        for (int i = 0; i < n && quota > 0; i++)
+            if (here[i] == threshold) {
+                to[i] = 1;
+                quota--;
+            }
+    }
+}

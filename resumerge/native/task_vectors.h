@@ -1,0 +1,74 @@
+/* Task vectors made sparse, combined, and added to the base. */
+
+enum { CONSENSUS = 1, NORMALIZE = 2 };
+
+#define SMALLEST_DIVISOR 1e-8f
+
+/* base + scale * sum(a_i * f_i * m_i * x_i), and with NORMALIZE divided by sum(a_i * w_i) under
+ * CONSENSUS: m_i is the mask, a_i whether the sign is that of the sum of all terms.
+ *
+ * masks[i] has a byte for each element, or is null where all are kept. What is masked is zero,
+ * whatever it was (NaN, too). `factors` are on the elements, `weights` in the divisor. */
+int32_t EXPORT(combine)(const void *base, int32_t base_dtype, const Vector *vectors,
+                        const uint8_t *const *masks, const float *factors, const float *weights,
+                        int32_t vectors_count, int32_t flags, float scale, int64_t count,
+                        float *out) {
+    float *terms = malloc(sizeof(float) * (size_t)vectors_count * CHUNK);
+    if (!terms) return -1;
+    float held[CHUNK], total[CHUNK], mixed[CHUNK], divisor[CHUNK];
+    float least = weights[0];
+    for (int k = 1; k < vectors_count; k++) least = weights[k] < least ? weights[k] : least;
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        const float *b = load(base, base_dtype, start, n, held);
+        for (int k = 0; k < vectors_count; k++) {
+            float *term = terms + (size_t)k * CHUNK;
+            const Vector *v = &vectors[k];
+            const float *x = load(v->data, v->dtype, start, n, term);
+            float f = factors[k];
+            if (v->base)
+                for (int i = 0; i < n; i++) term[i] = x[i] - b[i];
+            else if (x != term)
+                memcpy(term, x, sizeof(float) * (size_t)n);
+            if (masks[k]) {
+                const uint8_t *mask = masks[k] + start;
+                for (int i = 0; i < n; i++) term[i] = (mask[i] ? term[i] : 0.0f) * f;
+            } else {
+                for (int i = 0; i < n; i++) term[i] = term[i] * f;
+            }
+            if (k == 0)
+                memcpy(total, term, sizeof(float) * (size_t)n);
+            else
+                for (int i = 0; i < n; i++) total[i] += term[i];
+        }
+        float *to = out + start;
+        if (!(flags & CONSENSUS)) {
+            for (int i = 0; i < n; i++) to[i] = b[i] + total[i] * scale;
+            continue;
+        }
+        for (int i = 0; i < n; i++) total[i] = total[i] >= 0.0f ? 1.0f : -1.0f;
+        for (int k = 0; k < vectors_count; k++) {
+            const float *term = terms + (size_t)k * CHUNK;
+            float w = weights[k];
+            for (int i = 0; i < n; i++) {
+                float agrees = term[i] * total[i];
+                float kept = agrees <= 0.0f ? 0.0f : agrees;
+                float took_part = agrees > 0.0f ? w : 0.0f;
+                mixed[i] = k == 0 ? kept : mixed[i] + kept;
+                divisor[i] = k == 0 ? took_part : divisor[i] + took_part;
+            }
+        }
+        for (int i = 0; i < n; i++) mixed[i] = mixed[i] * total[i];
+        if (flags & NORMALIZE) {
+            if (least >= SMALLEST_DIVISOR)
+                for (int i = 0; i < n; i++)
+                    mixed[i] /= divisor[i] < SMALLEST_DIVISOR ? SMALLEST_DIVISOR : divisor[i];
+            else
+                for (int i = 0; i < n; i++)
+                    mixed[i] /= fabsf(divisor[i]) < SMALLEST_DIVISOR ? divisor[i] + 1.0f : divisor[i];
+        }
+        for (int i = 0; i < n; i++) to[i] = b[i] + mixed[i] * scale;
+    }
+    free(terms);
+    return 0;
+}
