@@ -1,5 +1,5 @@
 """``python -m resumerge``."""
 
-from resumerge.cli import main
+from resumerge.start import main
 
 main()

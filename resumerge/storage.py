@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
 from pathlib import Path
 
 _PAGE = 4096
+_TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _NO_RANGE_COPY = _UNSUPPORTED | {errno.EXDEV, errno.EBADF, errno.EPERM, errno.ETXTBSY}
 
@@ -19,8 +21,11 @@ _NO_RANGE_COPY = _UNSUPPORTED | {errno.EXDEV, errno.EBADF, errno.EPERM, errno.ET
 class Storage:
     """Files on this machine."""
 
-    def create(self, path: Path, nbytes: int, head: bytes) -> None:
+    def create(self, path: Path, nbytes: int, head: bytes, *, sparse: bool = False) -> None:
         """Make a file of its full size, beginning with `head`; on disk, with its name, after.
+
+        Args:
+            sparse: it gets its space as it is written, and not now.
 
         Raises:
             OSError: ENOSPC where the filesystem can tell now that the space is not there.
@@ -29,7 +34,9 @@ class Storage:
             path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
         )
         try:
-            _allocate(fd, nbytes)
+            if not sparse:
+                _allocate(fd, nbytes)
+            os.ftruncate(fd, nbytes)
             self.write(fd, head, 0)
             self.sync_data(fd)
         finally:
@@ -129,6 +136,15 @@ class Storage:
         path.unlink(missing_ok=True)
 
 
+def is_in_memory(folder: Path) -> bool:
+    """Whether what is written to a folder stays in memory (tmpfs); False where unknown."""
+    statfs = getattr(ctypes.CDLL(None), "statfs", None) if sys.platform == "linux" else None
+    found = (ctypes.c_long * 64)()  # its first field is the type, in a machine's word
+    if statfs is None or statfs(os.fsencode(folder), found) != 0:
+        return False
+    return found[0] & 0xFFFFFFFF in (_TMPFS, _RAMFS)
+
+
 def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
     """Let go of the pages of a range of a file; what is not on disk yet stays.
 
@@ -141,7 +157,7 @@ def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
 
 
 def _allocate(fd: int, nbytes: int) -> None:
-    """Give a file its size and, where the filesystem can, its space.
+    """Give a file its space, where the filesystem can.
 
     Not `os.posix_fallocate`: where the filesystem cannot, the C library would write every block.
     """
@@ -154,4 +170,3 @@ def _allocate(fd: int, nbytes: int) -> None:
                 break
             if code != errno.EINTR:
                 raise OSError(code, os.strerror(code))
-    os.ftruncate(fd, nbytes)

@@ -19,7 +19,7 @@ from resumerge.engine.out_of_memory import is_out_of_memory, out_of_memory
 from resumerge.engine.ownership import has_checksum, set_aside
 from resumerge.engine.pending import fetching_order
 from resumerge.engine.report import Reporter
-from resumerge.engine.room import Room
+from resumerge.engine.room import Room, takes_space_later
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, ResumergeError
 from resumerge.host.machine import boot_id, hostname
@@ -141,7 +141,8 @@ class Attempt:
 
         reuse_freed_memory()
         plan, ledger, storage, records = self.plan, self.ledger, self.storage, self.records
-        files = ShardFiles(plan, self.out, storage)
+        sparse = takes_space_later(plan, self.out, frees=self._frees)
+        files = ShardFiles(plan, self.out, storage, sparse=sparse)
         reader = SourceReader(plan.sources)
         try:
             self.reporter.doing("comparing downloads with their hashes")

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from resumerge.planning.model import Plan, Shard
-from resumerge.storage import Storage
+from resumerge.storage import Storage, is_in_memory
 
 PARTIAL = ".partial"
 
@@ -15,10 +15,15 @@ PARTIAL = ".partial"
 class ShardFiles:
     """The files of one plan in its output folder."""
 
-    def __init__(self, plan: Plan, folder: Path, storage: Storage) -> None:
+    def __init__(self, plan: Plan, folder: Path, storage: Storage, *, sparse: bool = False) -> None:
+        """
+        Args:
+            sparse: shards get their space as they are written (`room.takes_space_later`).
+        """
         self._plan = plan
         self.folder = folder
         self._storage = storage
+        self._sparse = sparse
         self._open: dict[int, int] = {}
         self._lock = threading.Lock()
 
@@ -32,7 +37,17 @@ class ShardFiles:
 
     def create(self, shard: Shard) -> None:
         """Make the partial file at its full size, with its header."""
-        self._storage.create(self.partial(shard), shard.nbytes, shard.header)
+        path = self.partial(shard)
+        self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
+
+    def lacking(self, shard: Shard) -> int:
+        """Bytes that a shard has yet to take on the disk."""
+        path = next((p for p in (self.final(shard), self.partial(shard)) if p.exists()), None)
+        if path is None:
+            return shard.nbytes
+        # Elsewhere a file was given its space when it was made, and may be compressed since.
+        taken = path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
+        return max(0, shard.nbytes - taken)
 
     def remove(self, shard: Shard) -> None:
         """Give up the partial file, if there is one."""

@@ -14,9 +14,30 @@ from resumerge.mirror import Mirror
 from resumerge.planning.estimate import COMPANION_BYTES
 from resumerge.planning.model import Plan
 from resumerge.sources.hub_cache import cache_folder
+from resumerge.storage import is_in_memory
 
 RESERVE = COMPANION_BYTES // 2
 """Bytes that shards leave free, for the ledger and the files beside the shards."""
+
+
+def takes_space_later(plan: Plan, out: Path, *, frees: bool) -> bool:
+    """Whether shards are to get their space as they are written, and not when they are made.
+
+    That is so in memory (tmpfs): to give a file space there is to fill it with zeros, half a second
+    for 2 GB, and takes the memory of the whole output from a merge that has yet to begin. A disk
+    that is full midway is found then, by a write that fails; the run can be resumed. Not where this
+    run brings files to the same disk meanwhile: those would take the space that shards count on.
+
+    Args:
+        frees: shards go away once the mirror has them, and the next one then gets its space.
+    """
+    if frees or not is_in_memory(out):
+        return False
+    return all(
+        source.files[name].present
+        for number, source in enumerate(plan.sources)
+        for name in plan.bytes_needed(number)
+    )
 
 
 class Room:

@@ -363,11 +363,11 @@ class Session:
                 return self._already_there(far, done, out)
             check_fits(plan, ledger)
             away = agreement.compare()
+        files = ShardFiles(plan, out, self._storage)
         lacking = sum(
-            shard.nbytes
+            files.lacking(shard)
             for shard in plan.shards
-            if not _has_file(out, shard.name)
-            and (shard.name not in away or self._options.bring_back)
+            if shard.name not in away or self._options.bring_back
         )
         if problems := check_disk(out, 0 if self._frees else lacking):
             raise Resumable("disk_full", str(problems[0]))
@@ -465,7 +465,3 @@ def _check_stays(out: Path, asked: Path | None) -> None:
             found=str(out),
             fix="name that one, or none",
         )
-
-
-def _has_file(out: Path, shard: str) -> bool:
-    return (out / shard).exists() or (out / f"{shard}.partial").exists()

@@ -12,8 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from resumerge.ledger.schema import migrations
-from resumerge.ledger.sqlite import Database
+from resumerge.ledger.database import Database
+from resumerge.ledger.newest import is_newest, make_tables
 
 LEDGER_FILE = "ledger.db"
 BUSY_SECONDS = 20.0
@@ -89,7 +89,7 @@ class Ledger:
     def create(cls, path: Path) -> Ledger:
         """Make an empty ledger."""
         ledger = cls(path)
-        migrations.apply(ledger.db)
+        make_tables(ledger.db)
         return ledger
 
     def check(self) -> None:
@@ -102,7 +102,10 @@ class Ledger:
             found = self.db.execute("PRAGMA integrity_check").fetchone()[0]
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
-            migrations.apply(self.db)
+            if not is_newest(self.db):
+                from resumerge.ledger.schema import migrate  # slow to import, and rarely needed
+
+                migrate(self.db.conn)
             if self.run() is None:
                 raise sqlite3.DatabaseError("the ledger holds no run")
 
@@ -300,9 +303,7 @@ class Ledger:
                 "UPDATE attempts SET outcome = 'killed', ended = last_seen WHERE ended IS NULL"
             )
             row = {"started": now(), "last_seen": now(), "units_committed": 0, **facts}
-            number = db.table("attempts").insert(row).last_pk
-            assert isinstance(number, int)
-            return number
+            return db.table("attempts").insert(row)
 
     def end_attempt(self, attempt: int, outcome: str, **facts: Any) -> None:
         """Close an attempt: ``done``, ``interrupted``, ``error``, ``oom`` or ``killed``."""

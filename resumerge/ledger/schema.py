@@ -1,10 +1,18 @@
-"""The tables of a ledger, as sqlite-utils migrations."""
+"""The tables of a ledger, as sqlite-utils migrations; a new one is `newest.py`'s, which see."""
 
 from __future__ import annotations
 
+import sqlite3
+
+from resumerge.ledger.newest import SET
 from resumerge.ledger.sqlite import Database, Migrations
 
-migrations = Migrations("resumerge")
+migrations = Migrations(SET)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables of an older ledger, or of an empty file, to where `newest` has them."""
+    migrations.apply(Database(connection))
 
 
 @migrations()
