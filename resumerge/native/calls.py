@@ -10,8 +10,9 @@ import numpy as np
 from resumerge.native.library import function
 from resumerge.native.vector import Vector, address, passed
 
-_int32, _int64, _uint32 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32
-_float, _pointer = ctypes.c_float, ctypes.c_void_p
+_int32, _int64 = ctypes.c_int32, ctypes.c_int64
+_uint8, _uint32, _uint64 = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64
+_float, _double, _pointer = ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 CONSENSUS, NORMALIZE = 1, 2
 MAGNITUDE, ORDERED = 0, 1
@@ -134,6 +135,40 @@ def mask_above(vector: Vector, kind: int, threshold: int, quota: int) -> np.ndar
         _pointer(address(mask)),
     )
     return mask
+
+
+def random_mask(key: int, block: int, whole: int, fraction: int, count: int) -> np.ndarray:
+    """1 where a byte is below `whole`, and where it is equal and 64 more bits below `fraction`."""
+    mask = np.empty(count, np.uint8)
+    function("random_mask")(
+        _seed(key, block), _uint8(whole), _uint64(fraction), _int64(count), _pointer(address(mask))
+    )
+    return mask
+
+
+def kept_by_rank(
+    vector: Vector, key: int, block: int, row: int, stride: int, density: float, reach: float
+) -> np.ndarray:
+    """1 for elements drawn with probabilities that grow with their ranks in their rows, else 0."""
+    mask = np.empty(len(vector), np.uint8)
+    _enough_memory(
+        function("kept_by_rank")(
+            passed([vector]),
+            _seed(key, block),
+            _int64(len(mask)),
+            _int64(row),
+            _int64(stride),
+            _double(density),
+            _double(reach),
+            _pointer(address(mask)),
+        )
+    )
+    return mask
+
+
+def _seed(key: int, block: int) -> ctypes.Array[ctypes.c_uint64]:
+    """A key of 128 bits, and the number of a block."""
+    return (_uint64 * 3)(key & (1 << 64) - 1, key >> 64, block)
 
 
 def _mask(mask: np.ndarray | None) -> ctypes.c_void_p:

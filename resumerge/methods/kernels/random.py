@@ -11,6 +11,7 @@ import numpy as np
 import xxhash
 
 from resumerge.methods.method import Block
+from resumerge.native import instruction_set
 
 _FIRST_BITS, _MORE_BITS = 0, 1
 
@@ -32,6 +33,12 @@ def random_mask(count: int, density: float, key: str, block: Block) -> np.ndarra
     if density >= 1.0:
         return np.ones(count, np.uint8)
     whole, fraction = divmod(density * 256.0, 1.0)
+    if instruction_set() is not None:
+        from resumerge.native import calls
+
+        return calls.random_mask(
+            hashed(key), block.index, int(whole), int(fraction * 2.0**64), count
+        )
     draw = _bytes(key, block, count)
     kept = draw < np.uint8(whole)
     if fraction > 0.0:
@@ -72,5 +79,9 @@ def _bytes(key: str, block: Block, count: int) -> np.ndarray:
 
 def _words(key: str, block: Block, stream: int, count: int) -> np.ndarray:
     counter = (block.index << 128) | (stream << 64)
-    bits = np.random.Philox(key=xxhash.xxh3_128_intdigest(key.encode()), counter=counter)
-    return bits.random_raw(count)
+    return np.random.Philox(key=hashed(key), counter=counter).random_raw(count)
+
+
+def hashed(key: str) -> int:
+    """The 128 bits that key the generator."""
+    return xxhash.xxh3_128_intdigest(key.encode())

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from resumerge.methods.kernels.keys import INFINITY, magnitude_bits
-from resumerge.methods.kernels.random import draw_between
+from resumerge.methods.kernels.random import draw_between, hashed
 from resumerge.methods.method import Block
+from resumerge.native import Vector
 
 _PRECISION = 12
 """Bits of a float32 that its key leaves out: 11 bits of the fraction stay."""
@@ -48,6 +49,10 @@ def kept_by_rank(
     Returns:
         uint8 of 0 and 1, of the shape of `values`.
     """
+    if isinstance(values, Vector):
+        from resumerge.native import calls
+
+        return calls.kept_by_rank(values, hashed(key), block.index, row, stride, density, reach)
     spread = abs(reach) if row > 1 else 0.0
     low, high = density - spread, density + spread
     mask, between, draws = draw_between(low, high, key, block, len(values))
@@ -60,6 +65,7 @@ def kept_by_rank(
         keys = ~keys
     place = between if stride == 1 else _place_in_rows(between, row, stride)
     bounds = (draws - low) * ((row - 1) / (2.0 * spread))
+    bounds = np.fmax(np.fmin(bounds, row), -1.0)  # a tiny reach makes them infinite, or NaN
     mask[between] = _ranks_above(keys, place, bounds)
     return mask
 
