@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from choosing_kernels import use_kernels
 from hypothesis import settings
 from loopback_hub.pointing import hub, sleeps
 from tiny_models import LLAMA, write_family
@@ -19,7 +20,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anyt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-__all__ = ["hub", "sleeps"]  # fixtures of whoever talks to the Hub
+__all__ = [
+    "hub",  # these two are fixtures of whoever talks to the Hub
+    "sleeps",
+    "use_kernels",
+]
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")

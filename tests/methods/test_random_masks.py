@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,8 +13,15 @@ from torch import Tensor
 
 from resumerge.methods import Block
 from resumerge.methods.kernels import keep_only, random_mask
+from resumerge.native.library import instruction_sets
 
 MILLION = 1 << 20
+
+
+@pytest.fixture(autouse=True, params=["torch", *instruction_sets()[-1:]])
+def drawn_by(request: pytest.FixtureRequest, use_kernels: Callable[[str], None]) -> None:
+    """NumPy, or the compiled kernels."""
+    use_kernels(request.param)
 
 
 def mask(key: str, density: float = 0.5, index: int = 0, numel: int = 10_000) -> Tensor:

@@ -1,4 +1,4 @@
-"""Choosing the kernels that compute."""
+"""A fixture that chooses the kernels that compute."""
 
 from __future__ import annotations
 
