@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Work, in_order
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class ConsensusTaskArithmetic(Method):
@@ -41,18 +38,19 @@ class ConsensusTaskArithmetic(Method):
     )
     base = "required"
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
         given = [work.per_model[i] for i in work.others]
-        terms = kernels.less_base(work, inputs)
-        for term, weight in zip(terms, in_order(given, "weight")):
-            term.mul_(weight)
-        total = kernels.plain_sum([terms[0].clone(), *terms[1:]])
-        votes = kernels.zeros_like(total)
-        for term, threshold in zip(terms, in_order(given, "threshold")):
-            rest = (total - term).abs_().mul_(threshold)
-            votes.add_(kernels.reaches(term.abs_(), rest))
-        agreed = votes >= min(int(work.params["agree"]), len(terms))
-        return base.add_(kernels.keep_only(total, agreed), alpha=float(work.params["lambda"]))
+        return kernels.voted_sum(
+            base,
+            kernels.less_base(work, inputs),
+            in_order(given, "weight"),
+            in_order(given, "threshold"),
+            min(int(work.params["agree"]), len(given)),
+            float(work.params["lambda"]),
+        )

@@ -36,7 +36,7 @@ class ModelStock(Method):
     fewest = 3
 
     def compiled(self, work: Work) -> bool:
-        return not self._by_row(work)
+        return True
 
     def reads(self, work: Work) -> int:
         return 1 if self._by_row(work) else 2
@@ -54,9 +54,10 @@ class ModelStock(Method):
         deltas = kernels.less_base(work, inputs)
         if not self._by_row(work):
             return kernels.added(base, kernels.plain_sum(deltas), statistics / len(deltas))
-        rows = [delta.view(-1, work.shape[-1]) for delta in deltas]
-        shares = base.new_tensor(share(kernels.row_gram(rows)) / len(rows))
-        return kernels.added(base, kernels.plain_sum(rows).mul_(shares.unsqueeze(1)).flatten())
+        row = work.shape[-1]
+        shares = share(kernels.row_gram(deltas, row)) / len(deltas)
+        factors = [np.ones(len(shares)), shares]
+        return kernels.weighted_sum_by_row([base, kernels.plain_sum(deltas)], factors, row)
 
     def _by_row(self, work: Work) -> bool:
         return bool(work.params["filter_wise"]) and len(work.shape) > 1

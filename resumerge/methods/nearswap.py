@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Parameter, Work
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class NearSwap(Method):
@@ -23,9 +21,12 @@ class NearSwap(Method):
     fewest = 2
     most = 2
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base, other = inputs[work.base], inputs[work.others[0]]  # type: ignore[index]
         t = float(work.params["t"])
         if not t > 0.0:
             return base
-        return other.clamp_(base - t, base + t)
+        return kernels.limited(other, base, t)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, in_order
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SMALLEST_NORM = 1e-7
 SMALLEST_WEIGHT_SUM = 1e-6
@@ -46,7 +43,7 @@ class NuSlerp(Method):
     most = 2
 
     def compiled(self, work: Work) -> bool:
-        return not self._split(work)
+        return True
 
     def reads(self, work: Work) -> int:
         return 1 if self._by_row(work) else 2
@@ -59,26 +56,22 @@ class NuSlerp(Method):
     def statistics(self, work: Work, scan: Scan[Any]) -> tuple[Any, Any]:
         """The factors on both models: numbers, or one for each column."""
         if self._by_column(work):
-            return self._factors(
-                work,
-                kernels.summed(
-                    scan(lambda x, block: kernels.row_gram([v.T for v in self._rows(work, x)]))
-                ),
-            )
-        return self._factors(
-            work, kernels.summed(scan(lambda x, block: kernels.gram(self._pair(work, x))))
-        )
+            row = self._row(work)
+            products = scan(lambda x, block: kernels.column_gram(kernels.less_base(work, x), row))
+        else:
+            products = scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
+        return self._factors(work, kernels.summed(products))
 
     def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        pair = kernels.less_base(work, inputs)
         if self._by_row(work):
-            a, b = self._rows(work, inputs)
-            factors = self._factors(work, kernels.row_gram([a, b]))
-            mixed = _scaled(a, factors[0], 1).add_(_scaled(b, factors[1], 1)).flatten()
+            row = self._row(work)
+            factors = self._factors(work, kernels.row_gram(pair, row))
+            mixed = kernels.weighted_sum_by_row(pair, factors, row)
         elif self._by_column(work):
-            a, b = self._rows(work, inputs)
-            mixed = _scaled(a, statistics[0], 0).add_(_scaled(b, statistics[1], 0)).flatten()
+            mixed = kernels.weighted_sum_by_column(pair, statistics, self._row(work))
         else:
-            mixed = kernels.weighted_sum(self._pair(work, inputs), [float(f) for f in statistics])
+            mixed = kernels.weighted_sum(pair, [float(f) for f in statistics])
         return mixed if work.base is None else kernels.added(inputs[work.base], mixed)
 
     def _by_row(self, work: Work) -> bool:
@@ -90,13 +83,10 @@ class NuSlerp(Method):
     def _split(self, work: Work) -> bool:
         return len(work.shape) > 1 and not work.params["nuslerp_flatten"]
 
-    def _pair(self, work: Work, inputs: list[Any]) -> list[Any]:
-        return kernels.less_base(work, inputs)
-
-    def _rows(self, work: Work, inputs: list[Tensor]) -> list[Tensor]:
+    def _row(self, work: Work) -> int:
         row = self.row(work)
         assert row is not None
-        return [vector.view(-1, row) for vector in self._pair(work, inputs)]
+        return row
 
     @np.errstate(invalid="ignore")
     def _factors(self, work: Work, products: np.ndarray) -> tuple[Any, Any]:
@@ -112,9 +102,3 @@ class NuSlerp(Method):
             np.where(straight, 1.0 - t, np.sin((1.0 - t) * angle) / sine),
             np.where(straight, t, np.sin(t * angle) / sine),
         )
-
-
-def _scaled(matrix: Tensor, factors: np.ndarray, axis: int) -> Tensor:
-    """Rows (axis 1) or columns (axis 0) times a factor each, in place."""
-    column = matrix.new_tensor(factors)
-    return matrix.mul_(column.unsqueeze(axis))

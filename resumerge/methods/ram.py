@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 RAM = Paper(
     "Behavior knowledge merge in reinforced agentic models",
@@ -31,12 +26,16 @@ class Ram(Method):
     parameters = (EPSILON,)
     base = "required"
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
-        deltas, counts = _changes(work, inputs)
-        return base.add_(kernels.plain_sum(deltas).div_(counts.clamp_min_(1.0)))
+        deltas = kernels.less_base(work, inputs)
+        epsilon = float(work.params["epsilon"])
+        return kernels.averaged_changes(base, deltas, epsilon, [1.0] * len(deltas))
 
 
 class RamPlus(Method):
@@ -56,53 +55,27 @@ class RamPlus(Method):
     )
     base = "required"
 
+    def compiled(self, work: Work) -> bool:
+        return True
+
     def reads(self, work: Work) -> int:
         return 2
 
     def statistics(self, work: Work, scan: Scan[Any]) -> list[float]:
         """The factor on each model's unique elements."""
-        counts = kernels.summed(scan(lambda x, block: _shared_and_unique(work, x)))
+        if not work.others:
+            return []
+        epsilon = float(work.params["epsilon"])
+        counts = kernels.summed(
+            scan(lambda x, block: kernels.changed_counts(kernels.less_base(work, x), epsilon))
+        )
         alpha, r = float(work.params["alpha"]), float(work.params["r"])
-        ratios = [shared / unique if unique else 0.0 for shared, unique in counts.tolist()]
+        ratios = [(changed - alone) / alone if alone else 0.0 for changed, alone in counts.tolist()]
         return [1.0 + r * min(max(ratio, 0.0), alpha) for ratio in ratios]
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
-        deltas, counts = _changes(work, inputs)
-        unique = kernels.equals(counts, 1.0)
-        total = kernels.plain_sum(
-            [
-                delta.addcmul_(delta, unique, value=factor - 1.0)
-                for delta, factor in zip(deltas, statistics)
-            ]
-        )
-        return base.add_(total.div_(counts.clamp_min_(1.0)))
-
-
-def _changes(work: Work, inputs: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-    """Task vectors without their small elements, and how many models changed each element."""
-    deltas = [
-        kernels.keep_above(delta, float(work.params["epsilon"]))
-        for delta in kernels.less_base(work, inputs)
-    ]
-    return deltas, kernels.plain_sum([_changed(delta) for delta in deltas])
-
-
-def _changed(delta: Tensor) -> Tensor:
-    """1 where an element is not zero, else 0 (NaN too)."""
-    return delta.sign().nan_to_num_(0.0).abs_()
-
-
-def _shared_and_unique(work: Work, inputs: list[Tensor]) -> np.ndarray:
-    """For each model, how many elements it changed with others, and alone; float64 ``(n, 2)``."""
-    deltas, counts = _changes(work, inputs)
-    alone = kernels.equals(counts, 1.0)
-    rows = []
-    for delta in deltas:
-        changed = _changed(delta)
-        every = kernels.absolute_sum(changed)
-        unique = kernels.absolute_sum(changed.mul_(alone))
-        rows.append((every - unique, unique))
-    return np.array(rows).reshape(-1, 2)
+        deltas = kernels.less_base(work, inputs)
+        return kernels.averaged_changes(base, deltas, float(work.params["epsilon"]), statistics)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, viewed
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-SMALLEST_ENERGY, SMALLEST_DIVISOR = 1e-6, 1e-6
+SMALLEST_ENERGY = 1e-6
 
 
 class Sce(Method):
@@ -42,6 +39,9 @@ class Sce(Method):
             return 0
         return kernels.selection_bytes(work.numel, [[float(work.params["select_topk"])]])
 
+    def compiled(self, work: Work) -> bool:
+        return True
+
     def reads(self, work: Work) -> int:
         return 5 if self._selects(work) else 2
 
@@ -50,50 +50,41 @@ class Sce(Method):
         if not work.others:
             return None, []
         selection = self._selection(work, scan) if self._selects(work) else None
-        squares = scan(lambda x, block: self._squares(self._deltas(work, x, block, selection)))
-        energies = (kernels.summed(squares) / work.numel).tolist()
+
+        def squares(x: list[Any], block: Block) -> np.ndarray:
+            deltas = kernels.less_base(work, x)
+            return kernels.squares(deltas, self._mask(deltas, block, selection))
+
+        energies = (kernels.summed(scan(squares)) / work.numel).tolist()
         total = sum(energies)
         if not SMALLEST_ENERGY <= total < math.inf:
             return selection, [1.0 / len(energies)] * len(energies)
         return selection, [energy / total for energy in energies]
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
         selection, weights = statistics
-        deltas = self._deltas(work, inputs, block, selection)
-        signs = kernels.majority(kernels.plain_sum([deltas[0].clone(), *deltas[1:]]))
-        mixed = kernels.zeros_like(signs)
-        divisor = kernels.zeros_like(signs)
-        for delta, weight in zip(deltas, weights):
-            kept = kernels.agreeing(delta, signs)
-            mixed.add_(kept, alpha=weight)
-            divisor.add_(kept.sign_(), alpha=weight)
-        return base.addcmul_(mixed.div_(divisor.clamp_min_(SMALLEST_DIVISOR)), signs)
+        deltas = kernels.less_base(work, inputs)
+        mask = self._mask(deltas, block, selection)
+        return kernels.weighted_majority(base, deltas, mask, weights)
 
     def _selects(self, work: Work) -> bool:
         return float(work.params["select_topk"]) < 1.0
 
     def _selection(self, work: Work, scan: Scan[Any]) -> Any:
-        def variances(x: list[Tensor]) -> Tensor:
+        def variances(x: list[Any]) -> Any:
             return kernels.variance(kernels.less_base(work, x))
 
-        varying = sum(scan(lambda x, block: int(variances(x).count_nonzero())))
+        varying = sum(scan(lambda x, block: kernels.count_nonzero(variances(x))))
         return kernels.select_largest(
             {0: int(float(work.params["select_topk"]) * varying)},
             viewed(scan, lambda x, block: {0: variances(x)}),
         )[0]
 
-    def _deltas(
-        self, work: Work, inputs: list[Tensor], block: Block, selection: Any
-    ) -> list[Tensor]:
-        deltas = kernels.less_base(work, inputs)
-        if selection is not None:
-            kept = selection.mask(kernels.variance(deltas), block)
-            for delta in deltas:
-                kernels.keep_only(delta, kept)
-        return deltas
-
-    def _squares(self, deltas: list[Tensor]) -> np.ndarray:
-        return np.array([kernels.gram([delta])[0, 0] for delta in deltas])
+    def _mask(self, deltas: list[Any], block: Block, selection: Any) -> np.ndarray | None:
+        """1 for the elements that are kept, else 0; None where all are."""
+        if selection is None:
+            return None
+        return cast(np.ndarray, selection.mask(kernels.variance(deltas), block))

@@ -3,11 +3,19 @@
 #include "vectors.h"
 #include "within.h"
 
+#include "differences.h"
 #include "random.h"
 #include "reductions.h"
+
+#include "along.h"
+#include "changes.h"
+#include "energies.h"
+#include "limits.h"
+#include "order.h"
 #include "rounding.h"
 #include "selection.h"
 
 #include "ranks.h"
 #include "sums.h"
 #include "task_vectors.h"
+#include "votes.h"

@@ -3,17 +3,19 @@
 
 #define LANES 32
 
-/* Doubles of a vector's chunk, zeros behind its end. */
-static inline void widen(const Vector *v, int64_t start, int n, double *wide) {
+/* Doubles of a vector's chunk, and zeros up to a whole number of lanes; returns how many. */
+static inline int widen(const Vector *v, int64_t start, int n, double *wide) {
     float held[CHUNK];
     const float *x = take(v, start, n, held);
+    int padded = (n + LANES - 1) / LANES * LANES;
     for (int i = 0; i < n; i++) wide[i] = x[i];
-    for (int i = n; i < CHUNK; i++) wide[i] = 0.0;
+    for (int i = n; i < padded; i++) wide[i] = 0.0;
+    return padded;
 }
 
-static inline void add_products(const double *a, const double *b, double *lanes) {
+static inline void add_products(const double *a, const double *b, int padded, double *lanes) {
     double sums[LANES] = {0.0};
-    for (int i = 0; i < CHUNK; i += LANES)
+    for (int i = 0; i < padded; i += LANES)
         for (int k = 0; k < LANES; k++) sums[k] += a[i + k] * b[i + k];
     for (int k = 0; k < LANES; k++) lanes[k] += sums[k];
 }
@@ -35,12 +37,12 @@ int32_t EXPORT(gram)(const Vector *vectors, int32_t vectors_count, int64_t rows,
     for (int64_t r = 0; r < rows; r++) {
         memset(lanes, 0, sizeof(double) * (size_t)pairs * LANES);
         for (int64_t start = 0; start < row; start += CHUNK) {
-            int n = chunk_at(start, row);
+            int n = chunk_at(start, row), padded = 0;
             for (int i = 0; i < vectors_count; i++)
-                widen(&vectors[i], r * row + start, n, wide + (size_t)i * CHUNK);
+                padded = widen(&vectors[i], r * row + start, n, wide + (size_t)i * CHUNK);
             for (int i = 0; i < vectors_count; i++)
                 for (int j = i; j < vectors_count; j++)
-                    add_products(wide + (size_t)i * CHUNK, wide + (size_t)j * CHUNK,
+                    add_products(wide + (size_t)i * CHUNK, wide + (size_t)j * CHUNK, padded,
                                  lanes + (size_t)(i * vectors_count + j) * LANES);
         }
         for (int i = 0; i < vectors_count; i++)

@@ -12,6 +12,8 @@ import numpy as np
 F32, BF16, F16 = 0, 1, 2
 CODES = {"float32": F32, "bfloat16": BF16, "float16": F16}
 """Element types that kernels read and write, by torch's names."""
+CHUNK = 1024
+"""Elements that kernels work on at a time; as in vectors.h."""
 
 
 @dataclass(frozen=True, slots=True)

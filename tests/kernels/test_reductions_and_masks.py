@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from resumerge.methods.kernels import (
     absolute_sum,
+    column_gram,
     gram,
     isotropic,
-    keep_above,
     keep_only,
     row_gram,
-    sort_over,
     variance,
     weighted_sum,
 )
+from resumerge.methods.kernels.masks import keep_above
+from resumerge.methods.kernels.order import sort_over
 
 
 @given(st.integers(1, 4), st.integers(0, 300), st.integers(0, 2**32 - 1))
@@ -35,10 +36,14 @@ def test_gram_of_more_than_a_chunk() -> None:
     np.testing.assert_allclose(gram([a, b]), wide @ wide.T, rtol=1e-12)
 
 
-def test_row_gram_is_the_gram_of_each_row() -> None:
-    a, b = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(0))
-    for row, products in enumerate(np.moveaxis(row_gram([a, b]), 2, 0)):
-        np.testing.assert_allclose(products, gram([a[row], b[row]]), rtol=1e-12)
+@given(st.integers(1, 9), st.sampled_from([1, 2, 33, 1024, 1500]), st.integers(0, 2**32 - 1))
+def test_grams_of_rows_and_columns(rows: int, row: int, seed: int) -> None:
+    matrices = np.random.default_rng(seed).standard_normal((2, rows, row)).astype(np.float32)
+    a, b = (torch.from_numpy(matrix).flatten() for matrix in matrices)
+    products = [[x.astype(np.float64) * y for y in matrices] for x in matrices]
+    for found, axis in ((row_gram([a, b], row), 1), (column_gram([a, b], row), 0)):
+        expected = [[x.sum(axis=axis) for x in line] for line in products]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 100_000])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
@@ -19,6 +22,19 @@ TORCH = {code: getattr(torch, name) for name, code in CODES.items()}
 
 DTYPES = st.sampled_from(sorted(TORCH))
 NUMBERS = st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-8, 65504.0, 2.0**-24])
+
+LENGTHS = st.integers(0, 70) | st.sampled_from([1023, 1024, 1025, 5000, 131_073])
+varied = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+Use = Callable[[str], None]
+
+
+@st.composite
+def task_vectors(draw: st.DrawFn, lengths: st.SearchStrategy[int] = LENGTHS) -> list[Vector]:
+    """Some vectors less the first of them."""
+    base, *others = vectors(draw, draw(st.integers(2, 5)), draw(lengths))
+    return [Vector(other.data, other.dtype, base) for other in others]
 
 
 def vectors(draw: st.DrawFn, count: int, length: int) -> list[Vector]:

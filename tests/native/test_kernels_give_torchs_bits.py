@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
-from both_ways import SETS, TORCH, as_tensor, needs_kernels, same, vectors
-from hypothesis import HealthCheck, given, settings
+from both_ways import TORCH, as_tensor, needs_kernels, same, task_vectors, varied
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.methods import Block, kernels
@@ -17,24 +15,6 @@ from resumerge.native.calls import round_to
 from resumerge.native.vector import BF16, F16
 
 pytestmark = needs_kernels
-LENGTHS = st.integers(0, 70) | st.sampled_from([1023, 1024, 1025, 5000, 131_073])
-varied = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-Use = Callable[[str], None]
-
-
-@pytest.fixture(params=SETS)
-def compiled(request: pytest.FixtureRequest, use_kernels: Use) -> str:
-    use_kernels(request.param)
-    return str(request.param)
-
-
-@st.composite
-def task_vectors(draw: st.DrawFn) -> list[Vector]:
-    """Some vectors less the first of them."""
-    base, *others = vectors(draw, draw(st.integers(2, 5)), draw(LENGTHS))
-    return [Vector(other.data, other.dtype, base) for other in others]
 
 
 @varied

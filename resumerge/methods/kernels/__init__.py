@@ -9,21 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resumerge.methods.kernels.accumulate import added, weighted_sum, zeros_like
-    from resumerge.methods.kernels.consensus import (
-        SMALLEST_DIVISOR,
-        agreeing,
-        agreeing_sum,
-        majority,
-        plain_sum,
+    from resumerge.methods.kernels.accumulate import added, plain_sum, weighted_sum
+    from resumerge.methods.kernels.along import (
+        column_gram,
+        row_gram,
+        weighted_sum_by_column,
+        weighted_sum_by_row,
     )
-    from resumerge.methods.kernels.differences import less_base, variance
+    from resumerge.methods.kernels.changes import averaged_changes, changed_counts
+    from resumerge.methods.kernels.consensus import SMALLEST_DIVISOR, agreeing_sum
+    from resumerge.methods.kernels.differences import count_nonzero, less_base, variance
+    from resumerge.methods.kernels.energies import squares, weighted_majority
     from resumerge.methods.kernels.keys import from_ordered_bits, magnitude_bits, ordered_bits
-    from resumerge.methods.kernels.masks import equals, keep_above, keep_only, reaches
-    from resumerge.methods.kernels.order import sort_over
+    from resumerge.methods.kernels.limits import limited
+    from resumerge.methods.kernels.masks import keep_only
+    from resumerge.methods.kernels.order import trimmed_mean
     from resumerge.methods.kernels.random import draw_between, random_mask
     from resumerge.methods.kernels.ranks import kept_by_rank
-    from resumerge.methods.kernels.reduce import absolute_sum, absolute_sums, gram, row_gram, summed
+    from resumerge.methods.kernels.reduce import absolute_sum, absolute_sums, gram, summed
     from resumerge.methods.kernels.selection import (
         Band,
         Selection,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from resumerge.methods.kernels.selection_memory import selection_bytes
     from resumerge.methods.kernels.sparse import combined
     from resumerge.methods.kernels.spectral import isotropic
+    from resumerge.methods.kernels.votes import voted_sum
 
 __all__ = [
     "SMALLEST_DIVISOR",
@@ -42,34 +46,38 @@ __all__ = [
     "absolute_sum",
     "absolute_sums",
     "added",
-    "agreeing",
     "agreeing_sum",
+    "averaged_changes",
+    "changed_counts",
+    "column_gram",
     "combined",
+    "count_nonzero",
     "draw_between",
-    "equals",
     "from_ordered_bits",
     "gram",
     "isotropic",
-    "keep_above",
     "keep_only",
     "kept_by_rank",
     "less_base",
+    "limited",
     "magnitude_bits",
-    "majority",
     "order_statistics",
     "ordered_bits",
     "plain_sum",
     "random_mask",
-    "reaches",
     "row_gram",
     "select",
     "select_largest",
     "selection_bytes",
-    "sort_over",
+    "squares",
     "summed",
+    "trimmed_mean",
     "variance",
+    "voted_sum",
+    "weighted_majority",
     "weighted_sum",
-    "zeros_like",
+    "weighted_sum_by_column",
+    "weighted_sum_by_row",
 ]
 
 _HOMES = {
@@ -79,34 +87,38 @@ _HOMES = {
     "absolute_sum": "reduce",
     "absolute_sums": "reduce",
     "added": "accumulate",
-    "agreeing": "consensus",
     "agreeing_sum": "consensus",
+    "averaged_changes": "changes",
+    "changed_counts": "changes",
+    "column_gram": "along",
     "combined": "sparse",
+    "count_nonzero": "differences",
     "draw_between": "random",
-    "equals": "masks",
     "from_ordered_bits": "keys",
     "gram": "reduce",
     "isotropic": "spectral",
-    "keep_above": "masks",
     "keep_only": "masks",
     "kept_by_rank": "ranks",
     "less_base": "differences",
+    "limited": "limits",
     "magnitude_bits": "keys",
-    "majority": "consensus",
     "order_statistics": "selection",
     "ordered_bits": "keys",
-    "plain_sum": "consensus",
+    "plain_sum": "accumulate",
     "random_mask": "random",
-    "reaches": "masks",
-    "row_gram": "reduce",
+    "row_gram": "along",
     "select": "selection",
     "select_largest": "selection",
     "selection_bytes": "selection_memory",
-    "sort_over": "order",
+    "squares": "energies",
     "summed": "reduce",
+    "trimmed_mean": "order",
     "variance": "differences",
+    "voted_sum": "votes",
+    "weighted_majority": "energies",
     "weighted_sum": "accumulate",
-    "zeros_like": "accumulate",
+    "weighted_sum_by_column": "along",
+    "weighted_sum_by_row": "along",
 }
 
 

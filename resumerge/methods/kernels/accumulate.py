@@ -27,6 +27,16 @@ def weighted_sum(terms: Sequence[Any], weights: Sequence[float]) -> Any:
     return total
 
 
+def plain_sum(terms: Sequence[Any]) -> Any:
+    """The sum of vectors; torch's in the first of them."""
+    if isinstance(terms[0], Vector):
+        return weighted_sum(terms, [1.0] * len(terms))
+    total = terms[0]
+    for term in terms[1:]:
+        total.add_(term)
+    return total
+
+
 def added(base: Any, change: Any, scale: float = 1.0) -> Any:
     """``base + scale * change``, rounded after each; torch's vectors are used up."""
     return weighted_sum([base, change], [1.0, scale])

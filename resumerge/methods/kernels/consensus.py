@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from resumerge.methods.kernels.accumulate import plain_sum
 
 if TYPE_CHECKING:
     from torch import Tensor
-from resumerge.methods.kernels.accumulate import weighted_sum
-from resumerge.native import Vector
 
 SMALLEST_DIVISOR = 1e-8
 """Sums of weights below this do not divide."""
-
-
-def plain_sum(terms: Sequence[Any]) -> Any:
-    """The sum of vectors; torch's in the first of them."""
-    if isinstance(terms[0], Vector):
-        return weighted_sum(terms, [1.0] * len(terms))
-    total = terms[0]
-    for term in terms[1:]:
-        total.add_(term)
-    return total
 
 
 def majority(total: Tensor) -> Tensor:

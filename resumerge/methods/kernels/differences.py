@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resumerge.methods.method import Work
 from resumerge.native import Vector
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def less_base(work: Work, inputs: list[Any]) -> list[Any]:
@@ -25,17 +23,32 @@ def less_base(work: Work, inputs: list[Any]) -> list[Any]:
     return [inputs[i].sub_(base) for i in work.others]
 
 
-def variance(vectors: Sequence[Tensor]) -> Tensor:
-    """The population variance of each element over float32 vectors; exactly 0 where all are equal.
+def variance(vectors: Sequence[Any]) -> Any:
+    """The population variance of each element over vectors that have one base, or none.
 
-    Welford's recurrence, which needs no sum of squares (https://doi.org/10.2307/1266577).
+    Exactly 0 where all are equal. Welford's recurrence, which needs no sum of squares
+    (https://doi.org/10.2307/1266577), each operation rounded to float32.
     """
+    if isinstance(vectors[0], Vector):
+        from resumerge.native.energies import variance
+
+        return variance(vectors)
     import torch
 
     mean = vectors[0].clone()
     squares = torch.zeros_like(mean)
     for count, vector in enumerate(vectors[1:], start=2):
         change = vector - mean
-        mean.add_(change, alpha=1.0 / count)
-        squares.addcmul_(change, vector - mean)
-    return squares.div_(len(vectors))
+        mean.add_(change * (1.0 / count))
+        squares.add_(change.mul_(vector - mean))
+    squares.div_(len(vectors))
+    return squares.masked_fill_(squares.isnan(), math.nan)  # one NaN for all: it is a key
+
+
+def count_nonzero(values: Any) -> int:
+    """How many elements of a vector are not 0; NaN is not."""
+    if isinstance(values, Vector):
+        from resumerge.native.calls import MAGNITUDE, equal_count
+
+        return len(values) - equal_count(values, MAGNITUDE, 0)
+    return int(values.count_nonzero())

@@ -1,6 +1,6 @@
 """Reductions of one block, in float64, and their sum over blocks.
 
-All in one order, whatever computes them: element e of a chunk is added to lane e mod `_LANES`,
+All in one order, whatever computes them: element e of a chunk is added to lane e mod `LANES`,
 lanes are added up over the chunks, and to each other at the end.
 """
 
@@ -17,8 +17,8 @@ from resumerge.native import Vector
 if TYPE_CHECKING:
     from torch import Tensor
 
-_LANES, _CHUNK = 32, 1024
-_TOGETHER = 1 << 17
+LANES, CHUNK = 32, 1024
+TOGETHER = 1 << 17
 """Elements that are widened to float64 at a time, so that they stay in the cache."""
 
 
@@ -37,28 +37,13 @@ def gram(vectors: Sequence[Any]) -> np.ndarray:
     if vectors[0].device.type != "cpu":
         wide = [vector.double() for vector in vectors]
         return np.array([[float(a @ b) for b in wide] for a in wide])
-    lanes = np.zeros((count, count, _LANES))
-    for start in range(0, len(vectors[0]), _TOGETHER):
-        wide = [_wide(vector.numpy()[start : start + _TOGETHER]) for vector in vectors]
+    lanes = np.zeros((count, count, LANES))
+    for start in range(0, len(vectors[0]), TOGETHER):
+        wide = [_wide(vector.numpy()[start : start + TOGETHER]) for vector in vectors]
         for i in range(count):
             for j in range(i, count):
                 lanes[i, j] = lanes[j, i] = _added_up(lanes[i, j], wide[i] * wide[j])
     return np.array([[_total(pair) for pair in row] for row in lanes]).reshape(count, count)
-
-
-def row_gram(rows: Sequence[Tensor]) -> np.ndarray:
-    """The same for each row of float32 matrices of one shape.
-
-    Returns:
-        float64, shape ``(len(rows), len(rows), rows of the matrices)``.
-    """
-    count = len(rows)
-    products = np.zeros((count, count, len(rows[0])))
-    wide = [matrix.double() for matrix in rows]
-    for i in range(count):
-        for j in range(i, count):
-            products[i, j] = products[j, i] = (wide[i] * wide[j]).sum(dim=1).cpu().numpy()
-    return products
 
 
 def absolute_sums(values: Any, mask: np.ndarray | None) -> tuple[float, float]:
@@ -77,9 +62,9 @@ def absolute_sum(values: Tensor) -> float:
     """``sum(|x|)`` of a float32 vector."""
     if values.device.type != "cpu":
         return float(values.double().abs().sum())
-    lanes = np.zeros(_LANES)
-    for start in range(0, len(values), _TOGETHER):
-        lanes = _added_up(lanes, np.abs(_wide(values.numpy()[start : start + _TOGETHER])))
+    lanes = np.zeros(LANES)
+    for start in range(0, len(values), TOGETHER):
+        lanes = _added_up(lanes, np.abs(_wide(values.numpy()[start : start + TOGETHER])))
     return _total(lanes)
 
 
@@ -94,10 +79,10 @@ def summed(parts: Iterable[np.ndarray]) -> np.ndarray:
 
 def _wide(values: np.ndarray) -> np.ndarray:
     """Float64, shape ``(chunks, rows of lanes, lanes)``, with zeros behind the end."""
-    chunks = -(-len(values) // _CHUNK)
-    wide = np.zeros(chunks * _CHUNK)
+    chunks = -(-len(values) // CHUNK)
+    wide = np.zeros(chunks * CHUNK)
     wide[: len(values)] = values
-    return wide.reshape(chunks, -1, _LANES)
+    return wide.reshape(chunks, -1, LANES)
 
 
 def _added_up(lanes: np.ndarray, wide: np.ndarray) -> np.ndarray:
@@ -107,4 +92,7 @@ def _added_up(lanes: np.ndarray, wide: np.ndarray) -> np.ndarray:
 
 
 def _total(lanes: np.ndarray) -> float:
-    return float(sum(lanes.tolist()))
+    total = 0.0
+    for lane in lanes.tolist():  # not `sum`, which compensates from Python 3.12 on
+        total += lane
+    return total

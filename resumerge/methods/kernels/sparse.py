@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.methods.kernels.accumulate import added
-from resumerge.methods.kernels.consensus import agreeing_sum, plain_sum
+from resumerge.methods.kernels.accumulate import added, plain_sum
+from resumerge.methods.kernels.consensus import agreeing_sum
 from resumerge.methods.kernels.masks import keep_only
 from resumerge.native import Vector
 

@@ -1,0 +1,66 @@
+/* Elements that few models changed, or many. A model changed an element where |d| > epsilon. */
+
+/* base + sum(f_i * d_i) / c, c the models that changed an element; f_i is 1 unless c is.
+ *
+ * The vectors are differences from the base. `terms` has room for a chunk of each. */
+void EXPORT(averaged_changes)(const Vector *base, const Vector *vectors, const float *factors,
+                              int32_t vectors_count, float epsilon, int64_t count, float *terms,
+                              float *out) {
+    float held[CHUNK], changed[CHUNK], total[CHUNK];
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        const float *b = load(base->data, base->dtype, start, n, held);
+        memset(changed, 0, sizeof changed);
+        for (int k = 0; k < vectors_count; k++) {
+            float *term = terms + (size_t)k * CHUNK;
+            take_less(&vectors[k], b, start, n, term);
+            for (int i = 0; i < n; i++) {
+                term[i] = fabsf(term[i]) <= epsilon ? 0.0f : term[i];
+                changed[i] += fabsf(term[i]) > epsilon ? 1.0f : 0.0f;
+            }
+        }
+        for (int k = 0; k < vectors_count; k++) {
+            const float *term = terms + (size_t)k * CHUNK;
+            float f = factors[k];
+            for (int i = 0; i < n; i++) {
+                float x = term[i] * (changed[i] == 1.0f ? f : 1.0f);
+                total[i] = k == 0 ? x : total[i] + x;
+            }
+        }
+        float *to = out + start;
+        for (int i = 0; i < n; i++)
+            to[i] = b[i] + total[i] / (changed[i] < 1.0f ? 1.0f : changed[i]);
+    }
+}
+
+/* For each vector, how many elements it changed, and how many of these it changed alone:
+ * out[2 * i], out[2 * i + 1]. `flags` has room for a chunk of each. */
+void EXPORT(changed_counts)(const Vector *vectors, int32_t vectors_count, float epsilon,
+                            int64_t count, uint32_t *flags, int64_t *out) {
+    float held[CHUNK], x[CHUNK];
+    uint32_t changed[CHUNK];
+    memset(out, 0, sizeof(int64_t) * 2 * (size_t)vectors_count);
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        const float *b = load_base(vectors, start, n, held);
+        memset(changed, 0, sizeof changed);
+        for (int k = 0; k < vectors_count; k++) {
+            uint32_t *flag = flags + (size_t)k * CHUNK;
+            take_less(&vectors[k], b, start, n, x);
+            for (int i = 0; i < n; i++) {
+                flag[i] = fabsf(x[i]) > epsilon;
+                changed[i] += flag[i];
+            }
+        }
+        for (int k = 0; k < vectors_count; k++) {
+            const uint32_t *flag = flags + (size_t)k * CHUNK;
+            uint32_t every = 0, alone = 0;
+            for (int i = 0; i < n; i++) {
+                every += flag[i];
+                alone += flag[i] & (changed[i] == 1);
+            }
+            out[2 * k] += every;
+            out[2 * k + 1] += alone;
+        }
+    }
+}

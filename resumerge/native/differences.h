@@ -1,0 +1,15 @@
+/* Vectors that have one base, which is loaded once for all of them. */
+
+/* The base of vectors, or null where they have none. */
+static inline const float *load_base(const Vector *v, int64_t start, int n, float *to) {
+    return v->base ? load(v->base, v->base_dtype, start, n, to) : NULL;
+}
+
+/* Elements of a vector, less those of its base `b`, in `to`. */
+static inline void take_less(const Vector *v, const float *b, int64_t start, int n, float *to) {
+    const float *x = load(v->data, v->dtype, start, n, to);
+    if (b)
+        for (int i = 0; i < n; i++) to[i] = x[i] - b[i];
+    else if (x != to)
+        memcpy(to, x, sizeof(float) * (size_t)n);
+}

@@ -1,0 +1,76 @@
+/* Task vectors weighted by their energies, among the elements that vary most. */
+
+#define SMALLEST_ENERGY_DIVISOR 1e-6f
+
+/* The population variance of each element over vectors of one base, by Welford's recurrence. */
+void EXPORT(variance)(const Vector *vectors, int32_t vectors_count, int64_t count, float *out) {
+    float held[CHUNK], x[CHUNK], mean[CHUNK];
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        const float *b = load_base(vectors, start, n, held);
+        float *squares = out + start;
+        take_less(vectors, b, start, n, mean);
+        for (int i = 0; i < n; i++) squares[i] = 0.0f;
+        for (int k = 1; k < vectors_count; k++) {
+            float share = (float)(1.0 / (k + 1));
+            take_less(&vectors[k], b, start, n, x);
+            for (int i = 0; i < n; i++) {
+                float change = x[i] - mean[i];
+                mean[i] = mean[i] + change * share;
+                squares[i] = squares[i] + change * (x[i] - mean[i]);
+            }
+        }
+        for (int i = 0; i < n; i++) squares[i] = one_nan(squares[i] / (float)vectors_count);
+    }
+}
+
+/* sum(x^2) over the elements that a mask of bytes keeps; over all without one. */
+double EXPORT(squares)(const Vector *v, const uint8_t *mask, int64_t count) {
+    double wide[CHUNK], lanes[LANES] = {0.0};
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        int padded = widen(v, start, n, wide);
+        if (mask)
+            for (int i = 0; i < n; i++) wide[i] = mask[start + i] ? wide[i] : 0.0;
+        add_products(wide, wide, padded, lanes);
+    }
+    return sum_of(lanes);
+}
+
+/* base + sum(a_i * w_i * d_i) / sum(a_i * w_i): a_i is whether the sign is that of the sum of all.
+ *
+ * The vectors are differences from the base; what is masked is zero, whatever it was.
+ * `terms` has room for a chunk of each. */
+void EXPORT(weighted_majority)(const Vector *base, const Vector *vectors, const uint8_t *mask,
+                               const float *weights, int32_t vectors_count, int64_t count,
+                               float *terms, float *out) {
+    float held[CHUNK], sign[CHUNK], mixed[CHUNK], divisor[CHUNK];
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        const float *b = load(base->data, base->dtype, start, n, held);
+        for (int k = 0; k < vectors_count; k++) {
+            float *term = terms + (size_t)k * CHUNK;
+            take_less(&vectors[k], b, start, n, term);
+            if (mask)
+                for (int i = 0; i < n; i++) term[i] = mask[start + i] ? term[i] : 0.0f;
+            for (int i = 0; i < n; i++) sign[i] = k == 0 ? term[i] : sign[i] + term[i];
+        }
+        for (int i = 0; i < n; i++) sign[i] = sign[i] >= 0.0f ? 1.0f : -1.0f;
+        for (int k = 0; k < vectors_count; k++) {
+            const float *term = terms + (size_t)k * CHUNK;
+            float w = weights[k];
+            for (int i = 0; i < n; i++) {
+                float agrees = term[i] * sign[i];
+                float kept = (agrees <= 0.0f ? 0.0f : agrees) * w;
+                float took_part = agrees > 0.0f ? w : 0.0f;
+                mixed[i] = k == 0 ? kept : mixed[i] + kept;
+                divisor[i] = k == 0 ? took_part : divisor[i] + took_part;
+            }
+        }
+        float *to = out + start;
+        for (int i = 0; i < n; i++) {
+            float d = divisor[i] < SMALLEST_ENERGY_DIVISOR ? SMALLEST_ENERGY_DIVISOR : divisor[i];
+            to[i] = b[i] + mixed[i] / d * sign[i];
+        }
+    }
+}

@@ -1,0 +1,126 @@
+"""A merge with every method: the same bytes from torch and from each instruction set."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from both_ways import SETS, needs_kernels
+from merging import merge, shards_of
+from safetensors.torch import save_file
+
+from resumerge.methods import METHODS
+from resumerge.methods.method import REQUIRED
+
+pytestmark = needs_kernels
+NEEDS_TORCH = ("arcee_fusion", "iso_c")
+DTYPES = {"base": torch.bfloat16, "a": torch.float16, "b": torch.float32, "c": torch.bfloat16}
+SHAPES = ((), (1,), (7,), (1, 1), (40, 13), (1030, 1), (1, 1030), (3, 1500), (4, 5, 6))
+BLOCK = 1500
+VALUES = {"weight": 0.6, "t": 0.3, "density": 0.5, "scale": 0.3}
+
+RECIPES: dict[str, tuple[str, dict[str, object]]] = {
+    **{method: (method, {}) for method in METHODS},
+    "nuslerp by row": ("nuslerp", {"nuslerp_flatten": False}),
+    "nuslerp by column": ("nuslerp", {"nuslerp_flatten": False, "nuslerp_row_wise": True}),
+    "model_stock by row": ("model_stock", {"filter_wise": True}),
+    "sce, selected": ("sce", {"select_topk": 0.4}),
+    "trimmed_mean, trimmed": ("trimmed_mean", {"trim": 0.3}),
+    "ties, rescaled": ("ties", {"rescale": True}),
+}
+
+
+def recipe(method: str, params: dict[str, object], with_base: bool, dtype: str) -> str:
+    """Its parameters where they have no default, or would do nothing."""
+    declared = METHODS[method]
+    given = [p for p in declared.parameters if p.default is REQUIRED or p.name in VALUES]
+    count = (declared.most or 4) - (declared.base == "required")
+    per_model = {p.name: VALUES[p.name] for p in given if p.per_model}
+    document = {
+        "merge_method": method,
+        "models": [{"model": m, "parameters": per_model} for m in ("a", "b", "c")[:count]],
+        "parameters": {p.name: VALUES[p.name] for p in given if not p.per_model} | params,
+        "dtype": dtype,
+    }
+    return json.dumps(document | ({"base_model": "base"} if with_base else {}))
+
+
+def bases(method: str) -> tuple[bool, ...]:
+    return {"none": (False,), "required": (True,), "optional": (False, True)}[METHODS[method].base]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of different dtypes, some elements equal to the base's, with an infinity and NaN."""
+    folder = tmp_path_factory.mktemp("models")
+    random = torch.Generator().manual_seed(0)
+    base = {str(shape): torch.randn(shape, generator=random) for shape in SHAPES}
+    for name, dtype in DTYPES.items():
+        tensors = {}
+        for key, values in base.items():
+            changed = torch.rand(values.shape, generator=random) < 0.7
+            change = 0.1 * torch.randn(values.shape, generator=random)
+            tensors[key] = (values.bfloat16().float() + change * changed * (name != "base")).to(
+                dtype
+            )
+        if name == "b":
+            tensors["(40, 13)"][3, 5], tensors["(3, 1500)"][2, 1499] = torch.nan, torch.inf
+        (folder / name).mkdir()
+        save_file(tensors, folder / name / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in NEEDS_TORCH])
+def test_the_same_bytes(
+    name: str,
+    models: Path,
+    tmp_path: Path,
+    use_kernels: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("resumerge.planning.model.BLOCK", BLOCK)
+    method, params = RECIPES[name]
+    for with_base in bases(method):
+        for dtype in ("float32", "float16", "bfloat16"):
+            found = {}
+            for computes in ("torch", *SETS):
+                use_kernels(computes)
+                text = recipe(method, params, with_base, dtype)
+                found[computes] = shards_of(merge(models, text, tmp_path / "out", restart=True))
+            for computes in SETS:
+                assert found[computes] == found["torch"], (computes, with_base, dtype)
+
+
+def test_no_other_merge_loads_torch(
+    models: Path, tmp_path: Path
+) -> None:
+    names = [*(name for name in RECIPES if name not in NEEDS_TORCH), *NEEDS_TORCH]
+    for name in names:
+        method, params = RECIPES[name]
+        text = recipe(method, params, bases(method)[0], "bfloat16")
+        (tmp_path / f"{name}.yaml").write_text(text)
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from resumerge.engine.options import Options\n"
+        "from resumerge.engine.session import Session\n"
+        "for name in sys.argv[2:]:\n"
+        "    place = Path(sys.argv[1], name)\n"
+        "    options = Options(state_dir=place.with_suffix('.state'))\n"
+        "    Session(options).run(place.with_suffix('.yaml'), place)\n"
+        "    print(name, 'torch' in sys.modules, sep=': ')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path, *names],
+        cwd=models,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{name}: {name in NEEDS_TORCH}" for name in names]
