@@ -96,9 +96,7 @@ def test_the_same_bytes(
                 assert found[computes] == found["torch"], (computes, with_base, dtype)
 
 
-def test_no_other_merge_loads_torch(
-    models: Path, tmp_path: Path
-) -> None:
+def test_no_other_merge_loads_torch(models: Path, tmp_path: Path) -> None:
     names = [*(name for name in RECIPES if name not in NEEDS_TORCH), *NEEDS_TORCH]
     for name in names:
         method, params = RECIPES[name]

@@ -31,11 +31,12 @@ def averaged_changes(
         from resumerge.native.elements import averaged_changes
 
         return averaged_changes(base, deltas, epsilon, factors)
+    import torch
+
     large = [keep_above(delta, epsilon) for delta in deltas]
     counts = plain_sum([_changed(delta) for delta in large])
-    alone = equals(counts, 1.0)
-    shared = 1.0 - alone
-    total = plain_sum([d.mul_(alone * f + shared) for d, f in zip(large, factors)])
+    alone = counts == 1.0
+    total = plain_sum([d.mul_(torch.where(alone, f, 1.0)) for d, f in zip(large, factors)])
     return added(base, total.div_(counts.clamp_min_(1.0)))
 
 
