@@ -6,7 +6,7 @@
 
 #define PRECISION 12   /* bits of a float that its key leaves out */
 #define HIGHEST 65534u /* key of a row's largest number; what is not finite comes above it */
-#define FINE 5         /* bits of a key that the coarse counts leave out */
+#define FINE 6         /* bits of a key that the coarse counts leave out */
 #define BUCKETS (65536 >> FINE)
 #define SHORT_ROW 256 /* elements of a row whose keys are compared rather than counted */
 
@@ -75,33 +75,34 @@ static int64_t twice_rank(const Ranks *ranks, uint16_t key) {
     return 2 * (int64_t)below + counts[place] - 1;
 }
 
-/* Whether twice the rank of a key is above a bound. */
+/* Whether twice the rank of a key is above a bound, which is -2 at least. */
 static inline uint8_t ranks_above(const Ranks *ranks, uint16_t key, int64_t bound) {
     if (ranks->row > SHORT_ROW) {
         const uint32_t *below = ranks->below + (key >> FINE);
-        int is_above = 2 * (int64_t)below[0] > bound;
-        if (is_above | (2 * (int64_t)below[1] - 2 <= bound)) return (uint8_t)is_above;
+        int64_t least = 2 * (int64_t)below[0], most = 2 * (int64_t)below[1] - 2;
+        /* One comparison: which side it is on cannot be foreseen, but hardly any is between. */
+        if ((uint64_t)(bound - least) >= (uint64_t)(most - least)) return bound < least;
     }
     return twice_rank(ranks, key) > bound;
 }
 
 /* Draws of 24 bits in an interval: a random byte for every element, and 16 bits more for those that
- * may lie in it. */
+ * may lie in it, `left` of which wait at the end of `bits`. */
 typedef struct {
     double low, high;
     Stream more;
-    uint16_t bits[16];
-    int used;
+    uint16_t bits[CHUNK + 16];
+    int left;
 } Draws;
 
-static inline uint16_t more_bits(Draws *draws) {
-    if (draws->used == 16) {
-        uint64_t words[4];
-        draw(&draws->more, words);
-        for (int i = 0; i < 16; i++) draws->bits[i] = (uint16_t)(words[i / 4] >> i % 4 * 16);
-        draws->used = 0;
-    }
-    return draws->bits[draws->used++];
+/* The next n pieces of 16 bits. */
+static inline const uint16_t *more_bits(Draws *draws, int n) {
+    uint16_t *end = draws->bits + CHUNK + 16;
+    int missing = n > draws->left ? (n - draws->left + 15) / 16 * 16 : 0;
+    memmove(end - draws->left - missing, end - draws->left, sizeof(uint16_t) * (size_t)draws->left);
+    draw_bytes(&draws->more, 2 * missing, (uint8_t *)(end - missing));
+    draws->left += missing - n;
+    return end - draws->left - n;
 }
 
 /* Random bytes become 1 where the draw is below the interval, 0 elsewhere. Returns how many may lie
@@ -113,11 +114,10 @@ static inline int drawn(Draws *draws, uint8_t *bytes, int n, uint16_t *places, d
     for (int i = 0; i < n; i++) bytes[i] = bytes[i] < first;
     uint32_t low = (uint32_t)first << 16, width = (uint32_t)(last - first) << 16 | 0xffffu;
     int number = (int)within(numbered, n, low, width, inside);
-    for (int j = 0; j < number; j++) {
-        places[j] = (uint16_t)inside[j];
-        numbered[j] = ((inside[j] + low) & 0xff0000u) | more_bits(draws);
-    }
-    for (int j = 0; j < number; j++) found[j] = numbered[j] * 0x1p-24;
+    const uint16_t *more = more_bits(draws, number);
+    for (int j = 0; j < number; j++) places[j] = (uint16_t)inside[j];
+    for (int j = 0; j < number; j++)
+        found[j] = (int32_t)(((inside[j] + low) & 0xff0000u) | more[j]) * 0x1p-24;
     return number;
 }
 
@@ -128,7 +128,8 @@ int32_t EXPORT(kept_by_rank)(const Vector *v, const Seed *seed, int64_t count, i
     int64_t run = row * stride;
     double spread = row > 1 ? fabs(reach) : 0.0;
     double each = spread != 0.0 ? (double)(row - 1) / (2.0 * spread) : 0.0;
-    Draws draws = {density - spread, density + spread, stream_of(seed, MORE_BITS), {0}, 16};
+    Draws draws = {.low = density - spread, .high = density + spread, .left = 0};
+    draws.more = stream_of(seed, MORE_BITS);
     Ranks *ranks = calloc(1, sizeof(Ranks));
     uint16_t *keys = malloc(sizeof(uint16_t) * (size_t)row);
     uint32_t *sizes = malloc(sizeof(uint32_t) * (size_t)run);
