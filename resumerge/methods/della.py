@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Paper, Parameter, Scan, Work
-from resumerge.methods.task_vectors import TaskVectors, parameters
+from resumerge.methods.task_vectors import Kept, TaskVectors, deltas_of, parameters, rescaling
 
 DELLA = Paper(
     "DELLA-Merging: reducing interference in model merging through magnitude-based sampling",
@@ -49,22 +48,25 @@ class SampledByRank(TaskVectors):
     def held_bytes(self, work: Work) -> int:
         return len(self._densities(work)) * work.numel // 8 if self._keeps_masks(work) else 0
 
-    def reads(self, work: Work) -> int:
-        return super().reads(work) + self._keeps_masks(work)
-
-    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
-        """The masks of every block, a bit an element: finding them costs more than all else."""
+    def statistics(self, work: Work, scan: Scan[Any]) -> Kept:
+        """As of all, but in one pass: the masks are kept, a bit an element, to be used again."""
         if not self._keeps_masks(work):
-            return {}
+            return super().statistics(work, scan)
+        densities = self._densities(work)
         found: dict[int, list[np.ndarray]] = {i: [] for i in densities}
-        for masks in scan(
-            lambda deltas, block: {
-                i: np.packbits(self._mask(work, i, deltas[i], block)) for i in densities
-            }
-        ):
-            for i, mask in masks.items():
+
+        def part(inputs: list[Any], block: Block) -> tuple[list[np.ndarray], np.ndarray]:
+            deltas = deltas_of(work, inputs)
+            masks = [self._mask(work, i, deltas[i], block) for i in densities]
+            sums = [kernels.absolute_sums(deltas[i], mask) for i, mask in zip(densities, masks)]
+            return [np.packbits(mask) for mask in masks], np.array(sums)
+
+        norms = []
+        for masks, sums in scan(part):
+            norms.append(sums)
+            for i, mask in zip(densities, masks):
                 found[i].append(mask)
-        return found
+        return Kept(found, rescaling(densities, kernels.summed(norms)))
 
     def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
         if selection is None:
@@ -73,7 +75,7 @@ class SampledByRank(TaskVectors):
 
     def _keeps_masks(self, work: Work) -> bool:
         """Whether masks are needed twice, and small enough to be kept in between."""
-        return bool(work.params["rescale"]) and work.numel <= MOST_KEPT
+        return bool(self._densities(work) and work.params["rescale"]) and work.numel <= MOST_KEPT
 
     def _mask(self, work: Work, i: int, delta: Any, block: Block) -> np.ndarray:
         density = float(work.per_model[i]["density"])

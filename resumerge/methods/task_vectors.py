@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -97,27 +97,20 @@ class TaskVectors(Method):
         densities = self._densities(work)
         if not densities:
             return Kept({}, {})
-        selections = self.select(work, densities, viewed(scan, lambda x, block: _deltas(work, x)))
+        selections = self.select(work, densities, viewed(scan, lambda x, block: deltas_of(work, x)))
         if not work.params["rescale"]:
             return Kept(selections, {})
         norms = kernels.summed(
-            scan(lambda x, block: self._norms(work, _deltas(work, x), block, selections))
+            scan(lambda x, block: self._norms(work, deltas_of(work, x), block, selections))
         )
-        return Kept(
-            selections,
-            {
-                i: float(before / after)
-                for i, (before, after) in zip(densities, norms)
-                if after >= SMALLEST_NORM and math.isfinite(before)
-            },
-        )
+        return Kept(selections, rescaling(densities, norms))
 
     def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
         kept: Kept = statistics or Kept({}, {})
-        deltas = _deltas(work, inputs)
+        deltas = deltas_of(work, inputs)
         weights = in_order([work.per_model[i] for i in work.others], "weight")
         densities = self._densities(work)
         normalize, scale = bool(work.params["normalize"]), float(work.params["lambda"])
@@ -160,7 +153,17 @@ class TaskVectors(Method):
         return np.array([kernels.absolute_sums(deltas[i], mask) for i, mask in masks.items()])
 
 
-def _deltas(work: Work, inputs: list[Any]) -> dict[int, Any]:
+def rescaling(inputs: Iterable[int], norms: np.ndarray) -> dict[int, float]:
+    """What makes up for dropped elements, of inputs with these norms before and after."""
+    return {
+        i: float(before / after)
+        for i, (before, after) in zip(inputs, norms)
+        if after >= SMALLEST_NORM and math.isfinite(before)
+    }
+
+
+def deltas_of(work: Work, inputs: list[Any]) -> dict[int, Any]:
+    """The task vectors, by input; inputs that are torch's are used up."""
     return dict(zip(work.others, kernels.less_base(work, inputs)))
 
 

@@ -56,26 +56,27 @@ int32_t EXPORT(gram)(const Vector *vectors, int32_t vectors_count, int64_t rows,
     return 0;
 }
 
+static inline void add_up(const float *x, double *lanes) {
+    double sums[LANES] = {0.0};
+    for (int i = 0; i < CHUNK; i += LANES)
+        for (int k = 0; k < LANES; k++) sums[k] += x[i + k];
+    for (int k = 0; k < LANES; k++) lanes[k] += sums[k];
+}
+
 /* sum(|x|) of a vector, of all elements and of those that a mask of bytes keeps. */
 void EXPORT(absolute_sums)(const Vector *v, const uint8_t *mask, int64_t count, double *out) {
-    float held[CHUNK];
-    double wide[CHUNK], kept[CHUNK], all_lanes[LANES] = {0.0}, kept_lanes[LANES] = {0.0};
+    float held[CHUNK], sizes[CHUNK], kept[CHUNK];
+    double all_lanes[LANES] = {0.0}, kept_lanes[LANES] = {0.0};
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
         const float *x = take(v, start, n, held);
-        for (int i = 0; i < n; i++) wide[i] = fabsf(x[i]);
-        for (int i = n; i < CHUNK; i++) wide[i] = 0.0;
-        double sums[LANES] = {0.0};
-        for (int i = 0; i < CHUNK; i += LANES)
-            for (int k = 0; k < LANES; k++) sums[k] += wide[i + k];
-        for (int k = 0; k < LANES; k++) all_lanes[k] += sums[k];
+        for (int i = 0; i < n; i++) sizes[i] = fabsf(x[i]);
+        for (int i = n; i < CHUNK; i++) sizes[i] = 0.0f;
+        add_up(sizes, all_lanes);
         if (!mask) continue;
-        for (int i = 0; i < n; i++) kept[i] = mask[start + i] ? wide[i] : 0.0;
-        for (int i = n; i < CHUNK; i++) kept[i] = 0.0;
-        memset(sums, 0, sizeof sums);
-        for (int i = 0; i < CHUNK; i += LANES)
-            for (int k = 0; k < LANES; k++) sums[k] += kept[i + k];
-        for (int k = 0; k < LANES; k++) kept_lanes[k] += sums[k];
+        for (int i = 0; i < n; i++) kept[i] = mask[start + i] ? sizes[i] : 0.0f;
+        for (int i = n; i < CHUNK; i++) kept[i] = 0.0f;
+        add_up(kept, kept_lanes);
     }
     out[0] = sum_of(all_lanes);
     out[1] = sum_of(kept_lanes);

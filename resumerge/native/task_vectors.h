@@ -4,6 +4,9 @@ enum { CONSENSUS = 1, NORMALIZE = 2 };
 
 #define SMALLEST_DIVISOR 1e-8f
 
+/* Elements at a time here, where many temporaries have to fit into the first-level cache. */
+#define PIECE 256
+
 /* base + scale * sum(a_i * f_i * m_i * x_i), and with NORMALIZE divided by sum(a_i * w_i) under
  * CONSENSUS: m_i is the mask, a_i whether the sign is that of the sum of all terms.
  *
@@ -13,16 +16,16 @@ int32_t EXPORT(combine)(const void *base, int32_t base_dtype, const Vector *vect
                         const uint8_t *const *masks, const float *factors, const float *weights,
                         int32_t vectors_count, int32_t flags, float scale, int64_t count,
                         float *out) {
-    float *terms = malloc(sizeof(float) * (size_t)vectors_count * CHUNK);
+    float *terms = malloc(sizeof(float) * (size_t)vectors_count * PIECE);
     if (!terms) return -1;
-    float held[CHUNK], total[CHUNK], mixed[CHUNK], divisor[CHUNK];
+    float held[PIECE], total[PIECE], mixed[PIECE], divisor[PIECE];
     float least = weights[0];
     for (int k = 1; k < vectors_count; k++) least = weights[k] < least ? weights[k] : least;
-    for (int64_t start = 0; start < count; start += CHUNK) {
-        int n = chunk_at(start, count);
+    for (int64_t start = 0; start < count; start += PIECE) {
+        int n = (int)(count - start < PIECE ? count - start : PIECE);
         const float *b = load(base, base_dtype, start, n, held);
         for (int k = 0; k < vectors_count; k++) {
-            float *term = terms + (size_t)k * CHUNK;
+            float *term = terms + (size_t)k * PIECE;
             const Vector *v = &vectors[k];
             const float *x = load(v->data, v->dtype, start, n, term);
             float f = factors[k];
@@ -48,7 +51,7 @@ int32_t EXPORT(combine)(const void *base, int32_t base_dtype, const Vector *vect
         }
         for (int i = 0; i < n; i++) total[i] = total[i] >= 0.0f ? 1.0f : -1.0f;
         for (int k = 0; k < vectors_count; k++) {
-            const float *term = terms + (size_t)k * CHUNK;
+            const float *term = terms + (size_t)k * PIECE;
             float w = weights[k];
             for (int i = 0; i < n; i++) {
                 float agrees = term[i] * total[i];
