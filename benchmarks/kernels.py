@@ -1,8 +1,9 @@
 """What the shared kernels cost, beside the plain way to do the same.
 
-``python -m benchmarks.kernels`` prints CPU milliseconds for 2^20 float32 elements, in blocks as
-the engine computes them, on one thread; and the same for what one would write with torch alone, on
-the whole vector. Each figure is the least of several.
+``python -m benchmarks.kernels`` prints CPU milliseconds for 2^20 elements of bf16 models, in blocks
+as the engine computes them, on one thread; and the same for what one would write with torch alone,
+on the whole vector as float32. Each figure is the least of several. ``RESUMERGE_KERNELS=torch``
+measures torch and NumPy in place of the compiled kernels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from torch import Tensor
 
 from resumerge.engine.allocator import reuse_freed_memory
 from resumerge.methods import Block, kernels
+from resumerge.native import Vector, instruction_set
+from resumerge.native.vector import BF16
 from resumerge.planning.model import BLOCK
 
 NUMEL = 1 << 20
@@ -46,24 +49,26 @@ class Case:
 def cases() -> list[Case]:
     """The kernels on task vectors of bf16 models, where many magnitudes are equal."""
     generator = torch.Generator().manual_seed(0)
-    base = (torch.randn(NUMEL, generator=generator) * 0.02).bfloat16().float()
-    a, b, c = (
-        (base + torch.randn(NUMEL, generator=generator) * 0.001).bfloat16().float() - base
-        for _ in range(3)
-    )
+    base = (torch.randn(NUMEL, generator=generator) * 0.02).bfloat16()
+    tuned = [(base + torch.randn(NUMEL, generator=generator) * 0.001).bfloat16() for _ in range(3)]
+    a, b, c = (model.float() - base.float() for model in tuned)
+    stored = [differences(model, base) for model in tuned]
+    bases, first = differences(base, None), stored[0]
+    masks = [kernels.random_mask(BLOCK, 0.5, f"{i}", BLOCKS[0]) for i in range(3)]
+    masked = torch.stack([torch.from_numpy(mask).repeat(len(BLOCKS)).float() for mask in masks])
     half = NUMEL // 2
     return [
         Case(
             "k-th magnitude",
-            lambda: kernels.select_largest({0: half}, scanned({0: a})),
+            lambda: kernels.select_largest({0: half}, scanned(first)),
             lambda: a.abs().argsort(descending=True)[:half],
             "argsort",
         ),
         Case(
             "mask by rank in rows",
             lambda: [
-                kernels.kept_by_rank(a[block.start : block.stop], ROW, 0.5, 0.15, "key", block)
-                for block in BLOCKS
+                kernels.kept_by_rank(part, ROW, 0.5, 0.15, "key", block)
+                for part, block in zip(first, BLOCKS)
             ],
             lambda: torch.bernoulli(
                 a.view(-1, ROW).abs().argsort(1).argsort(1).float() * (0.3 / (ROW - 1)) + 0.35
@@ -72,52 +77,72 @@ def cases() -> list[Case]:
         ),
         Case(
             "random mask",
-            lambda: each(a, lambda x, block: kernels.drop_at_random(x, 0.53, "key", block)),
-            lambda: a * torch.bernoulli(torch.full_like(a, 0.53)),
-            "bernoulli, multiply",
+            lambda: [kernels.random_mask(BLOCK, 0.53, "key", block) for block in BLOCKS],
+            lambda: torch.bernoulli(torch.full_like(a, 0.53)),
+            "bernoulli",
+        ),
+        Case(
+            "sums of magnitudes",
+            lambda: [kernels.absolute_sums(part, masks[0]) for part in first],
+            lambda: (a.abs().double().sum(), (a * masked[0]).abs().double().sum()),
+            "multiply, abs, double, sum",
         ),
         Case(
             "weighted sum of 3",
-            lambda: blockwise([a, b, c], lambda xs: kernels.weighted_sum(xs, [0.3, 0.3, 0.4])),
+            lambda: [kernels.weighted_sum(parts, [0.3, 0.3, 0.4]) for parts in zip(*stored)],
             lambda: (torch.stack([a, b, c]) * torch.tensor([[0.3], [0.3], [0.4]])).sum(0),
             "stack, multiply, sum",
         ),
         Case(
-            "sign consensus of 3",
-            lambda: blockwise([a, b, c], lambda xs: kernels.agreeing_sum(xs, [0.3] * 3, True)),
-            lambda: plain_consensus(torch.stack([a, b, c]) * 0.3),
-            "stack, signs, where, sums",
+            "3 masked, by consensus",
+            lambda: [
+                kernels.combined(base, fresh(parts), masks, [0.3] * 3, [0.3] * 3, True, True, 1.0)
+                for base, *parts in zip(bases, *stored)
+            ],
+            lambda: base.float() + plain_consensus(torch.stack([a, b, c]) * masked * 0.3),
+            "stack, multiply, signs, where, sums",
         ),
         Case(
             "dot products of 2",
-            lambda: kernels.summed(
-                kernels.gram([a[s.start : s.stop], b[s.start : s.stop]]) for s in BLOCKS
-            ),
+            lambda: kernels.summed(kernels.gram(parts) for parts in zip(*stored[:2])),
             lambda: torch.stack([a, b]).double() @ torch.stack([a, b]).double().T,
             "stack, double, matmul",
         ),
     ]
 
 
-def scanned(vectors: dict[int, Tensor]) -> Any:
-    """A scan over blocks, on copies, as the engine's are freshly read."""
+def differences(model: Tensor, base: Tensor | None) -> list[Any]:
+    """A bf16 model less a base in blocks, as methods get them."""
+    if instruction_set() is None:
+        whole = model.float() if base is None else model.float() - base.float()
+        return [whole[block.start : block.stop] for block in BLOCKS]
+    whole = Vector(model.view(torch.uint16).numpy(), BF16)
+    if base is not None:
+        whole = Vector(whole.data, BF16, Vector(base.view(torch.uint16).numpy(), BF16))
+    return [part_of(whole, block) for block in BLOCKS]
+
+
+def part_of(vector: Vector, block: Block) -> Vector:
+    base = vector.base and part_of(vector.base, block)
+    return Vector(vector.data[block.start : block.stop], vector.dtype, base)
+
+
+def fresh(parts: list[Any]) -> list[Any]:
+    """Copies of torch's vectors, which are computed in; the others are only read."""
+    return [part if isinstance(part, Vector) else part.clone() for part in parts]
+
+
+def scanned(parts: list[Any]) -> Any:
+    """A scan over the blocks of one vector."""
 
     def scan(part: Callable[..., Any], sample: bool = False) -> Iterator[Any]:
-        for whole in BLOCKS:
+        for values, whole in zip(parts, BLOCKS):
             block = whole.sample() if sample else whole
-            yield part({i: v[block.start : block.stop].clone() for i, v in vectors.items()}, block)
+            length = block.stop - block.start
+            first = values.first(length) if isinstance(values, Vector) else values[:length]
+            yield part({0: first}, block)
 
     return scan
-
-
-def each(vector: Tensor, change: Callable[[Tensor, Block], object]) -> None:
-    for block in BLOCKS:
-        change(vector[block.start : block.stop].clone(), block)
-
-
-def blockwise(vectors: list[Tensor], change: Callable[[list[Tensor]], object]) -> None:
-    for block in BLOCKS:
-        change([v[block.start : block.stop].clone() for v in vectors])
 
 
 def plain_consensus(stacked: Tensor) -> Tensor:
@@ -140,7 +165,8 @@ def milliseconds(work: Callable[[], object]) -> float:
 def main() -> None:
     reuse_freed_memory()
     torch.set_num_threads(1)
-    table = Table(title="CPU ms for 2^20 elements of each vector, one thread")
+    kernels_are = instruction_set() or "torch and NumPy"
+    table = Table(title=f"CPU ms for 2^20 elements of each vector, one thread: {kernels_are}")
     for column in ("kernel", "ours", "plain torch", "times", "plain is"):
         table.add_column(column)
     for case in cases():
