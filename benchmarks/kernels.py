@@ -116,10 +116,10 @@ def differences(model: Tensor, base: Tensor | None) -> list[Any]:
     if instruction_set() is None:
         whole = model.float() if base is None else model.float() - base.float()
         return [whole[block.start : block.stop] for block in BLOCKS]
-    whole = Vector(model.view(torch.uint16).numpy(), BF16)
+    bits = Vector(model.view(torch.uint16).numpy(), BF16)
     if base is not None:
-        whole = Vector(whole.data, BF16, Vector(base.view(torch.uint16).numpy(), BF16))
-    return [part_of(whole, block) for block in BLOCKS]
+        bits = Vector(bits.data, BF16, Vector(base.view(torch.uint16).numpy(), BF16))
+    return [part_of(bits, block) for block in BLOCKS]
 
 
 def part_of(vector: Vector, block: Block) -> Vector:
