@@ -22,6 +22,7 @@ class Dropped(TaskVectors):
 
     papers: ClassVar[tuple[Paper, ...]] = (DARE,)
     parameters = parameters(normalize=False, rescale=True)
+    dear_masks = True
 
     def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
         density = float(work.per_model[i]["density"])

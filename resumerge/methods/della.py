@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from resumerge.methods import kernels
-from resumerge.methods.method import Block, Paper, Parameter, Scan, Work
-from resumerge.methods.task_vectors import Kept, TaskVectors, deltas_of, parameters, rescaling
+from resumerge.methods.method import Block, Paper, Parameter, Work
+from resumerge.methods.task_vectors import TaskVectors, parameters
 
 DELLA = Paper(
     "DELLA-Merging: reducing interference in model merging through magnitude-based sampling",
@@ -18,9 +18,6 @@ DELLA = Paper(
 EPSILON = Parameter(
     "epsilon", "how far the probabilities reach to both sides of the density", 0.15, per_model=True
 )
-
-MOST_KEPT = 1 << 28
-"""Elements of the largest tensor whose masks are kept: 32 MiB for each of its inputs."""
 
 
 class SampledByRank(TaskVectors):
@@ -34,6 +31,7 @@ class SampledByRank(TaskVectors):
 
     papers = (DELLA,)
     version = 2
+    dear_masks = True
 
     def row(self, work: Work) -> int | None:
         return math.prod(work.shape[1:]) if len(work.shape) > 1 else work.numel
@@ -45,39 +43,7 @@ class SampledByRank(TaskVectors):
                 return "density - epsilon above 0 and density + epsilon below 1"
         return None
 
-    def held_bytes(self, work: Work) -> int:
-        return len(self._densities(work)) * work.numel // 8 if self._keeps_masks(work) else 0
-
-    def statistics(self, work: Work, scan: Scan[Any]) -> Kept:
-        """As of all, but in one pass: the masks are kept, a bit an element, to be used again."""
-        if not self._keeps_masks(work):
-            return super().statistics(work, scan)
-        densities = self._densities(work)
-        found: dict[int, list[np.ndarray]] = {i: [] for i in densities}
-
-        def part(inputs: list[Any], block: Block) -> tuple[list[np.ndarray], np.ndarray]:
-            deltas = deltas_of(work, inputs)
-            masks = [self._mask(work, i, deltas[i], block) for i in densities]
-            sums = [kernels.absolute_sums(deltas[i], mask) for i, mask in zip(densities, masks)]
-            return [np.packbits(mask) for mask in masks], np.array(sums)
-
-        norms = []
-        for masks, sums in scan(part):
-            norms.append(sums)
-            for i, mask in zip(densities, masks):
-                found[i].append(mask)
-        return Kept(found, rescaling(densities, kernels.summed(norms)))
-
     def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
-        if selection is None:
-            return self._mask(work, i, delta, block)
-        return np.unpackbits(selection[block.index], count=len(delta))
-
-    def _keeps_masks(self, work: Work) -> bool:
-        """Whether masks are needed twice, and small enough to be kept in between."""
-        return bool(self._densities(work) and work.params["rescale"]) and work.numel <= MOST_KEPT
-
-    def _mask(self, work: Work, i: int, delta: Any, block: Block) -> np.ndarray:
         density = float(work.per_model[i]["density"])
         if density <= 0.0:
             return np.zeros(len(delta), np.uint8)

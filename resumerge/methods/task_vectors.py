@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +18,9 @@ from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Work, in_order, viewed
 
 TASK_ARITHMETIC = Paper("Editing models with task arithmetic", "https://arxiv.org/abs/2212.04089")
+
+MOST_KEPT = 1 << 28
+"""Elements of the largest tensor whose masks are kept: 32 MiB for each of its inputs."""
 
 SMALLEST_NORM = 1e-7
 """A sparsified task vector with a smaller L1 norm is not rescaled; nor is one with NaN or infinity,
@@ -49,10 +52,15 @@ class Kept:
     Args:
         selections: which elements are among the largest.
         factors: what makes up for the dropped elements.
+        masks: those of every block, a bit an element, where they are kept.
     """
 
     selections: Mapping[int, Any]
     factors: Mapping[int, float]
+    masks: Mapping[int, Sequence[np.ndarray]]
+
+
+NOTHING = Kept({}, {}, {})
 
 
 class TaskVectors(Method):
@@ -71,6 +79,8 @@ class TaskVectors(Method):
     sparse: ClassVar[bool] = True
     passes: ClassVar[int] = 0
     """Times that `select` reads the task vectors."""
+    dear_masks: ClassVar[bool] = False
+    """Whether masks that are needed twice are kept in between rather than found again."""
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         """Reduce over the task vectors what `mask` needs to know, by input.
@@ -93,24 +103,38 @@ class TaskVectors(Method):
             return 1
         return 1 + self.passes + bool(work.params["rescale"])
 
+    def held_bytes(self, work: Work) -> int:
+        return len(self._densities(work)) * work.numel // 8 if self._keeps_masks(work) else 0
+
     def statistics(self, work: Work, scan: Scan[Any]) -> Kept:
         densities = self._densities(work)
         if not densities:
-            return Kept({}, {})
-        selections = self.select(work, densities, viewed(scan, lambda x, block: deltas_of(work, x)))
+            return NOTHING
+        selections = self.select(work, densities, viewed(scan, lambda x, block: _deltas(work, x)))
         if not work.params["rescale"]:
-            return Kept(selections, {})
-        norms = kernels.summed(
-            scan(lambda x, block: self._norms(work, deltas_of(work, x), block, selections))
-        )
-        return Kept(selections, rescaling(densities, norms))
+            return Kept(selections, {}, {})
+        keeps_masks = self._keeps_masks(work)
+
+        def part(inputs: list[Any], block: Block) -> tuple[np.ndarray, list[np.ndarray]]:
+            deltas = _deltas(work, inputs)
+            masks = [self.mask(work, i, deltas[i], block, selections.get(i)) for i in densities]
+            norms = [kernels.absolute_sums(deltas[i], mask) for i, mask in zip(densities, masks)]
+            return np.array(norms), [np.packbits(mask) for mask in masks if keeps_masks]
+
+        norms, masks = zip(*scan(part))
+        factors = {
+            i: float(before / after)
+            for i, (before, after) in zip(densities, kernels.summed(norms))
+            if after >= SMALLEST_NORM and math.isfinite(before)
+        }
+        return Kept(selections, factors, dict(zip(densities, zip(*masks))))
 
     def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
-        kept: Kept = statistics or Kept({}, {})
-        deltas = deltas_of(work, inputs)
+        kept: Kept = statistics or NOTHING
+        deltas = _deltas(work, inputs)
         weights = in_order([work.per_model[i] for i in work.others], "weight")
         densities = self._densities(work)
         normalize, scale = bool(work.params["normalize"]), float(work.params["lambda"])
@@ -121,7 +145,7 @@ class TaskVectors(Method):
             base,
             list(deltas.values()),
             [
-                self.mask(work, i, delta, block, kept.selections.get(i)) if i in densities else None
+                self._mask(work, i, delta, block, kept) if i in densities else None
                 for i, delta in deltas.items()
             ],
             [w * kept.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
@@ -138,32 +162,17 @@ class TaskVectors(Method):
         densities = {i: float(work.per_model[i]["density"]) for i in work.others}
         return {i: density for i, density in densities.items() if density < 1.0}
 
-    def _norms(
-        self,
-        work: Work,
-        deltas: Mapping[int, Any],
-        block: Block,
-        selections: Mapping[int, Any],
-    ) -> np.ndarray:
-        """The L1 norm of each task vector of a block, before and after dropping."""
-        masks = {
-            i: self.mask(work, i, deltas[i], block, selections.get(i))
-            for i in self._densities(work)
-        }
-        return np.array([kernels.absolute_sums(deltas[i], mask) for i, mask in masks.items()])
+    def _keeps_masks(self, work: Work) -> bool:
+        """Whether masks are needed twice, dear, and small enough to be kept in between."""
+        return self.dear_masks and bool(work.params["rescale"]) and work.numel <= MOST_KEPT
+
+    def _mask(self, work: Work, i: int, delta: Any, block: Block, kept: Kept) -> np.ndarray:
+        if i in kept.masks:
+            return np.unpackbits(kept.masks[i][block.index], count=len(delta))
+        return self.mask(work, i, delta, block, kept.selections.get(i))
 
 
-def rescaling(inputs: Iterable[int], norms: np.ndarray) -> dict[int, float]:
-    """What makes up for dropped elements, of inputs with these norms before and after."""
-    return {
-        i: float(before / after)
-        for i, (before, after) in zip(inputs, norms)
-        if after >= SMALLEST_NORM and math.isfinite(before)
-    }
-
-
-def deltas_of(work: Work, inputs: list[Any]) -> dict[int, Any]:
-    """The task vectors, by input; inputs that are torch's are used up."""
+def _deltas(work: Work, inputs: list[Any]) -> dict[int, Any]:
     return dict(zip(work.others, kernels.less_base(work, inputs)))
 
 
