@@ -10,7 +10,8 @@
 #define BUCKETS (65536 >> FINE)
 #define SHORT_ROW 256 /* elements of a row whose keys are compared rather than counted */
 
-/* The keys of one row; of a long one, how often each is in it, and how many are below a bucket. */
+/* The keys of one row; of a long one, how often each is in it, and how many are below each bucket:
+ * the keys that agree in their upper bits. */
 typedef struct {
     int64_t row;
     uint16_t *keys;
@@ -45,20 +46,23 @@ static inline void rank_keys(const uint32_t *sizes, int64_t row, int64_t stride,
     }
 }
 
-static void count_keys(Ranks *ranks) {
-    if (ranks->row <= SHORT_ROW) return;
-    uint32_t *below = ranks->below;
+/* Take up the next row, whose sizes are `stride` apart. */
+static inline void next_row(Ranks *ranks, const uint32_t *sizes, int64_t stride, int reversed) {
+    int64_t row = ranks->row;
+    uint32_t *counts = ranks->counts, *below = ranks->below;
+    if (row > SHORT_ROW)
+        for (int64_t i = 0; i < row; i++) counts[ranks->keys[i]] = 0;
+    if (stride == 1)
+        rank_keys(sizes, row, 1, reversed, ranks->keys);
+    else
+        rank_keys(sizes, row, stride, reversed, ranks->keys);
+    if (row <= SHORT_ROW) return;
     memset(below, 0, sizeof ranks->below);
-    for (int64_t i = 0; i < ranks->row; i++) {
-        ranks->counts[ranks->keys[i]]++;
+    for (int64_t i = 0; i < row; i++) {
+        counts[ranks->keys[i]]++;
         below[(ranks->keys[i] >> FINE) + 1]++;
     }
     for (int b = 0; b < BUCKETS; b++) below[b + 1] += below[b];
-}
-
-static void forget_keys(Ranks *ranks) {
-    if (ranks->row <= SHORT_ROW) return;
-    for (int64_t i = 0; i < ranks->row; i++) ranks->counts[ranks->keys[i]] = 0;
 }
 
 /* Twice the rank of a key that is in the row: equal ones share the mean of their ranks. */
@@ -125,13 +129,13 @@ static inline int drawn(Draws *draws, uint8_t *bytes, int n, uint16_t *places, d
  * density - reach + 2 * reach * rank / (row - 1). The elements of a row are `stride` apart. */
 int32_t EXPORT(kept_by_rank)(const Vector *v, const Seed *seed, int64_t count, int64_t row,
                              int64_t stride, double density, double reach, uint8_t *mask) {
-    int64_t run = row * stride;
     double spread = row > 1 ? fabs(reach) : 0.0;
+    int64_t run = spread != 0.0 || !count ? row * stride : count;
     double each = spread != 0.0 ? (double)(row - 1) / (2.0 * spread) : 0.0;
     Draws draws = {.low = density - spread, .high = density + spread, .left = 0};
     draws.more = stream_of(seed, MORE_BITS);
     Ranks *ranks = calloc(1, sizeof(Ranks));
-    uint16_t *keys = malloc(sizeof(uint16_t) * (size_t)row);
+    uint16_t *keys = calloc((size_t)row, sizeof(uint16_t));
     uint32_t *sizes = malloc(sizeof(uint32_t) * (size_t)run);
     if (!ranks || !keys || !sizes) {
         free(ranks), free(keys), free(sizes);
@@ -142,17 +146,10 @@ int32_t EXPORT(kept_by_rank)(const Vector *v, const Seed *seed, int64_t count, i
     draw_bytes(&bytes, count, mask);
     for (int64_t begin = 0; begin < count; begin += run) {
         if (spread != 0.0) sizes_of(v, begin, run, sizes);
-        if (spread != 0.0 && stride == 1) {
-            forget_keys(ranks);
-            rank_keys(sizes, row, 1, reach < 0.0, keys);
-            count_keys(ranks);
-        }
-        for (int64_t s = 0; s < stride && stride > 1 && spread != 0.0; s++) {
-            rank_keys(sizes + s, row, stride, reach < 0.0, keys);
-            count_keys(ranks);
-            for (int64_t i = 0; i < row; i++)
+        for (int64_t s = 0; s < stride && spread != 0.0; s++) {
+            next_row(ranks, sizes + s, stride, reach < 0.0);
+            for (int64_t i = 0; i < row && stride > 1; i++) /* in place of the size */
                 sizes[i * stride + s] = (uint32_t)twice_rank(ranks, keys[i]);
-            forget_keys(ranks);
         }
         for (int64_t start = 0; start < run; start += CHUNK) {
             uint16_t places[CHUNK];
