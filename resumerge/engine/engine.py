@@ -24,6 +24,9 @@ from resumerge.planning.model import BLOCK, Plan, Unit
 from resumerge.sources.fetcher import Fetcher
 from resumerge.storage import Storage
 
+_Begun = tuple[Unit, "Future[Any] | None"]
+"""A unit, and its statistics if its blocks need any that are computed before."""
+
 BATCH_SECONDS = 1.0
 """A batch is closed after this time even if it is small, so that stopping is quick."""
 
@@ -53,6 +56,8 @@ class Engine:
         self._stop, self._reporter = stop, reporter
         self._threads, self._fetcher = threads, fetcher
         self._pool = ThreadPoolExecutor(threads, "block", evaluator.start_thread)
+        self._ahead = ThreadPoolExecutor(1, "statistics")
+        self._coming: _Begun | None = None
         unfinished = [unit for unit, known in zip(plan.units, progress) if known.checksum is None]
         self._pending = Pending(plan, unfinished, fetcher, room)
         self._blocks: Iterator[tuple[Unit, int, Any]] = iter(())
@@ -76,6 +81,7 @@ class Engine:
             self._stop.check()
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)
+            self._ahead.shutdown(wait=True, cancel_futures=True)
             self._committer.close()
 
     def _files_arrive(self) -> bool:
@@ -119,20 +125,31 @@ class Engine:
             item = next(self._blocks, None)
             if item is not None:
                 return item
-            unit = self._pending.take()
-            if unit is None:
+            begun = self._coming or self._begin()
+            if begun is None:
                 break
-            self._blocks = self._blocks_of(unit)
+            self._coming = self._begin()
+            self._blocks = self._blocks_of(*begun)
         return None
 
-    def _blocks_of(self, unit: Unit) -> Iterator[tuple[Unit, int, Any]]:
+    def _begin(self) -> _Begun | None:
+        """Take the next unit, and begin its statistics.
+
+        That is one unit ahead of its blocks, so that no thread waits for the end of a scan.
+        """
+        unit = self._pending.take()
+        if unit is None:
+            return None
+        if unit.blocks == 1 or not self._evaluator.needs_statistics(unit):
+            return unit, None
+        return unit, self._ahead.submit(self._evaluator.statistics, unit, self._scanner(unit))
+
+    def _blocks_of(self, unit: Unit, coming: Future[Any] | None) -> Iterator[tuple[Unit, int, Any]]:
         """Every block of a unit that is not committed."""
-        statistics = None
-        if unit.blocks > 1 and self._evaluator.needs_statistics(unit):
-            try:
-                statistics = self._evaluator.statistics(unit, self._scanner(unit))
-            except _Stopped:
-                return
+        try:
+            statistics = coming.result() if coming else None
+        except _Stopped:
+            return
         for index in range(self._progress[unit.index].committed_blocks, unit.blocks):
             yield unit, index, statistics
 

@@ -78,9 +78,7 @@ def memory_need(plan: Plan, threads: int) -> Need:
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return Need(
         base=BASE_RSS if needs_torch(plan) else COPYING_RSS,
-        held=max((_held_bytes(unit, plan.seed) for unit in plan.units), default=0)
-        + vocabulary_bytes(plan)
-        + overlay_bytes(plan.sources),
+        held=_held_at_once(plan) + vocabulary_bytes(plan) + overlay_bytes(plan.sources),
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
@@ -131,6 +129,12 @@ def whole_tensors(plan: Plan) -> str | None:
         f"{largest.expression.method} computes on whole tensors: {largest.name} alone takes "
         f"{_block_bytes(largest) / 1e6:.0f} MB of memory"
     )
+
+
+def _held_at_once(plan: Plan) -> int:
+    """The most of a unit and the next one, whose reductions are begun before it is done."""
+    held = [_held_bytes(unit, plan.seed) for unit in plan.units]
+    return max(map(sum, zip(held, [*held[1:], 0])), default=0)
 
 
 def _held_bytes(unit: Unit, seed: int) -> int:
