@@ -27,6 +27,10 @@ from resumerge.storage import Storage
 _Begun = tuple[Unit, "Future[Any] | None"]
 """A unit, and its statistics if its blocks need any that are computed before."""
 
+TOGETHER = 4
+"""Blocks that a thread computes one after the other: each time that threads hand over costs as much
+as a tenth of a block."""
+
 BATCH_SECONDS = 1.0
 """A batch is closed after this time even if it is small, so that stopping is quick."""
 
@@ -60,7 +64,8 @@ class Engine:
         self._coming: _Begun | None = None
         unfinished = [unit for unit, known in zip(plan.units, progress) if known.checksum is None]
         self._pending = Pending(plan, unfinished, fetcher, room)
-        self._blocks: Iterator[tuple[Unit, int, Any]] = iter(())
+        self._current: tuple[Unit, Any]
+        self._indices = range(0)
         self._units_done = sum(known.checksum is not None for known in progress)
         self._largest_block = max((unit.block_bytes(0)[1] for unit in plan.units), default=0)
 
@@ -97,39 +102,45 @@ class Engine:
         """
         self._governor.wait_for_room(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
-        running: deque[Future[Written]] = deque()
+        running: deque[Future[list[Written]]] = deque()
         batch: list[Written] = []
         nbytes = 0
         try:
             while time.monotonic() < deadline:
-                full = nbytes + self._largest_block > self._governor.batch_bytes // 2
-                full = nbytes > 0 and (full or self._governor.cramped)
-                item = None if self._stop.requested or full else self._next()
+                left = self._governor.batch_bytes // 2 - nbytes
+                full = nbytes > 0 and (left < self._largest_block or self._governor.cramped)
+                item = None if self._stop.requested or full else self._next(left)
                 if item is None:
                     break
-                unit, index, statistics = item
-                running.append(self._pool.submit(self._write_block, unit, index, statistics))
-                nbytes += unit.block_bytes(index)[1]
+                unit, indices, statistics = item
+                running.append(self._pool.submit(self._write_blocks, unit, indices, statistics))
+                nbytes += sum(unit.block_bytes(index)[1] for index in indices)
                 if len(running) > self._in_flight():
-                    batch.append(running.popleft().result())
+                    batch += running.popleft().result()
             while running:
-                batch.append(running.popleft().result())
+                batch += running.popleft().result()
         finally:
             for future in running:
                 future.cancel()
         return batch
 
-    def _next(self) -> tuple[Unit, int, Any] | None:
-        """The next block of units whose files are here, with its statistics."""
+    def _next(self, room: int) -> tuple[Unit, list[int], Any] | None:
+        """The next blocks of a unit whose files are here, with its statistics.
+
+        Args:
+            room: bytes that they may have; one block is given in any case.
+        """
         while not self._stop.requested:
-            item = next(self._blocks, None)
-            if item is not None:
-                return item
+            if self._indices:
+                unit, statistics = self._current
+                taken = min(self._together(), max(1, room // self._largest_block))
+                indices, self._indices = self._indices[:taken], self._indices[taken:]
+                return unit, list(indices), statistics
             begun = self._coming or self._begin()
             if begun is None:
                 break
             self._coming = self._begin()
-            self._blocks = self._blocks_of(*begun)
+            self._enter(*begun)
         return None
 
     def _begin(self) -> _Begun | None:
@@ -144,23 +155,25 @@ class Engine:
             return unit, None
         return unit, self._ahead.submit(self._evaluator.statistics, unit, self._scanner(unit))
 
-    def _blocks_of(self, unit: Unit, coming: Future[Any] | None) -> Iterator[tuple[Unit, int, Any]]:
-        """Every block of a unit that is not committed."""
+    def _enter(self, unit: Unit, coming: Future[Any] | None) -> None:
+        """Every block of a unit that is not committed is next."""
         try:
-            statistics = coming.result() if coming else None
+            self._current = unit, coming.result() if coming else None
         except _Stopped:
             return
-        for index in range(self._progress[unit.index].committed_blocks, unit.blocks):
-            yield unit, index, statistics
+        self._indices = range(self._progress[unit.index].committed_blocks, unit.blocks)
 
-    def _write_block(self, unit: Unit, index: int, statistics: Any) -> Written:
+    def _write_blocks(self, unit: Unit, indices: list[int], statistics: Any) -> list[Written]:
         """Runs in a worker thread."""
-        started = time.perf_counter()
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(
                 unit,
                 lambda part, sample=False: self._evaluator.serial_scan(unit, part, sample),
             )
+        return [self._write_block(unit, index, statistics) for index in indices]
+
+    def _write_block(self, unit: Unit, index: int, statistics: Any) -> Written:
+        started = time.perf_counter()
         data = self._evaluator.block(unit, index, statistics)
         target = self._files.descriptor(unit.shard)
         offset, nbytes = unit.block_bytes(index)
@@ -174,25 +187,38 @@ class Engine:
         """A scan over a unit's blocks by all threads, a few blocks ahead of who consumes it."""
 
         def scan(part: Part[Any], sample: bool = False) -> Iterator[Any]:
-            running: deque[Future[Any]] = deque()
-            for index in range(unit.blocks):
+            running: deque[Future[list[Any]]] = deque()
+            first = done = 0
+            while first < unit.blocks:
                 self._governor.wait_for_room(self._stop)
                 if self._stop.requested:
                     raise _Stopped
-                running.append(self._pool.submit(self._evaluator.part, unit, index, part, sample))
+                last = min(first + self._together(), unit.blocks)
+                running.append(self._pool.submit(self._parts, unit, first, last, part, sample))
+                first = last
                 if len(running) > self._in_flight():
-                    yield running.popleft().result()
-                self._cache.scanned(unit, index - len(running))
+                    found = running.popleft().result()
+                    done += len(found)
+                    yield from found
+                self._cache.scanned(unit, done - 1)
                 self._reporter.beat()
             while running:
-                yield running.popleft().result()
+                yield from running.popleft().result()
 
         return scan
 
+    def _parts(self, unit: Unit, first: int, last: int, part: Part[Any], sample: bool) -> list[Any]:
+        """Runs in a worker thread."""
+        return [self._evaluator.part(unit, index, part, sample) for index in range(first, last)]
+
     def _in_flight(self) -> int:
-        """Blocks that wait or are computed: enough that no thread idles, fewer under pressure."""
+        """Tasks that wait or run: enough that no thread idles, fewer under pressure."""
         fits = self._governor.batch_bytes // (2 * 4 * BLOCK)
         return max(1, min(2 * self._threads, fits))
+
+    def _together(self) -> int:
+        """Blocks of a task; fewer under pressure."""
+        return max(1, min(TOGETHER, self._governor.batch_bytes // (32 * 4 * BLOCK)))
 
     def _tell(self, batch: list[Written]) -> None:
         self._units_done += sum(w.index == w.unit.blocks - 1 for w in batch)
