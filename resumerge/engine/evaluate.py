@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from resumerge.engine.buffers import Buffers
@@ -53,6 +54,7 @@ class Evaluator:
         self._compiled = Compiled(reader, self._buffers)
         self._arithmetic: Arithmetic | None = None
         self._on_cpu = device == "cpu"
+        self._prepared = lru_cache(16)(self._prepare)
         if needs_torch(plan, device):
             with _without_collecting():
                 from resumerge.engine.arithmetic import Arithmetic
@@ -68,11 +70,11 @@ class Evaluator:
         """Whether the unit's blocks depend on reductions over the whole tensor."""
         if unit.expression.method == "copy" or unit.numel == 0:
             return False
-        return METHODS[unit.expression.method].reads(self._work(unit)) > 1
+        return METHODS[unit.expression.method].reads(self._prepared(unit.index)[0]) > 1
 
     def statistics(self, unit: Unit, scan: Scan[Any]) -> Any:
         """The reductions over the whole tensor that each of its blocks needs."""
-        return METHODS[unit.expression.method].statistics(self._work(unit), scan)
+        return METHODS[unit.expression.method].statistics(self._prepared(unit.index)[0], scan)
 
     def serial_scan(self, unit: Unit, part: Part[Any], sample: bool = False) -> Iterator[Any]:
         """`part` of every block of a unit, one after the other, in this thread."""
@@ -81,7 +83,7 @@ class Evaluator:
     def part(self, unit: Unit, index: int, part: Part[Any], sample: bool = False) -> Any:
         """`part` of one block of a unit's inputs, or of a sample of the block."""
         block = unit.block(index).sample() if sample else unit.block(index)
-        return part(self._arithmetic_of(unit).inputs(unit, block), block)
+        return part(self._prepared(unit.index)[1].inputs(unit, block), block)
 
     def block(self, unit: Unit, index: int, statistics: Any) -> memoryview:
         """The bytes of one block of the output, valid until this thread's next call."""
@@ -93,10 +95,10 @@ class Evaluator:
             view = self._buffers.take("copy", unit.block_bytes(index)[1]).data
             self._reader.read_into(operand.source, operand.tensor, block.start, block.stop, view)
             return view
-        arithmetic = self._arithmetic_of(unit)
+        work, arithmetic = self._prepared(unit.index)
         inputs = arithmetic.inputs(unit, block)
         method = METHODS[unit.expression.method]
-        result = method.block(self._work(unit), inputs, block, statistics)
+        result = method.block(work, inputs, block, statistics)
         return arithmetic.rounded(unit, result)
 
     def copied_from(self, unit: Unit, index: int) -> tuple[int, int] | None:
@@ -108,11 +110,11 @@ class Evaluator:
         descriptor = self._reader.descriptor(operand.source, operand.tensor)
         return descriptor, operand.tensor.offset + first
 
-    def _arithmetic_of(self, unit: Unit) -> Compiled | Arithmetic:
+    def _prepare(self, number: int) -> tuple[Work, Compiled | Arithmetic]:
+        """A unit as its method sees it, and what computes it; asked for every block."""
+        unit = self._plan.units[number]
+        work = work_of(unit.name, unit.shape, unit.expression, self._plan.seed)
         if self._on_cpu and is_compiled(unit, self._plan.seed):
-            return self._compiled
+            return work, self._compiled
         assert self._arithmetic is not None
-        return self._arithmetic
-
-    def _work(self, unit: Unit) -> Work:
-        return work_of(unit.name, unit.shape, unit.expression, self._plan.seed)
+        return work, self._arithmetic

@@ -95,6 +95,10 @@ class TaskVectors(Method):
     def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
         """1 for the elements of input i's task vector that are kept, else 0: uint8."""
 
+    def rule(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> Any:
+        """The same as `kernels.combined` takes it: the mask, or what makes one superfluous."""
+        return self.mask(work, i, delta, block, selection)
+
     def compiled(self, work: Work) -> bool:
         return True
 
@@ -166,10 +170,10 @@ class TaskVectors(Method):
         """Whether masks are needed twice, dear, and small enough to be kept in between."""
         return self.dear_masks and bool(work.params["rescale"]) and work.numel <= MOST_KEPT
 
-    def _mask(self, work: Work, i: int, delta: Any, block: Block, kept: Kept) -> np.ndarray:
+    def _mask(self, work: Work, i: int, delta: Any, block: Block, kept: Kept) -> Any:
         if i in kept.masks:
             return np.unpackbits(kept.masks[i][block.index], count=len(delta))
-        return self.mask(work, i, delta, block, kept.selections.get(i))
+        return self.rule(work, i, delta, block, kept.selections.get(i))
 
 
 def _deltas(work: Work, inputs: list[Any]) -> dict[int, Any]:

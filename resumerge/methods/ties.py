@@ -40,6 +40,9 @@ class Ties(TaskVectors):
     def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
         return cast(np.ndarray, selection.mask(delta, block))
 
+    def rule(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> Any:
+        return selection.rule(delta, block)
+
 
 def kept_count(density: float, numel: int) -> int:
     """How many elements a density keeps: at least one, unless the density is zero."""

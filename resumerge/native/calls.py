@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,10 +60,23 @@ def absolute_sums(vector: Vector, mask: np.ndarray | None) -> tuple[float, float
     return out[0], out[1]
 
 
+@dataclass(frozen=True)
+class Above:
+    """What keeps the elements whose magnitudes are above a threshold, and the first equal ones.
+
+    Args:
+        threshold: bits of the magnitude.
+        quota: how many elements equal to it are kept.
+    """
+
+    threshold: int
+    quota: int
+
+
 def combine(
     base: Vector,
     vectors: Sequence[Vector],
-    masks: Sequence[np.ndarray | None],
+    masks: Sequence[np.ndarray | Above | None],
     factors: Sequence[float],
     weights: Sequence[float],
     flags: int,
@@ -76,7 +90,9 @@ def combine(
             _pointer(address(base.data)),
             _int32(base.dtype),
             passed(vectors),
-            (_pointer * count)(*(None if mask is None else address(mask) for mask in masks)),
+            (_pointer * count)(*(address(m) if isinstance(m, np.ndarray) else None for m in masks)),
+            (_uint32 * count)(*(m.threshold if isinstance(m, Above) else 0 for m in masks)),
+            (_int64 * count)(*(m.quota if isinstance(m, Above) else -1 for m in masks)),
             (_float * count)(*factors),
             (_float * count)(*weights),
             _int32(count),

@@ -7,13 +7,37 @@ enum { CONSENSUS = 1, NORMALIZE = 2 };
 /* Elements at a time here, where many temporaries have to fit into the first-level cache. */
 #define PIECE 256
 
+/* Zero the elements whose magnitudes are not above a threshold, but for the first `quota` that are
+ * equal to it; returns what is left of the quota. */
+static inline int64_t keep_above(float *x, int n, uint32_t threshold, int64_t quota) {
+    uint32_t equal = 0;
+    if (quota > 0)
+        for (int i = 0; i < n; i++) equal += (bits_of(x[i]) & 0x7fffffffu) == threshold;
+    /* As a rule all that are equal stay, or none: no branch inside of a loop. */
+    if (quota == 0 || equal <= quota) {
+        uint32_t least = quota == 0 ? threshold + 1 : threshold;
+        for (int i = 0; i < n; i++) x[i] = (bits_of(x[i]) & 0x7fffffffu) >= least ? x[i] : 0.0f;
+        return quota - equal;
+    }
+    for (int i = 0; i < n; i++) {
+        uint32_t size = bits_of(x[i]) & 0x7fffffffu;
+        int first = size == threshold && quota > 0;
+        quota -= first;
+        x[i] = size > threshold || first ? x[i] : 0.0f;
+    }
+    return quota;
+}
+
 /* base + scale * sum(a_i * f_i * m_i * x_i), and with NORMALIZE divided by sum(a_i * w_i) under
  * CONSENSUS: m_i is the mask, a_i whether the sign is that of the sum of all terms.
  *
- * masks[i] has a byte for each element, or is null where all are kept. What is masked is zero,
- * whatever it was (NaN, too). `factors` are on the elements, `weights` in the divisor. */
+ * masks[i] has a byte for each element; where it is null, the elements above thresholds[i] are kept
+ * and the first quotas[i] that are equal to it, and all where the quota is negative. What is not
+ * kept is zero, whatever it was (NaN, too). `factors` are on the elements, `weights` in the divisor.
+ * `quotas` is used up. */
 int32_t EXPORT(combine)(const void *base, int32_t base_dtype, const Vector *vectors,
-                        const uint8_t *const *masks, const float *factors, const float *weights,
+                        const uint8_t *const *masks, const uint32_t *thresholds,
+                        int64_t *quotas, const float *factors, const float *weights,
                         int32_t vectors_count, int32_t flags, float scale, int64_t count,
                         float *out) {
     float *terms = malloc(sizeof(float) * (size_t)vectors_count * PIECE);
@@ -37,6 +61,7 @@ int32_t EXPORT(combine)(const void *base, int32_t base_dtype, const Vector *vect
                 const uint8_t *mask = masks[k] + start;
                 for (int i = 0; i < n; i++) term[i] = (mask[i] ? term[i] : 0.0f) * f;
             } else {
+                if (quotas[k] >= 0) quotas[k] = keep_above(term, n, thresholds[k], quotas[k]);
                 for (int i = 0; i < n; i++) term[i] = term[i] * f;
             }
             if (k == 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from resumerge.methods import Block, kernels
 from resumerge.native import Vector
-from resumerge.native.calls import round_to
+from resumerge.native.calls import MAGNITUDE, Above, mask_above, round_to
 from resumerge.native.vector import BF16, F16
 
 pytestmark = needs_kernels
@@ -59,6 +59,25 @@ def test_combined(compiled: str, data: st.DataObject) -> None:
     assert some[0].base is not None
     expected = kernels.combined(as_tensor(some[0].base), [as_tensor(v) for v in some], *rest)
     assert same(kernels.combined(some[0].base, some, *rest).data, expected.numpy())
+
+
+@varied
+@given(st.data())
+def test_a_threshold_keeps_what_its_mask_keeps(compiled: str, data: st.DataObject) -> None:
+    some = data.draw(task_vectors().filter(lambda found: len(found[0]) > 0))
+    length = len(some[0])
+    rules = [
+        Above(
+            int(data.draw(st.sampled_from(sorted(set(kernels.magnitude_bits(v).tolist()))))),
+            data.draw(st.integers(0, 3) | st.integers(0, length)),
+        )
+        for v in some
+    ]
+    masks = [mask_above(v, MAGNITUDE, rule.threshold, rule.quota) for v, rule in zip(some, rules)]
+    rest = ([1.0] * len(some), [0.5] * len(some), True, True, 1.0)
+    assert some[0].base is not None
+    found = kernels.combined(some[0].base, some, rules, *rest)
+    assert same(found.data, kernels.combined(some[0].base, some, masks, *rest).data)
 
 
 @varied

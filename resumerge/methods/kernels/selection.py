@@ -72,6 +72,14 @@ class Selection:
             kept[np.flatnonzero(bits == threshold)[:quota]] = True
         return kept.view(np.uint8)
 
+    def rule(self, values: Any, block: Block) -> Any:
+        """What `combined` keeps of a block by magnitude: a mask, or a threshold in its place."""
+        if self.equal == 0 or not isinstance(values, Vector):
+            return self.mask(values, block)
+        from resumerge.native.calls import Above
+
+        return Above(self.threshold, self._quota(len(values), block))
+
     def _quota(self, length: int, block: Block) -> int:
         """How many elements of a block that are equal to the threshold are kept."""
         if not self.before:

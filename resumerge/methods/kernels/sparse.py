@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from resumerge.methods.kernels.accumulate import added, plain_sum
 from resumerge.methods.kernels.consensus import agreeing_sum
 from resumerge.methods.kernels.masks import keep_only
@@ -16,7 +14,7 @@ from resumerge.native import Vector
 def combined(
     base: Any,
     deltas: Sequence[Any],
-    masks: Sequence[np.ndarray | None],
+    masks: Sequence[Any],
     factors: Sequence[float],
     weights: Sequence[float],
     consensus: bool,
@@ -27,7 +25,8 @@ def combined(
 
     Args:
         base: what the vectors `deltas` are differences from; torch's vectors are used up.
-        masks: of bytes; what is masked is zero whatever it was. None keeps all.
+        masks: of bytes, or for vectors of the compiled kernels what `Selection.rule` says; what is
+            not kept is zero whatever it was. None keeps all.
         factors: on the elements of each.
         weights: of each, in the divisor.
         consensus: a_i is 1 only where the sign is that of the sum of all terms; see `agreeing_sum`.
