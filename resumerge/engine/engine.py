@@ -67,7 +67,7 @@ class Engine:
         self._current: tuple[Unit, Any]
         self._indices = range(0)
         self._units_done = sum(known.checksum is not None for known in progress)
-        self._largest_block = max((unit.block_bytes(0)[1] for unit in plan.units), default=0)
+        self._largest_block = max([1, *(unit.block_bytes(0)[1] for unit in plan.units)])
 
     def run(self) -> None:
         """Go on until everything is committed, or a signal asks to stop.
