@@ -18,7 +18,7 @@ class Cost:
 
     Args:
         milliseconds: of CPU for 2^20 elements of each input, all passes together.
-        scratch: blocks of float32 beside the inputs in their own dtype and in float32.
+        scratch: blocks of float32 beside the inputs as stored, and with torch in float32.
         per_input: as many more for each input.
     """
 
@@ -27,7 +27,32 @@ class Cost:
     per_input: float = 0.0
 
 
-MEASURED = {
+COMPILED = {
+    "passthrough": Cost(0.7, 1.1),
+    "linear": Cost(0.8, 1.1),
+    "task_arithmetic": Cost(1.0, 1.1),
+    "nearswap": Cost(1.0, 2.2),
+    "trimmed_mean": Cost(1.0, 1.1),
+    "slerp": Cost(1.3, 1.1),
+    "nuslerp": Cost(1.3, 1.1),
+    "multislerp": Cost(1.3, 1.1),
+    "karcher": Cost(1.3, 1.1),
+    "model_stock": Cost(1.5, 2.2),
+    "ram": Cost(1.0, 1.1),
+    "ramplus_tl": Cost(1.6, 1.1),
+    "consensus_ta": Cost(1.0, 1.1),
+    "ties": Cost(2.2, 3.3),
+    "dare_linear": Cost(2.2, 1.1, 0.3),
+    "dare_ties": Cost(2.2, 1.1, 0.3),
+    "della": Cost(5.0, 1.1, 0.3),
+    "della_linear": Cost(5.0, 1.1, 0.3),
+    "breadcrumbs": Cost(3.0, 3.3, 0.3),
+    "breadcrumbs_ties": Cost(3.2, 3.3, 0.3),
+    "sce": Cost(3.0, 4.0),
+}
+"""Of the compiled kernels."""
+
+TORCH = {
     "copy": Cost(0.0, 0.0),
     "passthrough": Cost(1.0, 0.0),
     "linear": Cost(2.0, 0.0),
@@ -57,8 +82,8 @@ MEASURED = {
 USUAL_MILLISECONDS = 6.0
 
 
-def cost(method: str) -> Cost:
+def cost(method: str, compiled: bool) -> Cost:
     """Measured, or for a method of the user's what it declares."""
-    if method in MEASURED:
-        return MEASURED[method]
-    return Cost(USUAL_MILLISECONDS, METHODS[method].scratch)
+    if compiled:
+        return COMPILED[method]
+    return TORCH.get(method) or Cost(USUAL_MILLISECONDS, METHODS[method].scratch)

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
-from resumerge.planning.compiled import needs_torch
+from resumerge.planning.compiled import is_compiled, needs_torch
 from resumerge.planning.costs import cost
 from resumerge.planning.expressions import work_of
 from resumerge.planning.model import Plan, Unit
@@ -18,8 +18,8 @@ BASE_RSS = 258_000_000
 """Bytes that the process takes besides its blocks with torch loaded (measured; another build of
 torch takes another amount, which a run measures before it computes)."""
 
-COPYING_RSS = 62_000_000
-"""The same of a plan that copies bytes, which loads no torch."""
+LIGHT_RSS = 54_000_000
+"""The same of a plan for which torch is not loaded."""
 
 REUSED = 64 << 20
 """Bytes: memory of finished blocks up to this size stays with the process for the next ones; what
@@ -77,7 +77,7 @@ def memory_need(plan: Plan, threads: int) -> Need:
     """What a plan takes with so many threads."""
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return Need(
-        base=BASE_RSS if needs_torch(plan) else COPYING_RSS,
+        base=BASE_RSS if needs_torch(plan) else LIGHT_RSS,
         held=_held_at_once(plan) + vocabulary_bytes(plan) + overlay_bytes(plan.sources),
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
@@ -95,7 +95,7 @@ def blocks_bytes(plan: Plan, threads: int) -> int:
     kept, at_once = 0, 0
     in_line: deque[int] = deque(maxlen=2 * threads + 1)
     for unit in plan.units:
-        nbytes = _block_bytes(unit)
+        nbytes = _block_bytes(unit, plan.seed)
         passing = min(unit.numel, unit.grain) * FLOAT32 > REUSED
         kept = kept if passing else max(kept, nbytes)
         for _ in range(min(unit.blocks, 2 * threads + 1)):
@@ -124,10 +124,11 @@ def whole_tensors(plan: Plan) -> str | None:
     ]
     if not whole:
         return None
-    largest = max(whole, key=_block_bytes)
+    nbytes, index = max((_block_bytes(unit, plan.seed), unit.index) for unit in whole)
+    largest = plan.units[index]
     return (
         f"{largest.expression.method} computes on whole tensors: {largest.name} alone takes "
-        f"{_block_bytes(largest) / 1e6:.0f} MB of memory"
+        f"{nbytes / 1e6:.0f} MB of memory"
     )
 
 
@@ -144,7 +145,7 @@ def _held_bytes(unit: Unit, seed: int) -> int:
     return METHODS[unit.expression.method].held_bytes(work)
 
 
-def _block_bytes(unit: Unit) -> int:
+def _block_bytes(unit: Unit, seed: int) -> int:
     """The buffers of one block and what its method takes beside them."""
     elements = min(unit.numel, unit.grain)
     operands = unit.expression.operands
@@ -155,7 +156,8 @@ def _block_bytes(unit: Unit) -> int:
         return elements * raw + overlay
     if any(operand.rows and operand.rows.rows.has_mean for operand in operands):
         raw += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
-    beside = cost(unit.expression.method)
+    compiled = is_compiled(unit, seed)
+    beside = cost(unit.expression.method, compiled)
     scratch = beside.scratch + beside.per_input * len(operands)
-    wide = FLOAT32 * len(operands)
+    wide = 0 if compiled else FLOAT32 * len(operands)
     return overlay + int(elements * (raw + wide + BITS[unit.dtype] // 8 + FLOAT32 * scratch))

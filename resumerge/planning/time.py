@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from resumerge.host.speed import Speed
-from resumerge.planning.costs import cost
-from resumerge.planning.model import Plan
+from resumerge.planning.compiled import is_compiled, needs_torch
+from resumerge.planning.costs import Cost, cost
+from resumerge.planning.model import Plan, Unit
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""
@@ -20,15 +21,14 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     """
     scale = REFERENCE_COMPUTE / speed.compute
     milliseconds = sum(
-        unit.numel * len(unit.expression.operands) * cost(unit.expression.method).milliseconds
+        unit.numel * len(unit.expression.operands) * _cost(plan, unit).milliseconds
         for unit in plan.units
     )
     compute = scale * milliseconds / (1 << 20) / 1000 / threads
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     read = reads / speed.read if speed.read else 0.0
     write = plan.output_bytes / speed.write if speed.write else 0.0
-    computes = any(unit.expression.method != "copy" for unit in plan.units)
-    start = scale * (START_SECONDS + TORCH_SECONDS * computes)
+    start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
     parts = {"reading": read, "writing": write, "computing": compute}
     basis = (
         f"measured just now: reads {_rate(speed.read)}, writes {_rate(speed.write)}, "
@@ -36,6 +36,10 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
         f"{max(parts, key=lambda name: parts[name])} takes longest"
     )
     return round(start + max(parts.values()), 1), basis
+
+
+def _cost(plan: Plan, unit: Unit) -> Cost:
+    return cost(unit.expression.method, is_compiled(unit, plan.seed))
 
 
 def _rate(rate: float | None) -> str:

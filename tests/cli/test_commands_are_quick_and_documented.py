@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from commands import resumerge
 
+from resumerge.native.library import KERNELS, instruction_sets
+
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = ["run", "resume", "status", "plan", "verify", "methods", "demo", "cache"]
 
@@ -51,13 +53,16 @@ def test_importing_the_package_and_its_twins_loads_nothing_heavy(place: Path) ->
     assert heavy(place, "--version", before="import resumerge; resumerge.status('done')") == []
 
 
-def test_a_merge_that_computes_loads_torch_and_one_that_copies_does_not(
-    place: Path, tmp_path: Path
+@pytest.mark.parametrize("kernels", ["", "torch"])
+def test_a_merge_loads_torch_only_where_kernels_are_missing(
+    kernels: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(KERNELS, kernels)
     copied = "merge_method: passthrough\nmodels: [{model: math}]\n"
     (tmp_path / "copied.yaml").write_text(copied)
     words = ["--state-dir", str(tmp_path / "state"), "--no-supervise"]
-    assert heavy(place, "run", "linear.yaml", str(tmp_path / "1"), *words) == ["torch"]
+    loaded = [] if instruction_sets() and not kernels else ["torch"]
+    assert heavy(place, "run", "linear.yaml", str(tmp_path / "1"), *words) == loaded
     assert heavy(place, "run", str(tmp_path / "copied.yaml"), str(tmp_path / "2"), *words) == []
 
 
