@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from resumerge.engine.report import Result
 from resumerge.engine.verify import Verification
-from resumerge.printable import printable
 from resumerge.ui.html import tag
 from resumerge.ui.html_parts import card, outcome, section, table, tiles_of
 from resumerge.ui.sizes import show_size
 from resumerge.ui.status import Status, status_of
+from resumerge.ui.verified import show_verification
 
 MOST_DAMAGED = 200
 """Rows of what is damaged."""
@@ -50,12 +48,7 @@ class ShownVerification(Verification):
         return cls(**_values(found))
 
     def __rich__(self) -> RenderableType:
-        verdict = Text("intact", "green") if self.intact else Text("damaged", "red")
-        head = Text.assemble(printable(self.where), ": ", verdict, f", {self._counted()}")
-        damaged = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-        for name, what in self._damaged():
-            damaged.add_row(Text(printable(name)), Text(printable(what)))
-        return Group(head, damaged) if self.damaged else head
+        return show_verification(self, self._damaged())
 
     def _repr_html_(self) -> str:
         tiles = (
@@ -94,10 +87,6 @@ class ShownVerification(Verification):
         more = len(self.damaged) - MOST_DAMAGED
         rows = list(self.damaged.items())[:MOST_DAMAGED]
         return [*rows, (f"and {more} more", "")] if more > 0 else rows
-
-    def _counted(self) -> str:
-        pending = f", {self.pending} not computed yet" if self.pending else ""
-        return f"{self.units} tensors compared{pending}"
 
 
 def _values(record: Any) -> dict[str, Any]:

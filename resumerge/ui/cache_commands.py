@@ -1,0 +1,62 @@
+"""``resumerge cache check`` and ``repair``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import resumerge.ui.arguments as args
+from resumerge.engine.options import Options
+from resumerge.ui.alive import told_meanwhile
+from resumerge.ui.terminal import err, out, print_document, stop
+
+cache = typer.Typer(
+    help="Whether cached sources are intact, and mending them.", no_args_is_help=True
+)
+
+
+@cache.command("check")
+def cache_check(
+    target: args.Target,
+    state_dir: args.StateDir = None,
+    offline: args.Offline = False,
+    as_json: args.Json = False,
+) -> None:
+    """Read cached files again and compare them with their hashes; exits 75 if one is not right."""
+    from resumerge.engine.cached import check_cache
+
+    _show_cache(check_cache, target, state_dir, offline, as_json)
+
+
+@cache.command("repair")
+def cache_repair(
+    target: args.Target, state_dir: args.StateDir = None, as_json: args.Json = False
+) -> None:
+    """Check, and fetch the files that are damaged or missing, and no others."""
+    from resumerge.engine.cached import repair_cache
+
+    _show_cache(repair_cache, target, state_dir, False, as_json)
+
+
+def _show_cache(
+    work: Callable[..., Any], target: str, state_dir: Path | None, offline: bool, as_json: bool
+) -> None:
+    from resumerge.ui.cache import show_cache
+    from resumerge.ui.resume_command import repair_command
+
+    with told_meanwhile(err, "reading"), err.status("reading") as status:
+        found = work(
+            target,
+            Options(state_dir, offline=offline),
+            lambda name: status.update(f"reading {name}"),
+        )
+    if as_json:
+        print_document(found.as_json())
+    else:
+        out.print(show_cache(found))
+    if not found.intact:
+        text = "`resumerge run`, `resume` or this fetch what is not right:"
+        stop([text], repair_command(target, state_dir))
