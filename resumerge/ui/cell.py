@@ -24,7 +24,7 @@ from resumerge.ui.alive import Ticker
 from resumerge.ui.course import Course
 from resumerge.ui.html import tag
 from resumerge.ui.html_parts import bar, card, outcome, section, tiles_of
-from resumerge.ui.sizes import show_seconds, show_size
+from resumerge.ui.sizes import counted, show_seconds, show_size
 
 LEAST_SECONDS = 0.5
 """Between two updates: a notebook keeps and sends every one of them."""
@@ -66,8 +66,9 @@ class CellReporter(Reporter):
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         self._run = run
         self._headline = (
-            f"{'Going on: ' if resumed else ''}{plan.recipe.merge_method} of {len(plan.sources)} "
-            f"models, {len(plan.units)} tensors, {show_size(plan.output_bytes)}"
+            f"{'Going on: ' if resumed else ''}{plan.recipe.merge_method} of "
+            f"{counted(len(plan.sources), 'model')}, {counted(len(plan.units), 'tensor')}, "
+            f"{show_size(plan.output_bytes)}"
         )
         for note in (*plan.notes, *estimate.notes):
             self.note(note)

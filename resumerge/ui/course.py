@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from resumerge.engine.report import Pulse
 from resumerge.sources.fetcher import Fetched
-from resumerge.ui.sizes import show_seconds, show_size
+from resumerge.ui.sizes import counted, show_seconds, show_size
 
 STILL_SECONDS = 8.0
 """Without a block, or a byte, for longer, it is said for how long."""
@@ -95,7 +95,7 @@ class Course:
         left = f", {show_seconds(self.left)} left" if self.left else ""
         return (
             f"{self.share:4.0%}  {show_size(pulse.bytes_done)} of {show_size(pulse.bytes_total)}, "
-            f"{pulse.units_done} of {pulse.units_total} tensors{left}"
+            f"{pulse.units_done} of {counted(pulse.units_total, 'tensor')}{left}"
         )
 
     def _arriving(self) -> str:

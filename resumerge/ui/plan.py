@@ -12,7 +12,7 @@ from resumerge.errors import Problem
 from resumerge.printable import printable
 from resumerge.ui.layer_map import show_layer_map
 from resumerge.ui.show_host import choice_rows, host_rows
-from resumerge.ui.sizes import show_seconds, show_size
+from resumerge.ui.sizes import counted, show_seconds, show_size
 
 PLANNING = "opening the models and planning"
 
@@ -39,25 +39,26 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
     facts.add_row("method", document["method"])
     facts.add_row(
         "output",
-        f"{document['units']} tensors, {show_size(document['output_bytes'])} in "
-        f"{document['shards']} shard{'s' * (document['shards'] != 1)}",
+        f"{counted(document['units'], 'tensor')}, {show_size(document['output_bytes'])} in "
+        f"{counted(document['shards'], 'shard')}",
     )
     largest = document["largest_unit"]
     facts.add_row("largest tensor", f"{largest['name']}, {show_size(largest['bytes'])}")
     memory, disk = document["memory"], document["disk"]
     facts.add_row(
         "memory",
-        f"peak about {show_size(memory['predicted_peak_rss'])} with {document['threads']} threads; "
+        f"peak about {show_size(memory['predicted_peak_rss'])} with "
+        f"{counted(document['threads'], 'thread')}; "
         f"budget {show_size(memory['budget'])}",
     )
     if document["stacks"] and not document["layer_maps"]:
-        counted = ", ".join(f"{count} of {stack}" for stack, count in document["stacks"].items())
-        facts.add_row("layers", f"{counted}; each is made of the same layer of every model")
+        layers = ", ".join(f"{count} of {stack}" for stack, count in document["stacks"].items())
+        facts.add_row("layers", f"{layers}; each is made of the same layer of every model")
     facts.add_row("disk", f"{show_size(disk['needed'])} needed, {show_size(disk['free'])} free")
     download = document["download"]
     facts.add_row(
         "download",
-        f"{show_size(download['bytes'])} in {download['files']} files"
+        f"{show_size(download['bytes'])} in {counted(download['files'], 'file')}"
         if download["files"]
         else "nothing",
     )

@@ -10,7 +10,7 @@ from resumerge.ui.html import Html, join, tag
 from resumerge.ui.html_parts import card, outcome, section, table, tiles_of
 from resumerge.ui.layer_map import bar, runs, span
 from resumerge.ui.show_host import choice_rows, host_rows
-from resumerge.ui.sizes import show_seconds, show_size
+from resumerge.ui.sizes import counted, show_seconds, show_size
 
 Document = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def _head(document: Document) -> Html:
         (
             "output",
             show_size(document["output_bytes"]),
-            f"{document['units']} tensors, {shards} shard{'s' * (shards != 1)}",
+            f"{counted(document['units'], 'tensor')}, {counted(shards, 'shard')}",
         ),
         ("time", show_seconds(time["estimate_s"]), "about"),
         (
@@ -72,7 +72,7 @@ def _head(document: Document) -> Html:
         (
             "download",
             show_size(download["bytes"]) if download["files"] else "nothing",
-            f"{download['files']} files" if download["files"] else "",
+            counted(download["files"], "file") if download["files"] else "",
         ),
     )
     return tag(

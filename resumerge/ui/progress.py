@@ -7,7 +7,15 @@ from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
 
 from resumerge.engine.report import Pulse, Reporter, Result
 from resumerge.planning.estimate import Estimate
@@ -16,7 +24,10 @@ from resumerge.sources.fetcher import Fetched
 from resumerge.ui.alive import LINE_SECONDS, LastSaid, Ticker
 from resumerge.ui.console import print_json_line
 from resumerge.ui.course import Course
-from resumerge.ui.sizes import show_seconds, show_size
+from resumerge.ui.sizes import counted, show_seconds, show_size
+
+ROOM_FOR_BAR, ROOM_FOR_SIZES = 80, 60
+"""Columns of a terminal from which a bar has these."""
 
 
 class ConsoleReporter(Reporter):
@@ -50,16 +61,18 @@ class ConsoleReporter(Reporter):
             self.note(note)
         verb = "Going on with" if resumed else "Run"
         self._say(
-            f"{verb} [bold]{run}[/bold]: {plan.recipe.merge_method} of {len(plan.sources)} models, "
-            f"{len(plan.units)} tensors, {show_size(plan.output_bytes)} in "
-            f"{len(plan.shards)} shard{'s' * (len(plan.shards) != 1)}; "
+            f"{verb} [bold]{run}[/bold]: {plan.recipe.merge_method} of "
+            f"{counted(len(plan.sources), 'model')}, "
+            f"{counted(len(plan.units), 'tensor')}, {show_size(plan.output_bytes)} in "
+            f"{counted(len(plan.shards), 'shard')}; "
             f"peak memory about {show_size(estimate.peak_rss)}, "
             f"disk {show_size(estimate.disk)}, about {show_seconds(estimate.seconds)}; "
             f"largest tensor {estimate.largest.name}, {show_size(estimate.largest.nbytes)}"
         )
         if estimate.download:
             self._say(
-                f"Downloading {show_size(estimate.download)} in {estimate.download_files} files"
+                f"Downloading {show_size(estimate.download)} in "
+                f"{counted(estimate.download_files, 'file')}"
             )
 
     def fetching(self, fetched: Fetched) -> None:
@@ -75,16 +88,8 @@ class ConsoleReporter(Reporter):
     def _show(self, what: str, done: int, total: int, now: str) -> None:
         """A bar of its own for downloading and for merging."""
         if self._bar is None:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:3.0f}%"),
-                TextColumn("{task.fields[size]}"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[now]}", markup=False),
-                console=self._console,
-                transient=True,
-            )
+            columns = _columns(self._console.width)
+            self._bar = Progress(*columns, console=self._console, transient=True, expand=True)
             self._tasks = {}
             self._bar.start()
         if what not in self._tasks:
@@ -120,6 +125,19 @@ class ConsoleReporter(Reporter):
     def _say(self, text: str) -> None:
         self._said.now()
         self._console.print(text, markup=True, highlight=False, soft_wrap=True)
+
+
+def _columns(width: int) -> list[ProgressColumn]:
+    """What a bar says, as far as so many columns have room; the last of it gets what is left."""
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    return [
+        TextColumn("{task.description}"),
+        *([BarColumn(bar_width=width // 4)] if width >= ROOM_FOR_BAR else []),
+        TextColumn("{task.percentage:3.0f}%"),
+        *([TextColumn("{task.fields[size]}")] if width >= ROOM_FOR_SIZES else []),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[now]}", markup=False, table_column=rest),
+    ]
 
 
 class QuietReporter(Reporter):

@@ -17,9 +17,9 @@ from resumerge.ui.plain import plain_time, told_event
 from resumerge.ui.resume_command import command_of
 from resumerge.ui.sizes import show_seconds, show_size
 from resumerge.ui.story import story, what_now
-from resumerge.ui.svg import columns_chart, history_chart, names_of_attempts, names_of_columns
+from resumerge.ui.svg import history_chart, names_of_attempts
 from resumerge.ui.timeline import lay_out
-from resumerge.ui.timings import Timing, by_kind, by_layer
+from resumerge.ui.timings_html import timings_section
 
 COLUMNS = 480
 """Of the plots over time. Wider than most screens make of them, and still a small page."""
@@ -81,7 +81,7 @@ def _run(run: Run) -> Html:
         _resume(run),
         _plots(history),
         _attempts(run["attempts"]),
-        _timings(facts["units"]),
+        timings_section(facts["units"]),
         _events(run["events"]),
         _recipe(run, facts["run"]),
         _sources(facts["sources"]),
@@ -241,65 +241,6 @@ def _attempts(attempts: Sequence[Run]) -> Html | None:
     )
     names = ("", "started", "took", "ended", "tensors", "committed", "peak", "budget", "process")
     return section("Attempts", table(names, rows), _more(attempts))
-
-
-def _timings(units: Rows) -> Html | None:
-    layers, kinds = by_layer(units), by_kind(units)
-    if not layers:
-        return None
-
-    def told(timing: Timing) -> str:
-        return (
-            f"{timing.name}: {show_seconds(timing.seconds)}, {show_size(timing.nbytes)} in "
-            f"{timing.tensors} tensors, {show_size(timing.rate)}/s"
-        )
-
-    longest = max(timing.seconds for timing in kinds)
-    fastest = max(timing.rate for timing in kinds)
-    rows = (
-        (
-            tag("code", timing.name),
-            str(timing.tensors),
-            _bar(timing.seconds / longest, show_seconds(timing.seconds), "seconds"),
-            _bar(timing.rate / fastest if fastest else 0, f"{show_size(timing.rate)}/s", "rate"),
-        )
-        for timing in kinds
-    )
-    return section(
-        "Time by layer and tensor",
-        columns_chart(
-            "Seconds",
-            "of computing and writing by layer, all threads together",
-            layers,
-            show_seconds,
-            lambda timing: timing.seconds,
-            told,
-            "seconds",
-        ),
-        columns_chart(
-            "Bytes a second",
-            "of output by layer, of one thread",
-            layers,
-            lambda rate: f"{show_size(rate)}/s",
-            lambda timing: timing.rate,
-            told,
-            "rate",
-        ),
-        names_of_columns([timing.name for timing in layers]),
-        table(("tensor, over all layers", "number", "seconds", "bytes a second"), rows),
-    )
-
-
-def _bar(share: float, text: str, kind: str) -> Html:
-    drawn = tag(
-        "svg",
-        tag("rect", width=f"{100 * share:.1f}", height=1),
-        class_=kind,
-        viewBox="0 0 100 1",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
-    return tag("div", drawn, tag("span", text), class_="measure")
 
 
 def _events(events: Rows) -> Html | None:

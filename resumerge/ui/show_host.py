@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resumerge.ui.sizes import show_size
+from resumerge.ui.sizes import counted, show_size
 
 Facts = Mapping[str, Any]
 
@@ -51,7 +51,7 @@ def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _also(host: Facts) -> str:
-    cores = f"{host['cores']} core{'s' * (host['cores'] != 1)}"
+    cores = counted(host["cores"], "core")
     inside = host["container"] and host["platform"] not in ("container", "colab", "kaggle")
     gpu = [] if host["gpus"] else ["no GPU"]
     return ", ".join([cores, *gpu, *(["in a container"] if inside else [])])

@@ -17,7 +17,7 @@ from resumerge.ui.mirror_status import told_mirror
 from resumerge.ui.plain import plain_time, told_event
 from resumerge.ui.plot import OUTCOME_STYLES, Plot
 from resumerge.ui.resume_command import command_of
-from resumerge.ui.sizes import show_seconds, show_size
+from resumerge.ui.sizes import counted, show_seconds, show_size
 from resumerge.ui.story import story, what_now
 
 EVENTS_SHOWN = 8
@@ -81,8 +81,7 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
                 f"{done / total if total else 0:>4.0%}",
             ),
             Text.assemble(
-                f"  {show_size(done)} of {show_size(total)}, "
-                f"{attempts} attempt{'s' * (attempts != 1)}",
+                f"  {show_size(done)} of {show_size(total)}, {counted(attempts, 'attempt')}",
                 f", last one {last}" if last and last != "done" else "",
                 f", peak {show_size(run['memory']['peak_rss'])}"
                 if run["memory"]["peak_rss"]
@@ -110,8 +109,8 @@ def _head(run: Run) -> list[RenderableType]:
         bar,
         Text(
             f"{show_size(done)} of {show_size(total)}, "
-            f"{units['committed']} of {units['total']} tensors, "
-            f"{shards['sealed']} of {shards['total']} shards sealed. {now}"
+            f"{units['committed']} of {counted(units['total'], 'tensor')}, "
+            f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed. {now}"
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Sizes and times for people, and back."""
+"""Sizes, times and counts for people, and back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show_size(nbytes: float) -> str:
     """A size in decimal units, three digits: ``1.71 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(nbytes) < 999.5:
-            return f"{nbytes:.3g} {unit}" if unit != "B" else f"{nbytes:.0f} B"
+            return f"{nbytes:.3g} {unit}"
         nbytes /= 1000
     return f"{nbytes:.3g} TB" if abs(nbytes) < 999.5 else f"{nbytes:.0f} TB"
 
@@ -46,3 +46,13 @@ def show_seconds(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def show_tick(seconds: float) -> str:
+    """A time at an axis, to three digits: ``0 s``, ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
+    return f"{seconds:.3g} s" if seconds < 60 else show_seconds(seconds)
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something: ``1 tensor``, ``2 tensors``."""
+    return f"{count} {noun}{'s' * (count != 1)}"

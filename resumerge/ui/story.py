@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resumerge.ui.history import History, Lifetime
-from resumerge.ui.sizes import show_seconds, show_size
+from resumerge.ui.sizes import counted, show_seconds, show_size
 
 TOLD_ATTEMPTS = 4
 """Attempts whose ends are told one by one; of those before, only how many ended how."""
@@ -190,7 +190,7 @@ def _times(count: int) -> str:
 def what_now(run: Mapping[str, Any]) -> str:
     """One sentence on where the run stands."""
     attempts, units = run["attempts"], run["units"]
-    tries = f"{len(attempts)} attempt{'s' * (len(attempts) != 1)}"
+    tries = counted(len(attempts), "attempt")
     if run["state"] == "done":
         return f"Done in {tries}."
     if run["state"] == "running":
@@ -200,4 +200,5 @@ def what_now(run: Mapping[str, Any]) -> str:
         )
     if run["state"] == "planned":
         return "Planned, and not begun."
-    return f"Not finished: {units['total'] - units['committed']} tensors are left."
+    left = units["total"] - units["committed"]
+    return f"Not finished: {counted(left, 'tensor')} {'is' if left == 1 else 'are'} left."

@@ -11,6 +11,7 @@ from rich.text import Text
 from resumerge.engine.verify import Verification
 from resumerge.printable import printable
 from resumerge.ui.resume_command import mirror_command, remake_command, resume_command
+from resumerge.ui.sizes import counted
 
 
 def show_verification(
@@ -23,7 +24,7 @@ def show_verification(
     """
     pending = f", {found.pending} not computed yet" if found.pending else ""
     verdict = ("intact", "green") if found.intact else ("damaged", "red")
-    rest = f", {found.units} tensors compared{pending}"
+    rest = f", {counted(found.units, 'tensor')} compared{pending}"
     rows = found.damaged.items() if damaged is None else damaged
     lines = (Text(printable("  " + ": ".join(filter(None, row)))) for row in rows)
     return Group(Text.assemble(f"{printable(found.where)}: ", verdict, rest), *lines)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.ui.sizes import parse_size, show_size
+from resumerge.ui.sizes import counted, parse_size, show_size
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,8 @@ def test_any_text(text: str) -> None:
 @given(st.integers(1000, 10**15))
 def test_what_is_shown_can_be_read_again(nbytes: int) -> None:
     assert parse_size(show_size(nbytes)) == pytest.approx(nbytes, rel=0.01)
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 tensors"), (1, "1 tensor"), (2, "2 tensors")])
+def test_one_of_a_kind(count: int, text: str) -> None:
+    assert counted(count, "tensor") == text
