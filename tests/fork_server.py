@@ -27,16 +27,38 @@ WARM = (
 """What an attempt imports on its way; imported before the fork, it is there at once."""
 
 
-def start(driver: Path) -> subprocess.Popen[str]:
-    """Start a script that calls `serve`."""
-    path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return subprocess.Popen(
-        [sys.executable, str(driver)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-    )
+class Server:
+    """A process that runs a script which calls `serve`."""
+
+    def __init__(self, driver: Path) -> None:
+        path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._process = subprocess.Popen(
+            [sys.executable, str(driver)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        )
+
+    def begin(self, **job: Any) -> None:
+        """Begin a job, which has a file for its log and one for what it says."""
+        assert self._process.stdin is not None
+        self.log, self._stderr = Path(job["log"]), Path(job["stderr"])
+        self.log.unlink(missing_ok=True)
+        print(json.dumps(job, default=str), file=self._process.stdin, flush=True)
+
+    def wait(self) -> tuple[int, dict[str, Any], str]:
+        """Wait for the end of the job: its exit code (or less the signal), its log, what it said.
+
+        The log is empty where the job came to no end of its own.
+        """
+        assert self._process.stdout is not None
+        code = json.loads(self._process.stdout.readline())["code"]
+        told = json.loads(self.log.read_text()) if self.log.exists() else {}
+        return code, told, self._stderr.read_text()
+
+    def close(self) -> None:
+        self._process.communicate()
 
 
 def serve(work: Callable[[dict[str, Any]], int]) -> None:

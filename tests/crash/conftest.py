@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,15 +9,6 @@ import pytest
 from command_line import calm_merge
 from crashing import RECIPE, Bench, Ended
 from tiny_models import LLAMA, write_family
-
-
-@pytest.fixture(scope="session")
-def workplace() -> Iterator[Path]:
-    """A folder in memory where there is room, since durability is played and not bought."""
-    memory = Path("/dev/shm")
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30
-    with tempfile.TemporaryDirectory(dir=memory if roomy else None) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

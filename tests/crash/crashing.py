@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fork_server import start
+from fork_server import Server
 
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
@@ -54,37 +54,25 @@ class Ended:
     stderr: str
 
 
-class Driver:
-    """One server process that merges on request."""
+class Driver(Server):
+    """Merges on request."""
 
     def __init__(self) -> None:
-        self._process = start(DRIVER)
-
-    def begin(self, **job: Any) -> None:
-        """Begin a job."""
-        assert self._process.stdin is not None
-        self._log, self._stderr = Path(job["log"]), Path(job["stderr"])
-        self._log.unlink(missing_ok=True)
-        print(json.dumps(job, default=str), file=self._process.stdin, flush=True)
+        super().__init__(DRIVER)
 
     def end(self) -> Ended:
         """Wait for the end of the job."""
-        assert self._process.stdout is not None
-        code = json.loads(self._process.stdout.readline())["code"]
-        told = self.log() if self._log.exists() else {"kinds": [], "written": []}
-        written = [(name, offset, nbytes) for name, offset, nbytes in told["written"]]
-        return Ended(code, told["kinds"], written, self._stderr.read_text())
+        code, told, stderr = self.wait()
+        written = [(name, offset, nbytes) for name, offset, nbytes in told.get("written", [])]
+        return Ended(code, told.get("kinds", []), written, stderr)
 
-    def log(self) -> dict[str, Any]:
+    def logged(self) -> dict[str, Any]:
         """What the job wrote down; waits for it."""
         deadline = time.monotonic() + 60
-        while not self._log.exists():
+        while not self.log.exists():
             assert time.monotonic() < deadline
             time.sleep(0.002)
-        return dict(json.loads(self._log.read_text()))
-
-    def close(self) -> None:
-        self._process.communicate()
+        return dict(json.loads(self.log.read_text()))
 
 
 @dataclass(frozen=True)
@@ -162,7 +150,7 @@ class Merge:
     def start(self, command: str, at: int) -> Paused:
         """Begin to `run` or `resume`, and stand still before an operation."""
         self.driver.begin(**self._job(command, at, "pause", 0, {}))
-        pid = self.driver.log()["pid"]
+        pid = self.driver.logged()["pid"]
         while _is_running(pid):
             time.sleep(0.002)
         return Paused(self, pid)

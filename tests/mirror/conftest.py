@@ -16,15 +16,6 @@ from tiny_models import LLAMA, write_family
 
 
 @pytest.fixture(scope="session")
-def workplace() -> Iterator[Path]:
-    """A folder in memory where there is room."""
-    memory = Path("/dev/shm")
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30
-    with tempfile.TemporaryDirectory(dir=memory if roomy else None) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(scope="session")
 def small_models(workplace: Path) -> Path:
     """`base`, `math` and `code`, with 21 tensors each."""
     return write_family(workplace / "models", {**LLAMA, "num_hidden_layers": 2, "vocab_size": 160})
@@ -46,6 +37,19 @@ def reference(bench: Bench) -> dict[str, bytes]:
     ended = merge.run()
     assert ended.code == 0, ended.stderr
     return merge.model()
+
+
+@pytest.fixture(scope="module")
+def place(workplace: Path) -> Iterator[Path]:
+    """A folder of a file's tests."""
+    with tempfile.TemporaryDirectory(dir=workplace) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def models(place: Path) -> Path:
+    """`base`, `math` and `code`, with 39 tensors each."""
+    return write_family(place / "models", LLAMA)
 
 
 @pytest.fixture(scope="module")

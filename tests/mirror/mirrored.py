@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fork_server import start
+from fork_server import Server
 
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.home import Home
@@ -46,24 +45,17 @@ class Ended:
     stderr: str
 
 
-class Driver:
-    """One server process that merges on request."""
+class Driver(Server):
+    """Merges on request."""
 
     def __init__(self) -> None:
-        self._process = start(DRIVER)
+        super().__init__(DRIVER)
 
     def work(self, **job: Any) -> Ended:
         """Do a job, to its end."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        log = Path(job["log"])
-        log.unlink(missing_ok=True)
-        print(json.dumps(job, default=str), file=self._process.stdin, flush=True)
-        code = json.loads(self._process.stdout.readline())["code"]
-        told = json.loads(log.read_text()) if log.exists() else {"kinds": [], "failed": 0}
-        return Ended(code, told["kinds"], told["failed"], Path(job["stderr"]).read_text())
-
-    def close(self) -> None:
-        self._process.communicate()
+        self.begin(**job)
+        code, told, stderr = self.wait()
+        return Ended(code, told.get("kinds", []), told.get("failed", 0), stderr)
 
 
 @dataclass

@@ -22,23 +22,8 @@ from machines import (
     skip_without_names,
     wait_until,
 )
-from tiny_models import LLAMA, write_family
 
 SLOW = {"SLOWLY_SECONDS": "0.1"}
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    import tempfile
-
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def models(place: Path) -> Path:
-    return write_family(place / "models", LLAMA)
 
 
 @pytest.fixture

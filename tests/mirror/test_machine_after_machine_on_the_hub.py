@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from loopback_hub import Hub
 from machines import Machine, files_of, in_mirror, kill, wait_until
-from tiny_models import LLAMA, write_family
 
 from resumerge.mirror.opening import open_place
 
@@ -20,18 +18,6 @@ SLOW = {"SLOWLY_SECONDS": "0.1"}
 """For each of 39 units in 8 shards."""
 
 KILLS = 3
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def models(place: Path) -> Path:
-    return write_family(place / "models", LLAMA)
 
 
 @pytest.fixture(scope="module")
