@@ -48,16 +48,24 @@ class ResumergeError(Exception):
     """Base of every error that the program raises on purpose.
 
     Attributes:
+        exit_code: that the command line ends with.
         go_on: what to type in Python to go on; empty where nobody has said it.
     """
 
     exit_code = 1
     go_on = ""
 
+    @property
+    def told(self) -> str:
+        """What happened, for a person."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.told}\nTo go on: {self.go_on}" if self.go_on else self.told
+
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows in place of a traceback: nothing in it would help its reader."""
-        lines = str(self).split("\n")
-        return [*lines, f"To go on: {self.go_on}"] if self.go_on else lines
+        return str(self).split("\n")
 
 
 @dataclass
@@ -67,7 +75,8 @@ class InputError(ResumergeError):
     problems: list[Problem] = field(default_factory=list)
     exit_code = 2
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
 
 
@@ -98,7 +107,8 @@ class Resumable(ResumergeError):
     message: str
     exit_code = 75
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> str:
         return self.message
 
 
@@ -117,5 +127,6 @@ class Interrupted(ResumergeError):
         """Of the signal."""
         return "SIGINT" if self.signum == 2 else "SIGTERM"
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> str:
         return f"Stopped by {self.name}; what was done is committed"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Iterable
+
 
 def printable(text: object) -> str:
     r"""The text in one line; what could drive a terminal is spelled out, like ``\x1b``."""
@@ -9,3 +13,27 @@ def printable(text: object) -> str:
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+
+
+def shell_line(words: Iterable[str]) -> str:
+    r"""A command in one line, to be copied into a shell.
+
+    A word that the terminal cannot show (a letter that its encoding lacks, a line break, bytes that
+    are no text) is written as bash and zsh read it: ``$'caf\xc3\xa9'``.
+    """
+    return " ".join(shlex.quote(word) if _is_shown(word) else _spelled(word) for word in words)
+
+
+def _is_shown(word: str) -> bool:
+    try:
+        word.encode(getattr(sys.stderr, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return word.isprintable()
+
+
+def _spelled(word: str) -> str:
+    raw = word.encode("utf-8", "surrogateescape")
+    letters = (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in raw)
+    escaped = ("\\" + letter if letter in ("'", "\\") else letter for letter in letters)
+    return f"$'{''.join(escaped)}'"

@@ -14,8 +14,7 @@ from resumerge.engine.session import Session
 from resumerge.errors import ResumergeError, refuse
 from resumerge.host.machine import cores
 from resumerge.ledger.home import Home
-from resumerge.planning.model import Plan
-from resumerge.recipe import load_recipe
+from resumerge.planning import Plan, read_recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import Records
 from resumerge.sources.content_hash import is_intact
@@ -113,7 +112,7 @@ def repair_cache(target: str, options: Options, report: Report | None = None) ->
 def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
     path = Path(target)
     if path.is_file() or path.suffix in (".yaml", ".yml"):
-        recipe = load_recipe(path)
+        recipe = read_recipe(path)
         try:
             return _needed(Session(options).plan(recipe)), []
         except ResumergeError as error:

@@ -38,10 +38,11 @@ def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
     given = {
         "--mirror-then-delete": options.mirror_then_delete,
         "--mirror-rate": options.mirror_rate,
+        "--mirror-wait": options.mirror_wait,
         "--take-over": options.take_over,
         "--bring-back": options.bring_back,
     }
-    names = [name for name, value in given.items() if value]
+    names = [name for name, value in given.items() if value is not None and value is not False]
     if url is not None or not names:
         return []
     return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -34,6 +33,7 @@ from resumerge.mirror.held import FINISHED, NOTHING, UNFINISHED, Held
 from resumerge.mirror.lease import patiently
 from resumerge.mirror.untrusted import is_folder_name
 from resumerge.output.finish import RECIPE_FILE as RECIPE_IN_MODEL
+from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, parse_recipe
 from resumerge.recipe.references import read_reference
 from resumerge.recipe.unfit import Unfit
@@ -183,7 +183,7 @@ def _not_whole(done: Done, lacking: list[str], far: FarSide) -> InputError:
         expected=f"{len(done.files)} files",
         found=f"{len(lacking)} are missing or have another size: {', '.join(lacking[:5])}",
         fix="resume it on the machine that made it; or compute everything again: "
-        f"`resumerge run RECIPE OUT --mirror {shlex.quote(far.url)} --restart`",
+        f"`{shell_line(['resumerge', 'run', 'RECIPE', 'OUT', '--mirror', far.url, '--restart'])}`",
     )
 
 

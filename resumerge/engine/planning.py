@@ -32,9 +32,8 @@ from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.host import describe_host
 from resumerge.host.speed import probe
 from resumerge.ledger.home import Home
-from resumerge.planning import Plan, estimate
+from resumerge.planning import Plan, estimate, read_recipe
 from resumerge.planning.estimate import disk_needed, largest_file
-from resumerge.recipe import load_recipe
 
 
 def describe_plan(
@@ -72,7 +71,7 @@ def _described(config: Path, out: Path | None, options: Options) -> dict[str, An
         return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
     try:
         earlier = home.of_output(out) if out is not None else []
-        plan = Session(options).plan(load_recipe(config))
+        plan = Session(options).plan(read_recipe(config))
     except InputError as error:
         return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
     except Resumable as error:

@@ -20,8 +20,8 @@ from resumerge.ledger.home import Home
 from resumerge.mirror.finished import Done
 from resumerge.mirror.held import FINISHED, Held
 from resumerge.mirror.opening import names_mirror, open_place
-from resumerge.planning import Plan
-from resumerge.recipe import Recipe, load_recipe
+from resumerge.planning import Plan, read_recipe
+from resumerge.recipe import Recipe
 from resumerge.storage import Storage
 
 
@@ -64,7 +64,7 @@ class Session:
             out = out.absolute()
             if problems := self._unusable(config, out):
                 raise InputError(problems)
-            recipe = load_recipe(config)
+            recipe = read_recipe(config)
             earlier = command.home.of_output(out)
             if earlier:
                 return go_on(command, earlier[-1], recipe, config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.ledger import Ledger
 from resumerge.ledger.home import RECIPE_FILE, Home
 from resumerge.planning import Plan
+from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
 
 
@@ -64,7 +64,7 @@ class Unchanged:
             own = Problem(
                 "The run has kept the recipe that it began with",
                 where=self._kept_recipe(),
-                fix=f"go on with that one: `{shlex.join(kept)}`",
+                fix=f"go on with that one: `{shell_line(kept)}`",
             )
             raise InputError([*error.problems, own]) from error
 
@@ -97,5 +97,5 @@ class Unchanged:
                 headline(kinds),
                 where=self._row["output"],
                 found="; ".join(lines[:6]),
-                fix=advice(kinds, shlex.join(kept), shlex.join(over)),
+                fix=advice(kinds, shell_line(kept), shell_line(over)),
             )

@@ -4,7 +4,7 @@ Not named ``plan``: ``resumerge.plan(…)`` is the command's twin in Python, and
 of that name would put the package in its place.
 """
 
-from resumerge.planning.check_recipe import check_recipe
+from resumerge.planning.check_recipe import check_recipe, read_recipe
 from resumerge.planning.estimate import Estimate, estimate
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
 from resumerge.planning.model import BLOCK, NUMERICS, Expression, Operand, Plan, Shard, Unit
@@ -25,4 +25,5 @@ __all__ = [
     "fingerprint",
     "fingerprint_parts",
     "make_plan",
+    "read_recipe",
 ]

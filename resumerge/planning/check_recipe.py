@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
 
-from resumerge.errors import Problem
+from resumerge.errors import InputError, Problem
 from resumerge.methods import METHODS
 from resumerge.planning.chat_template import choose_template
 from resumerge.planning.nearest import nearest
 from resumerge.planning.parameters import check_parameters
 from resumerge.planning.slices import check_inputs, with_bases
-from resumerge.recipe import Recipe
+from resumerge.recipe import Recipe, load_recipe
+from resumerge.recipe.load import UnfitRecipe
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read a recipe file; where it is malformed, what else is wrong with it is told as well.
+
+    Raises:
+        InputError: with all problems that can be told, in the order of their lines.
+    """
+    try:
+        return load_recipe(path)
+    except UnfitRecipe as error:
+        more = _check_names(error.rest) if error.rest else []
+        problems = [*error.problems, *more]
+        raise InputError(sorted(problems, key=lambda problem: problem.line or 0)) from None
 
 
 def check_recipe(recipe: Recipe) -> list[Problem]:
-    """Problems with the method, its parameters, the number of models and the chat template.
+    """Problems with the method, its parameters, the number of models and the chat template."""
+    _, problems, _ = choose_template(recipe, ())
+    problems = [*problems, *_check_names(recipe)]
+    method = METHODS.get(recipe.merge_method)
+    if method is None:
+        return problems
+    recipe, unknown = with_bases(recipe, method)
+    return [*problems, *unknown, *check_inputs(recipe, method)]
 
-    Parameters of a method that there is not are read as those of the one that may be meant.
+
+def _check_names(recipe: Recipe) -> list[Problem]:
+    """Problems with the method and with parameters.
+
+    Those of a method that there is not are read as those of the one that may be meant.
     """
     name = recipe.merge_method
-    _, problems, _ = choose_template(recipe, ())
     meant = name if name in METHODS else next(iter(difflib.get_close_matches(name, METHODS)), None)
     unsound, _ = check_parameters(recipe, METHODS[meant] if meant else None)
-    problems = [*problems, *unsound]
-    if name not in METHODS:
-        return [unknown_method(recipe), *problems]
-    recipe, unknown = with_bases(recipe, METHODS[name])
-    return [*problems, *unknown, *check_inputs(recipe, METHODS[name])]
+    return unsound if name in METHODS else [unknown_method(recipe), *unsound]
 
 
 def unknown_method(recipe: Recipe) -> Problem:

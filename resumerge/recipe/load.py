@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,18 @@ from resumerge.recipe.wording import problems_from
 from resumerge.recipe.yaml_lines import MAX_CHARS, load_yaml
 
 
+@dataclass
+class UnfitRecipe(InputError):
+    """A recipe that has problems.
+
+    Args:
+        rest: its top level without what is wrong there, and without models: more may be wrong with
+            it. None where it names no method.
+    """
+
+    rest: Recipe | None = None
+
+
 def load_recipe(path: str | Path) -> Recipe:
     """Read and check a recipe file.
 
@@ -27,8 +39,8 @@ def load_recipe(path: str | Path) -> Recipe:
         path: a YAML file in mergekit's format, UTF-8.
 
     Raises:
-        InputError: the file cannot be read, or the recipe has problems: all of them, in the order
-            of their lines.
+        InputError: the file cannot be read.
+        UnfitRecipe: the recipe has problems: all of them, in the order of their lines.
 
     Example:
         >>> load_recipe("configs/linear.yaml").merge_method
@@ -63,7 +75,7 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
         file: what to call it in messages.
 
     Raises:
-        InputError: all the problems that were found, in the order of their lines.
+        UnfitRecipe: all the problems that were found, in the order of their lines.
     """
     document = load_yaml(text, file)
     notes = read_options(document.data)
@@ -74,13 +86,20 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
     notes += list(_idle_keys(document.data))
     problems = list(document.problems)
     problems += [_problem(unfit, file, document.lines) for unfit in unfits]
-    recipe_file = None
+    recipe_file, wrong = None, set()
     try:
         recipe_file = RecipeFile.model_validate(top)
     except ValidationError as errors:
         problems += problems_from(errors, file, document.lines)
+        wrong = {error["loc"][0] for error in errors.errors()}
     if problems or recipe_file is None:
-        raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
+        rest = None
+        if "merge_method" not in wrong:
+            sound = {key: top[key] for key in {"merge_method", "parameters"} & top.keys() - wrong}
+            level = RecipeFile.model_validate(sound)
+            method, parameters = level.merge_method, level.parameters
+            rest = Recipe(method, (), parameters=parameters, file=file, lines=document.lines)
+        raise UnfitRecipe(sorted(problems, key=lambda problem: problem.line or 0), rest)
 
     recipe = Recipe(
         merge_method=recipe_file.merge_method,

@@ -90,8 +90,10 @@ def _unfit(error: Mapping[str, Any], place: Location) -> Unfit:
         expected, fix = _MISSING[name]
         return Unfit(f"{name} is missing", expected=expected, found="no such key", fix=fix)
     expected, fix = _SHAPES.get(kind, (error["msg"], "Correct this value"))
+    entry = bool(place) and isinstance(place[-1], int)
+    subject = f"An entry of '{place[-2]}'" if entry else f"'{name}'"
     return Unfit(
-        f"'{name}' is not {expected}" if kind in _SHAPES else f"'{name}' is unfit",
+        f"{subject} is {f'not {expected}' if kind in _SHAPES else 'unfit'}",
         expected=expected,
         found=describe(error["input"]),
         fix=fix,

@@ -97,7 +97,7 @@ class CellReporter(Reporter):
     def stopped(self, stopped: Interrupted | Resumable) -> None:
         """It stopped short, and says how to go on."""
         again = f"To go on, run this cell again, or: {stopped.go_on}"
-        self._ended = ("interrupted", [str(stopped), again])
+        self._ended = ("interrupted", [stopped.told, again])
 
     def close(self) -> None:
         """Show how it ended, and nothing more."""

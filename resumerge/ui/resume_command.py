@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sqlite3
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 from resumerge.engine.options import Options
 from resumerge.ledger.home import Home
 from resumerge.ledger.ledger import LEDGER_FILE
+from resumerge.printable import shell_line
 
 
 def resume_command(run: str, state_dir: Path | None, options: Options | None = None) -> str:
@@ -23,7 +23,7 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
         options: of the command that stopped short; what they say about the mirror is said again.
     """
     words = ["resumerge", "resume", run, "--state-dir", str(Home(state_dir).folder)]
-    return shlex.join([*words, *(_mirror_words(run, options) if options is not None else [])])
+    return shell_line([*words, *(_mirror_words(run, options) if options is not None else [])])
 
 
 def _mirror_words(run: str, options: Options) -> list[str]:
@@ -62,12 +62,12 @@ def address_of(mirror: str) -> str:
 
 def mirror_command(url: str) -> str:
     """``resumerge resume DEST``: on any machine."""
-    return shlex.join(["resumerge", "resume", url])
+    return shell_line(["resumerge", "resume", url])
 
 
 def remake_command(url: str) -> str:
     """What makes a finished model again in its mirror, where nothing is known but the mirror."""
-    return f"resumerge run RECIPE OUT --mirror {shlex.quote(url)} --restart"
+    return shell_line(["resumerge", "run", "RECIPE", "OUT", "--mirror", url, "--restart"])
 
 
 def command_of(run: Mapping[str, Any]) -> str:
@@ -81,7 +81,7 @@ def command_of(run: Mapping[str, Any]) -> str:
 def repair_command(target: str, state_dir: Path | None) -> str:
     """``resumerge cache repair TARGET``, with the state folder that knows of the damage."""
     folder = str(Home(state_dir).folder)
-    return shlex.join(["resumerge", "cache", "repair", target, "--state-dir", folder])
+    return shell_line(["resumerge", "cache", "repair", target, "--state-dir", folder])
 
 
 def repeat_command() -> str:
@@ -93,4 +93,4 @@ def repeat_command() -> str:
     state = os.environ.get("RESUMERGE_STATE_DIR")
     if state and not any(word.split("=")[0] == "--state-dir" for word in words):
         words += ["--state-dir", state]
-    return shlex.join(["resumerge", *words, "--chdir", str(Path.cwd())])
+    return shell_line(["resumerge", *words, "--chdir", str(Path.cwd())])

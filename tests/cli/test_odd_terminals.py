@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import LINEAR, resumerge
+from commands import DISK_FULL, LINEAR, resumerge
 from merging import shards_of
 
 FOLDER = "ö [/b] :smile:\n日本"
@@ -88,6 +88,33 @@ def test_names_full_of_markup_and_letters(
         assert "😄" not in done.stdout + done.stderr
     missing = resumerge("status", RECIPE, cwd=folder, **environment)
     assert missing.returncode == 2, missing.stderr
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LC_ALL": "C"},
+        {"PYTHONIOENCODING": "latin-1"},
+        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+    ],
+    ids=["C", "latin-1", "ASCII"],
+)
+def test_the_command_that_resumes_can_be_pasted(
+    environment: dict[str, str], place: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / f"it's {FOLDER}"
+    folder.mkdir(parents=True)
+    for name in ("math", "code"):
+        (folder / name).symlink_to(place / name)
+    (folder / RECIPE).write_text(LINEAR)
+    stopped = resumerge("run", RECIPE, "out", cwd=folder, before=DISK_FULL, **environment)
+    assert stopped.returncode == 75, stopped.stderr
+    last = stopped.stderr.splitlines()[-1]
+    assert last.startswith("resumerge resume ")
+    shell = f'resumerge() {{ {sys.executable} -m resumerge "$@"; }}; {last}'
+    again = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert shards_of(folder / "out") == shards_of(place / "done")
 
 
 def test_the_home_of_nobody(place: Path) -> None:

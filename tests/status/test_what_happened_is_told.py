@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_up_ledgers import make_ledger
 
 from resumerge.ui.history import History, Lifetime, Point, history_of
-from resumerge.ui.story import story
+from resumerge.ui.story import story, what_now
 from resumerge.ui.timeline import lay_out
 
 GB = 10**9
@@ -136,3 +136,9 @@ def test_reasons_that_differ_in_their_figures_are_one(tmp_path: Path) -> None:
 def test_how_a_worker_died(tmp_path: Path, kind: str, data: dict[str, Any], why: str) -> None:
     text = told(tmp_path, [attempt(1, "killed"), attempt(2, "done")], (), [(1, kind, data)])
     assert text == f"Attempt 1 was killed ({why}); attempt 2 went on."
+
+
+@pytest.mark.parametrize(("left", "text"), [(1, "1 tensor is left"), (2, "2 tensors are left")])
+def test_what_is_left_is_counted(left: int, text: str) -> None:
+    run = {"state": "interrupted", "attempts": [{}], "units": {"total": 9, "committed": 9 - left}}
+    assert what_now(run) == f"Not finished: {text}."

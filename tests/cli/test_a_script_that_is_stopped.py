@@ -1,0 +1,54 @@
+"""Promise: whoever stops `resumerge.run` in a script of his own is told how to go on, in Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import STOPPED_BY
+from merging import shards_of
+
+CALL = """
+import resumerge
+resumerge.run("linear.yaml", {out!r}, state_dir={state!r})
+"""
+HANDLED = """
+import sys
+import resumerge
+from resumerge.errors import Interrupted, Resumable
+try:
+    resumerge.run("linear.yaml", {out!r}, state_dir={state!r})
+except (Interrupted, Resumable) as stopped:
+    print(stopped)
+    sys.exit(stopped.exit_code)
+"""
+
+
+def script(text: str, place: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-c", text]
+    return subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=120)
+
+
+def test_the_last_line_goes_on(place: Path, tmp_path: Path) -> None:
+    paths = {"out": str(tmp_path / "out"), "state": str(tmp_path / "state")}
+    stopped = script(STOPPED_BY.format("SIGINT") + CALL.format(**paths), place)
+    assert stopped.returncode == 1
+    said, last = stopped.stderr.splitlines()[-2:]
+    assert said == "resumerge.errors.Interrupted: Stopped by SIGINT; what was done is committed"
+    assert last.startswith("To go on: resumerge.resume(")
+    again = script(f"import resumerge\n{last.removeprefix('To go on: ')}", place)
+    assert again.returncode == 0, again.stderr
+    assert shards_of(tmp_path / "out") == shards_of(place / "done")
+
+
+@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_who_catches_it_has_the_code_of_the_command(
+    signal: str, code: int, place: Path, tmp_path: Path
+) -> None:
+    paths = {"out": str(tmp_path / "out"), "state": str(tmp_path / "state")}
+    stopped = script(STOPPED_BY.format(signal) + HANDLED.format(**paths), place)
+    assert stopped.returncode == code
+    assert stopped.stdout.startswith(f"Stopped by {signal}; what was done is committed\nTo go on: ")
+    assert not stopped.stderr
