@@ -82,6 +82,9 @@ def run(
         InputError: recipe, sources or output are unfit; nothing was written.
         Resumable: stopped short; `resume` goes on.
         Interrupted: SIGINT or SIGTERM; what was done is committed.
+
+        The last two are in `resumerge.errors`, and say what to type to go on. Whoever does not
+        catch them ends with a traceback and exit code 1; their `exit_code` is the command's.
     """
     options = Options(
         _path(state_dir),
