@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from resumerge.methods import kernels
 from resumerge.methods.method import Block, Method, Paper, Scan, Work, viewed
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-SMALLEST_SHARE = 1e-8
 
 
 class ArceeFusion(Method):
@@ -36,34 +31,43 @@ class ArceeFusion(Method):
     fewest = 2
     most = 2
 
+    def held_bytes(self, work: Work) -> int:
+        rows = work.numel // max(1, self._row(work))
+        return 4 * rows + kernels.selection_bytes(work.numel, [[0.25, 0.5, 0.75]])
+
     def reads(self, work: Work) -> int:
-        return 3
+        return 4
 
     def row(self, work: Work) -> int | None:
-        return work.shape[-1] if work.shape else 1
+        return self._row(work)
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> float:
-        """The threshold of importance."""
+    def statistics(self, work: Work, scan: Scan[Any]) -> tuple[Any, float]:
+        """The divergence of each row, and the threshold of importance."""
+        divergences = kernels.joined(
+            scan(lambda x, block: kernels.row_divergences(*self._pair(work, x), self._row(work)))
+        )
         last = work.numel - 1
         ranks = [work.numel - share * last // 4 for share in (1, 2, 3)]
-        keys = kernels.order_statistics(
-            {0: ranks},
-            viewed(scan, lambda x, block: {0: self._importance(work, x)}),
-            kernels.ordered_bits,
-        )
+
+        def importance(x: list[Any], block: Block) -> dict[int, Any]:
+            return {0: kernels.quickest(self._importance(work, x, block, divergences))}
+
+        keys = kernels.order_statistics({0: ranks}, viewed(scan, importance), kernels.ordered_bits)
         low, median, high = (np.float32(kernels.from_ordered_bits(key)) for key in keys[0])
-        return float(median + np.float32(1.5) * (high - low))
+        return divergences, float(median + np.float32(1.5) * (high - low))
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
-        base, other = inputs[work.base], inputs[work.others[0]]  # type: ignore[index]
-        kept = self._importance(work, inputs) >= statistics
-        return base.add_(kernels.keep_only(other.sub_(base), kept))
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        divergences, threshold = statistics
+        kept = self._importance(work, inputs, block, divergences) >= threshold
+        other, base = self._pair(work, inputs)
+        return kernels.added(base, kernels.keep_only(other.sub_(base), kept))
 
-    def _importance(self, work: Work, inputs: list[Tensor]) -> Tensor:
-        row = self.row(work) or 1
-        base = inputs[work.base].view(-1, row)  # type: ignore[index]
-        other = inputs[work.others[0]].view(-1, row)
-        p = other.softmax(dim=1).add_(SMALLEST_SHARE)
-        q = base.softmax(dim=1).add_(SMALLEST_SHARE)
-        divergence = (p / q).log_().mul_(p).sum(dim=1, keepdim=True)
-        return p.copy_(other).sub_(base).abs_().mul_(divergence).flatten()
+    def _importance(self, work: Work, inputs: list[Any], block: Block, divergences: Any) -> Any:
+        row = self._row(work)
+        return kernels.importance(*self._pair(work, inputs), divergences, row, block.start)
+
+    def _pair(self, work: Work, inputs: list[Any]) -> tuple[Any, Any]:
+        return inputs[work.others[0]], inputs[work.base]  # type: ignore[index]
+
+    def _row(self, work: Work) -> int:
+        return work.shape[-1] if work.shape else 1

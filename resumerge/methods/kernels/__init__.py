@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from resumerge.methods.kernels.changes import averaged_changes, changed_counts
     from resumerge.methods.kernels.consensus import SMALLEST_DIVISOR, agreeing_sum
     from resumerge.methods.kernels.differences import count_nonzero, less_base, variance
+    from resumerge.methods.kernels.divergence import importance, joined, row_divergences
     from resumerge.methods.kernels.energies import squares, weighted_majority
-    from resumerge.methods.kernels.keys import from_ordered_bits, magnitude_bits, ordered_bits
+    from resumerge.methods.kernels.keys import (
+        from_ordered_bits,
+        magnitude_bits,
+        ordered_bits,
+        quickest,
+    )
     from resumerge.methods.kernels.limits import limited
     from resumerge.methods.kernels.masks import keep_only
     from resumerge.methods.kernels.order import trimmed_mean
@@ -55,7 +61,9 @@ __all__ = [
     "draw_between",
     "from_ordered_bits",
     "gram",
+    "importance",
     "isotropic",
+    "joined",
     "keep_only",
     "kept_by_rank",
     "less_base",
@@ -64,7 +72,9 @@ __all__ = [
     "order_statistics",
     "ordered_bits",
     "plain_sum",
+    "quickest",
     "random_mask",
+    "row_divergences",
     "row_gram",
     "select",
     "select_largest",
@@ -96,7 +106,9 @@ _HOMES = {
     "draw_between": "random",
     "from_ordered_bits": "keys",
     "gram": "reduce",
+    "importance": "divergence",
     "isotropic": "spectral",
+    "joined": "divergence",
     "keep_only": "masks",
     "kept_by_rank": "ranks",
     "less_base": "differences",
@@ -105,7 +117,9 @@ _HOMES = {
     "order_statistics": "selection",
     "ordered_bits": "keys",
     "plain_sum": "accumulate",
+    "quickest": "keys",
     "random_mask": "random",
+    "row_divergences": "divergence",
     "row_gram": "along",
     "select": "selection",
     "select_largest": "selection",

@@ -138,8 +138,8 @@ def order_statistics(
     ranks: Mapping[int, Sequence[int]], scan: ScanVectors, key: Key = magnitude_bits
 ) -> dict[int, list[int]]:
     """The keys of the k-th largest elements of several vectors, for several k (from 1) of each."""
-    places = _find({(i, k) for i, ks in ranks.items() for k in ks}, scan, key)
-    return {i: [places[i, k].key for k in ks] for i, ks in ranks.items()}
+    found = select(ranks, scan, key)
+    return {i: [selection.threshold for selection in found[i]] for i in ranks}
 
 
 def _guess(wanted: Sequence[Which], scan: ScanVectors, key: Key) -> dict[Which, Selection]:
