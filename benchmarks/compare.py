@@ -8,6 +8,7 @@ measures resumerge and the floor alone.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -235,6 +236,7 @@ def main() -> None:
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     folder = (options.folder or default_folder()).resolve()
     resumerge = [options.resumerge] if options.resumerge else [sys.executable, "-m", "resumerge"]
+    compileall.compile_dir(Path(__file__).parents[1] / "resumerge", quiet=2)  # as pip did mergekit
     mergekit = shutil.which(options.mergekit)
     if mergekit is None:
         console.print(f"mergekit is not measured: there is no {options.mergekit}")

@@ -8,7 +8,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
 from rich.markup import escape
 
 import resumerge
@@ -18,6 +17,7 @@ from resumerge.engine.options import MEMORY_WAIT, STALL_SECONDS, Options
 from resumerge.errors import Problem, ResumergeError
 from resumerge.ui.alive import told_meanwhile
 from resumerge.ui.cache_commands import cache
+from resumerge.ui.commands import Argument, BadParameter, Commands, Context, Exit, Option
 from resumerge.ui.console import escape_unknown_letters, silence
 from resumerge.ui.mergekit_options import without_mergekit_options
 from resumerge.ui.styles import Style
@@ -27,19 +27,12 @@ from resumerge.ui.terminal import out as out_console
 if TYPE_CHECKING:
     from resumerge.engine.session import Session
 
-app = typer.Typer(
-    name="resumerge",
-    help="Merge model weights on machines that cannot be trusted.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = Commands("resumerge", "Merge model weights on machines that cannot be trusted.")
 
 
-@app.command()
+@app.function()
 def run(
-    context: typer.Context,
+    context: Context,
     config: args.Config,
     out: args.Out,
     state_dir: args.StateDir = None,
@@ -68,9 +61,9 @@ def run(
     _merge(context, lambda session: session.run(config, out))
 
 
-@app.command()
+@app.function()
 def resume(
-    context: typer.Context,
+    context: Context,
     run: args.Run = None,
     state_dir: args.StateDir = None,
     memory: args.Memory = None,
@@ -97,18 +90,18 @@ def resume(
     _merge(context, lambda session: session.resume(run))
 
 
-def _merge(context: typer.Context, work: Callable[[Session], Any]) -> NoReturn:
-    """What `run` and `resume` have in common, with the arguments that typer has parsed."""
+def _merge(context: Context, work: Callable[[Session], Any]) -> NoReturn:
+    """What `run` and `resume` have in common, with the arguments that were parsed."""
     from resumerge.ui.merging import Merging
 
     given = context.params
     merging = Merging(_options(context), work, style=_style(given["progress"], given["as_json"]))
     if given["no_supervise"]:
-        raise typer.Exit(merging.here())
-    raise typer.Exit(merging.supervised(given["stall_timeout"]))
+        raise Exit(merging.here())
+    raise Exit(merging.supervised(given["stall_timeout"]))
 
 
-def _options(context: typer.Context) -> Options:
+def _options(context: Context) -> Options:
     """Those of a command's arguments that are options of a merge, under the same names."""
     names = {field.name for field in fields(Options)}
     return Options(**{name: context.params[name] for name in names & context.params.keys()})
@@ -118,17 +111,17 @@ def _style(progress: Style, as_json: bool) -> Style:
     if not as_json:
         return progress
     if progress not in (Style.AUTO, Style.JSON):
-        raise typer.BadParameter(f"--json goes with no --progress {progress.value}")
+        raise BadParameter(f"--json goes with no --progress {progress.value}")
     return Style.JSON
 
 
-@app.command()
+@app.function()
 def status(
     run: args.Run = None,
     state_dir: args.StateDir = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh until the run ends.")] = False,
+    watch: Annotated[bool, Option("--watch", help="Refresh until the run ends.")] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it as a page for a browser.")
+        Path | None, Option(metavar="FILE", help="Write it as a page for a browser.")
     ] = None,
     as_json: args.Json = False,
 ) -> None:
@@ -139,7 +132,7 @@ def status(
     home = Home(state_dir)
     if html is not None:
         if watch or as_json:
-            raise typer.BadParameter("--html goes with neither --watch nor --json")
+            raise BadParameter("--html goes with neither --watch nor --json")
         from resumerge.mirror.opening import names_mirror
         from resumerge.ui.report_file import write_report
 
@@ -161,11 +154,11 @@ def status(
             print_text(f"No runs in {home.folder}")
 
 
-@app.command()
+@app.function()
 def plan(
-    context: typer.Context,
+    context: Context,
     config: args.Config,
-    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="Where it would go.")] = None,
+    out: Annotated[Path | None, Argument(metavar="[OUT]", help="Where it would go.")] = None,
     state_dir: args.StateDir = None,
     memory: args.Memory = None,
     threads: args.Threads = None,
@@ -193,10 +186,10 @@ def plan(
         if not as_json:
             for problem in document["problems"]:
                 print_text(str(Problem(**problem)), err)
-        raise typer.Exit(2)
+        raise Exit(2)
 
 
-@app.command()
+@app.function()
 def verify(
     run: args.Run = None, state_dir: args.StateDir = None, as_json: args.Json = False
 ) -> None:
@@ -221,12 +214,12 @@ def verify(
         stop(lines, command)
 
 
-app.add_typer(cache, name="cache")
+app.add_command(cache)
 
 
-@app.command()
+@app.function()
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="[METHOD]")] = None,
+    name: Annotated[str | None, Argument(metavar="[METHOD]")] = None,
     as_json: args.Json = False,
 ) -> None:
     """The merge methods with their parameters and defaults."""
@@ -239,22 +232,22 @@ def methods(
         out_console.print(show_methods(document))
 
 
-@app.command()
+@app.function()
 def demo() -> None:
     """A demonstration on small models it makes: merge, kill, status, resume, verify, compare."""
     from resumerge.ui.demo import run_demo
 
-    raise typer.Exit(run_demo(out_console))
+    raise Exit(run_demo(out_console))
 
 
-@app.callback(invoke_without_command=True)
+@app.first()
 def version(
-    show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    show: Annotated[bool, Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Merge model weights on machines that cannot be trusted."""
     if show:
         print(f"resumerge {resumerge.__version__}")
-        raise typer.Exit
+        raise Exit
 
 
 def main() -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import sys
 import threading
 
-NEW_OBJECTS = 20_000
-"""New containers after which Python looks for garbage in cycles. With its own 700, a tenth of the
-time until a command begins goes into looking through modules, which are no garbage."""
+from resumerge.host.garbage import collect_late
 
 
 def main() -> None:
     """Entry point of ``resumerge`` and ``python -m resumerge``; ends the process."""
-    gc.set_threshold(NEW_OBJECTS)
+    collect_late()
     from resumerge.cli import main as command
 
     code: object = None

@@ -22,6 +22,7 @@ from resumerge.engine.report import Reporter
 from resumerge.engine.room import Room, takes_space_later
 from resumerge.engine.stop import Stop
 from resumerge.errors import Interrupted, ResumergeError
+from resumerge.host.garbage import collect_as_usual
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import Ledger, Progress, take_snapshot
@@ -140,6 +141,7 @@ class Attempt:
         from resumerge.sources.read import SourceReader
 
         reuse_freed_memory()
+        collect_as_usual()
         plan, ledger, storage, records = self.plan, self.ledger, self.storage, self.records
         sparse = takes_space_later(plan, self.out, frees=self._frees)
         files = ShardFiles(plan, self.out, storage, sparse=sparse)

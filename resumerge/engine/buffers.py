@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from resumerge.planning.memory import REUSED
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
 
 
 class Buffers:
@@ -27,3 +31,13 @@ class Buffers:
         if found is None or len(found) < size:
             found = buffers[name] = np.empty(size, np.uint8)
         return found[:size]
+
+    def plain(self, name: str, size: int) -> memoryview:
+        """The same, for who does not compute with it: NumPy is not imported."""
+        if size > REUSED:
+            return memoryview(bytearray(size))
+        buffers: dict[str, bytearray] = self._local.__dict__
+        found = buffers.get(name)
+        if found is None or len(found) < size:
+            found = buffers[name] = bytearray(size)
+        return memoryview(found)[:size]

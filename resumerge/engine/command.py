@@ -29,6 +29,7 @@ from resumerge.ledger import Ledger
 from resumerge.ledger.home import Home
 from resumerge.planning import Plan
 from resumerge.planning.estimate import Estimate, estimate, largest_file
+from resumerge.planning.time import computes
 from resumerge.recipe import Recipe
 from resumerge.sources import Records
 from resumerge.storage import Storage
@@ -126,7 +127,8 @@ class Command:
         for note in too_many_threads(self.options.threads):
             self.reporter.note(note)
         threads = fit_threads(plan, self.options.threads, budget, asked)
-        return Means(threads, budget, device, estimate(plan, threads, probe(largest_file(plan))))
+        speed = probe(largest_file(plan), computes=computes(plan))
+        return Means(threads, budget, device, estimate(plan, threads, speed))
 
     def work(
         self,

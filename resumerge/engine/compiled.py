@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
 
 from resumerge.engine.buffers import Buffers
 from resumerge.methods import Block
@@ -12,6 +12,11 @@ from resumerge.native.vector import F32
 from resumerge.planning.model import Operand, Unit
 from resumerge.sources.dtypes import FLOATS, nbytes
 from resumerge.sources.read import SourceReader
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
 
 
 class Compiled:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from resumerge.engine.pending import files_of
 from resumerge.ledger import Ledger
 from resumerge.planning.model import Plan
-from resumerge.sources.hub_download import Watch
 from resumerge.sources.hub_files import DAMAGED, hub_file, stands
 from resumerge.sources.records import Damage, Records
+from resumerge.sources.watch import Watch
 
 
 def find_damage(plan: Plan, ledger: Ledger, records: Records) -> dict[tuple[int, str], Damage]:

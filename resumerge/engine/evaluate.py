@@ -92,7 +92,7 @@ class Evaluator:
             return memoryview(b"")
         if unit.expression.method == "copy":
             operand = unit.expression.operands[0]
-            view = self._buffers.take("copy", unit.block_bytes(index)[1]).data
+            view = self._buffers.plain("copy", unit.block_bytes(index)[1])
             self._reader.read_into(operand.source, operand.tensor, block.start, block.stop, view)
             return view
         work, arithmetic = self._prepared(unit.index)

@@ -34,6 +34,7 @@ from resumerge.host.speed import probe
 from resumerge.ledger.home import Home
 from resumerge.planning import Plan, estimate, read_recipe
 from resumerge.planning.estimate import disk_needed, largest_file
+from resumerge.planning.time import computes
 
 
 def describe_plan(
@@ -96,7 +97,8 @@ def _described(config: Path, out: Path | None, options: Options) -> dict[str, An
     except InputError as error:
         problems += error.problems
         threads = 1
-    speed = probe(largest_file(plan), existing_folder(out or Path.cwd()))
+    folder = existing_folder(out or Path.cwd())
+    speed = probe(largest_file(plan), folder, computes=computes(plan))
     predicted = estimate(plan, threads, speed)
     return {
         "units": len(plan.units),

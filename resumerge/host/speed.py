@@ -1,6 +1,6 @@
 """How fast this machine is, by a short probe: reading, writing and computing.
 
-It takes about a tenth of a second, leaves nothing behind, and says no more than that: another disk,
+It takes a twentieth of a second, leaves nothing behind, and says no more than that: another disk,
 colder files and other programs at work make another time.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 READ_BYTES, WRITE_BYTES = 32 << 20, 16 << 20
-_ELEMENTS, _ROUNDS = 1 << 18, 40
+_ELEMENTS, _ROUNDS = 1 << 18, 10
 
 
 @dataclass(frozen=True)
@@ -22,22 +22,28 @@ class Speed:
     Args:
         read, write: bytes in a second, the latter until they are on disk; None where it could not
             be tried.
-        compute: elements of float32 in a second that one core multiplies and adds.
+        compute: elements of float32 in a second that one core multiplies and adds; None where
+            nothing is to be computed.
     """
 
     read: float | None
     write: float | None
-    compute: float
+    compute: float | None
 
 
-def probe(source: Path | None, folder: Path | None = None) -> Speed:
+def probe(source: Path | None, folder: Path | None = None, *, computes: bool = True) -> Speed:
     """Measure.
 
     Args:
         source: a large file to read a part of.
         folder: that output is to be written to; without it, writing is not tried.
+        computes: NumPy is imported to try how fast that goes.
     """
-    return Speed(_read(source) if source else None, _write(folder) if folder else None, _compute())
+    return Speed(
+        _read(source) if source else None,
+        _write(folder) if folder else None,
+        _compute() if computes else None,
+    )
 
 
 def _read(path: Path) -> float | None:

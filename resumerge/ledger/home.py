@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import sqlite3
 from datetime import datetime, timezone
 from pathlib import Path
@@ -97,7 +96,7 @@ class Home:
         storage.make_folder(self.folder)
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", output.name).strip("-")[:40] or "merge"
-        folder = self.folder / f"{name}-{stamp}-{secrets.token_hex(2)}{UNBORN}"
+        folder = self.folder / f"{name}-{stamp}-{os.urandom(2).hex()}{UNBORN}"
         folder.mkdir()
         return folder
 

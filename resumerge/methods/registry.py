@@ -8,38 +8,19 @@ file (`load_methods`, the environment variable ``RESUMERGE_METHODS``).
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import inspect
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from resumerge.errors import InputError, refuse
-from resumerge.methods.arcee_fusion import ArceeFusion
-from resumerge.methods.breadcrumbs import Breadcrumbs, BreadcrumbsTies
-from resumerge.methods.consensus_ta import ConsensusTaskArithmetic
-from resumerge.methods.dare import DareLinear, DareTies
-from resumerge.methods.della import Della, DellaLinear
-from resumerge.methods.iso_c import IsoC
-from resumerge.methods.karcher import Karcher
-from resumerge.methods.linear import Linear
 from resumerge.methods.method import Method, Parameter
-from resumerge.methods.model_stock import ModelStock
-from resumerge.methods.multislerp import MultiSlerp
-from resumerge.methods.nearswap import NearSwap
-from resumerge.methods.nuslerp import NuSlerp
-from resumerge.methods.passthrough import Passthrough
-from resumerge.methods.ram import Ram, RamPlus
-from resumerge.methods.sce import Sce
-from resumerge.methods.slerp import Slerp
-from resumerge.methods.task_vectors import TaskArithmetic
-from resumerge.methods.ties import Ties
-from resumerge.methods.trimmed_mean import TrimmedMean
+
+BUILT_IN = "built in"
 
 GROUP = "resumerge.methods"
 """Entry points of this group name subclasses of `Method`."""
@@ -50,30 +31,36 @@ VARIABLE = "RESUMERGE_METHODS"
 
 @dataclass(eq=False)
 class Registry(Mapping[str, Method]):
-    """Methods by name. Others than the built-in ones are looked for when one is first needed."""
+    """Methods by name, each imported when it is first asked for; others than the built-in ones are
+    looked for when one is first needed.
 
-    built_in: tuple[Method, ...]
+    Args:
+        built_in: module of this package and class, by the method's name.
+    """
+
+    built_in: Mapping[str, str]
     _methods: dict[str, Method] = field(default_factory=dict)
     _origins: dict[str, str] = field(default_factory=dict)
     _loaded: set[Path] = field(default_factory=set)
     _searched: bool = False
 
-    def __post_init__(self) -> None:
-        for method in self.built_in:
-            self.add(method, "built in")
-
     def __getitem__(self, name: str) -> Method:
+        if name in self.built_in:
+            return self._built_in(name)
         if name not in self._methods:
             self._search()
         return self._methods[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.built_in or super().__contains__(name)
+
     def __iter__(self) -> Iterator[str]:
         self._search()
-        return iter(tuple(self._methods))
+        return iter((*self.built_in, *self._others()))
 
     def __len__(self) -> int:
         self._search()
-        return len(self._methods)
+        return len(self.built_in) + len(self._others())
 
     def add(self, method: Method, origin: str) -> None:
         """Register a method.
@@ -87,11 +74,11 @@ class Registry(Mapping[str, Method]):
         problem = _undeclared(method)
         if problem:
             raise refuse(f"{type(method).__name__} is no merge method", where=origin, found=problem)
-        if method.name in self._methods:
+        if method.name in (*self.built_in, *self._methods):
             raise refuse(
                 f"There already is a merge method {method.name!r}",
                 where=origin,
-                found=f"another one ({self._origins[method.name]})",
+                found=f"another one ({self._origins.get(method.name, BUILT_IN)})",
                 fix="give yours another name",
             )
         self._methods[method.name] = method
@@ -123,14 +110,26 @@ class Registry(Mapping[str, Method]):
 
     def identity(self, name: str) -> dict[str, Any]:
         """What a run's fingerprint says of a method: its bytes depend on it."""
-        method = self[name]
-        return {"name": name, "version": method.version, "origin": self._origins[name]}
+        method, origin = self[name], self._origins.get(name, BUILT_IN)
+        return {"name": name, "version": method.version, "origin": origin}
+
+    def _built_in(self, name: str) -> Method:
+        if name not in self._methods:
+            module, _, kind = self.built_in[name].partition(".")
+            package = import_module(f"resumerge.methods.{module}")
+            self._methods[name] = getattr(package, kind)()
+        return self._methods[name]
+
+    def _others(self) -> list[str]:
+        return [name for name in self._methods if name not in self.built_in]
 
     def _search(self) -> None:
         """Load what is installed and what the environment names, once."""
         if self._searched:
             return
         self._searched = True
+        from importlib.metadata import entry_points  # slow to import, and slow
+
         try:
             for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
                 package = entry.dist
@@ -143,6 +142,8 @@ class Registry(Mapping[str, Method]):
 
 
 def _is_method(found: Any, module: str) -> bool:
+    import inspect  # slow to import
+
     return (
         inspect.isclass(found)
         and issubclass(found, Method)
@@ -175,6 +176,8 @@ def _read(path: Path) -> bytes:
 
 
 def _run(path: Path) -> ModuleType:
+    import importlib.util
+
     name = f"resumerge_methods_{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -196,31 +199,31 @@ def _run(path: Path) -> ModuleType:
 
 
 METHODS = Registry(
-    (
-        Linear(),
-        Slerp(),
-        NuSlerp(),
-        MultiSlerp(),
-        Karcher(),
-        TaskArithmetic(),
-        Ties(),
-        DareLinear(),
-        DareTies(),
-        Della(),
-        DellaLinear(),
-        Breadcrumbs(),
-        BreadcrumbsTies(),
-        Sce(),
-        ModelStock(),
-        NearSwap(),
-        ArceeFusion(),
-        Ram(),
-        RamPlus(),
-        ConsensusTaskArithmetic(),
-        IsoC(),
-        TrimmedMean(),
-        Passthrough(),
-    )
+    {
+        "linear": "linear.Linear",
+        "slerp": "slerp.Slerp",
+        "nuslerp": "nuslerp.NuSlerp",
+        "multislerp": "multislerp.MultiSlerp",
+        "karcher": "karcher.Karcher",
+        "task_arithmetic": "task_vectors.TaskArithmetic",
+        "ties": "ties.Ties",
+        "dare_linear": "dare.DareLinear",
+        "dare_ties": "dare.DareTies",
+        "della": "della.Della",
+        "della_linear": "della.DellaLinear",
+        "breadcrumbs": "breadcrumbs.Breadcrumbs",
+        "breadcrumbs_ties": "breadcrumbs.BreadcrumbsTies",
+        "sce": "sce.Sce",
+        "model_stock": "model_stock.ModelStock",
+        "nearswap": "nearswap.NearSwap",
+        "arcee_fusion": "arcee_fusion.ArceeFusion",
+        "ram": "ram.Ram",
+        "ramplus_tl": "ram.RamPlus",
+        "consensus_ta": "consensus_ta.ConsensusTaskArithmetic",
+        "iso_c": "iso_c.IsoC",
+        "trimmed_mean": "trimmed_mean.TrimmedMean",
+        "passthrough": "passthrough.Passthrough",
+    }
 )
 
 

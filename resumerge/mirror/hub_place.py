@@ -18,11 +18,12 @@ from resumerge.mirror.place import BOOKS, Moved, Place, PlaceError
 from resumerge.mirror.sent_file import PIECE, SentFile
 from resumerge.sources.content_hash import feed, is_intact
 from resumerge.sources.hub_cache import COMMIT, HubFile
-from resumerge.sources.hub_download import Watch, download_by_ranges
+from resumerge.sources.hub_download import download_by_ranges
 from resumerge.sources.hub_files import env_offline
 from resumerge.sources.hub_http import get
 from resumerge.sources.hub_snapshot import LIST_TIMEOUT
 from resumerge.sources.records import Records
+from resumerge.sources.watch import Watch
 
 BRANCH = "main"
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from resumerge.native.library import function
 from resumerge.native.vector import Vector, address, passed
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
 
 _int32, _int64 = ctypes.c_int32, ctypes.c_int64
 _uint8, _uint32, _uint64 = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
+
 
 F32, BF16, F16 = 0, 1, 2
 CODES = {"float32": F32, "bfloat16": BF16, "float16": F16}

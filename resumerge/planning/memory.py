@@ -10,16 +10,20 @@ from resumerge.planning.compiled import is_compiled, needs_torch
 from resumerge.planning.costs import cost
 from resumerge.planning.expressions import work_of
 from resumerge.planning.model import Plan, Unit
+from resumerge.planning.time import computes
 from resumerge.sources.dtypes import BITS
 from resumerge.sources.lora import AdaptedTensor
 from resumerge.sources.lora_overlay import OVERLAY_SCRATCH, overlay_bytes
 
-BASE_RSS = 258_000_000
+BASE_RSS = 249_000_000
 """Bytes that the process takes besides its blocks with torch loaded (measured; another build of
 torch takes another amount, which a run measures before it computes)."""
 
-LIGHT_RSS = 54_000_000
-"""The same of a plan for which torch is not loaded."""
+COMPILED_RSS = 46_000_000
+"""The same where compiled kernels compute: NumPy is loaded, and no torch."""
+
+COPYING_RSS = 33_000_000
+"""The same of a plan that copies bytes, which loads neither."""
 
 REUSED = 64 << 20
 """Bytes: memory of finished blocks up to this size stays with the process for the next ones; what
@@ -77,7 +81,7 @@ def memory_need(plan: Plan, threads: int) -> Need:
     """What a plan takes with so many threads."""
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return Need(
-        base=BASE_RSS if needs_torch(plan) else LIGHT_RSS,
+        base=_base(plan),
         held=_held_at_once(plan) + vocabulary_bytes(plan) + overlay_bytes(plan.sources),
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
@@ -161,3 +165,9 @@ def _block_bytes(unit: Unit, seed: int) -> int:
     scratch = beside.scratch + beside.per_input * len(operands)
     wide = 0 if compiled else FLOAT32 * len(operands)
     return overlay + int(elements * (raw + wide + BITS[unit.dtype] // 8 + FLOAT32 * scratch))
+
+
+def _base(plan: Plan) -> int:
+    if needs_torch(plan):
+        return BASE_RSS
+    return COMPILED_RSS if computes(plan) else COPYING_RSS

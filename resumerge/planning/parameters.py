@@ -143,7 +143,7 @@ def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Proble
         problems, and notes for parameters of other methods.
     """
     own = {p.name: p for p in method.parameters} if method else {}
-    every = {p.name for other in METHODS.values() for p in other.parameters}
+    every: set[str] = set()
     problems: list[Problem] = []
     notes: list[str] = []
     for path, settings in recipe.parameter_levels():
@@ -151,7 +151,10 @@ def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Proble
             place = f"{path}.{name}"
             if name in own:
                 problems += _unfit_values(recipe, own[name], setting, place)
-            elif name in every:
+                continue
+            # Not before one is asked for: it takes the import of every method.
+            every = every or {p.name for other in METHODS.values() for p in other.parameters}
+            if name in every:
                 if method is None:
                     continue
                 notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")

@@ -19,7 +19,7 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
 
     Reading, computing and writing go on at once, so the slowest of them decides.
     """
-    scale = REFERENCE_COMPUTE / speed.compute
+    scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
     milliseconds = sum(
         unit.numel * len(unit.expression.operands) * _cost(plan, unit).milliseconds
         for unit in plan.units
@@ -30,12 +30,17 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     write = plan.output_bytes / speed.write if speed.write else 0.0
     start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
     parts = {"reading": read, "writing": write, "computing": compute}
+    core = f", a core computes at {1 / scale:.1f} times the reference" if speed.compute else ""
     basis = (
-        f"measured just now: reads {_rate(speed.read)}, writes {_rate(speed.write)}, "
-        f"a core computes at {1 / scale:.1f} times the reference; "
+        f"measured just now: reads {_rate(speed.read)}, writes {_rate(speed.write)}{core}; "
         f"{max(parts, key=lambda name: parts[name])} takes longest"
     )
     return round(start + max(parts.values()), 1), basis
+
+
+def computes(plan: Plan) -> bool:
+    """Whether anything is computed: a plan that only copies needs neither NumPy nor torch."""
+    return any(unit.expression.method != "copy" for unit in plan.units)
 
 
 def _cost(plan: Plan, unit: Unit) -> Cost:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from resumerge.errors import Problem
 from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
@@ -22,6 +20,11 @@ from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
 from resumerge.sources.model import TensorInfo
 from resumerge.sources.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
 from resumerge.sources.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
 
 PLAIN = {
     "single_word": False,

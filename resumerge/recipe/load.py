@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from resumerge.errors import InputError, Problem, refuse
+from resumerge.recipe.levels import Fault, read_level
 from resumerge.recipe.model import Conditional, Input, ModelRef, Module, Recipe, Slice
 from resumerge.recipe.options import OPTIONS, read_options
 from resumerge.recipe.paths import descend, nearest_line
@@ -86,17 +85,15 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
     notes += list(_idle_keys(document.data))
     problems = list(document.problems)
     problems += [_problem(unfit, file, document.lines) for unfit in unfits]
-    recipe_file, wrong = None, set()
-    try:
-        recipe_file = RecipeFile.model_validate(top)
-    except ValidationError as errors:
-        problems += problems_from(errors, file, document.lines)
-        wrong = {error["loc"][0] for error in errors.errors()}
-    if problems or recipe_file is None:
+    faults: list[Fault] = []
+    recipe_file = read_level(RecipeFile, top, (), faults)
+    problems += problems_from(faults, file, document.lines)
+    if problems:
+        wrong = {fault.place[0] for fault in faults}
         rest = None
         if "merge_method" not in wrong:
             sound = {key: top[key] for key in {"merge_method", "parameters"} & top.keys() - wrong}
-            level = RecipeFile.model_validate(sound)
+            level = read_level(RecipeFile, sound, (), [])
             method, parameters = level.merge_method, level.parameters
             rest = Recipe(method, (), parameters=parameters, file=file, lines=document.lines)
         raise UnfitRecipe(sorted(problems, key=lambda problem: problem.line or 0), rest)

@@ -1,35 +1,31 @@
-"""mergekit's YAML, level by level, as pydantic models: what may stand where.
+"""mergekit's YAML, level by level: what may stand where.
 
-Values that can be written in several ways are read by functions of ours, not by unions, so that
-one mistake is one error. Such an error has the type ``unfit`` and the `Unfit` in its context.
+Values that can be written in several ways are each read by one function, so that one mistake is one
+error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainValidator
-from pydantic_core import PydanticCustomError
+from dataclasses import dataclass, field
+from typing import Any
 
 from resumerge.recipe.dtypes import read_dtype
 from resumerge.recipe.layer_ranges import check_equal_lengths, read_layer_range
+from resumerge.recipe.levels import (
+    Fault,
+    Location,
+    by,
+    entry_of,
+    list_of,
+    mapping_of,
+    optional,
+    value_by,
+)
+from resumerge.recipe.model import ModelRef
 from resumerge.recipe.references import read_reference
 from resumerge.recipe.settings import read_setting
 from resumerge.recipe.tokenizer import read_chat_template, read_tokenizer, read_tokenizer_source
 from resumerge.recipe.unfit import Unfit, describe
-
-
-def _by(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A reader that raises `Unfit`, as a validator."""
-
-    def validate(value: Any) -> Any:
-        try:
-            return reader(value)
-        except Unfit as unfit:
-            raise PydanticCustomError("unfit", "unfit", {"unfit": unfit}) from None
-
-    return validate
 
 
 def _method(value: object) -> str:
@@ -43,7 +39,7 @@ def _method(value: object) -> str:
     )
 
 
-def _each_model_once(entries: list[ModelEntry]) -> list[ModelEntry]:
+def _each_model_once(entries: list[ModelEntry]) -> None:
     seen = set()
     for index, entry in enumerate(entries):
         if entry.model in seen:
@@ -55,10 +51,9 @@ def _each_model_once(entries: list[ModelEntry]) -> list[ModelEntry]:
                 at=(index, "model"),
             )
         seen.add(entry.model)
-    return entries
 
 
-def _sources(entries: list[SourceEntry]) -> list[SourceEntry]:
+def _sources(entries: list[SourceEntry]) -> None:
     if not entries:
         raise Unfit(
             "This slice has no sources",
@@ -66,68 +61,73 @@ def _sources(entries: list[SourceEntry]) -> list[SourceEntry]:
             found="an empty list",
             fix="Add '- model: …' with its layer_range, or delete the slice",
         )
-    _each_model_once(list(entries))
+    _each_model_once([*entries])
     check_equal_lengths([(str(entry.model), entry.layer_range) for entry in entries])
-    return entries
 
 
-Reference = Annotated[Any, PlainValidator(_by(read_reference))]
-OptionalReference = Annotated[
-    Any, PlainValidator(_by(lambda value: None if value is None else read_reference(value)))
-]
-Parameters = Annotated[
-    dict[str, Annotated[Any, PlainValidator(_by(read_setting))]],
-    BeforeValidator(lambda value: {} if value is None else value),
-]
-DtypeName = Annotated[Any, PlainValidator(_by(read_dtype))]
+_reference = value_by(read_reference)
+_settings = mapping_of(value_by(read_setting))
+_anything = value_by(lambda value: value)
 
 
-class _Level(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+def _parameters(value: Any, place: Location, faults: list[Fault]) -> Any:
+    return _settings({} if value is None else value, place, faults)
 
 
-class ModelEntry(_Level):
+@dataclass(frozen=True, kw_only=True)
+class ModelEntry:
     """An entry of ``models``."""
 
-    model: Reference
-    parameters: Parameters = {}
+    model: ModelRef = field(metadata=by(_reference))
+    parameters: dict[str, Any] = field(default_factory=dict, metadata=by(_parameters))
 
 
+@dataclass(frozen=True, kw_only=True)
 class SourceEntry(ModelEntry):
     """An entry of a slice's ``sources``. mergekit 0.1.5 demands its layer_range (observed)."""
 
-    layer_range: Annotated[Any, PlainValidator(_by(read_layer_range))]
+    layer_range: Any = field(metadata=by(value_by(read_layer_range)))
 
 
-class SliceEntry(_Level):
+@dataclass(frozen=True, kw_only=True)
+class SliceEntry:
     """An entry of ``slices``."""
 
-    sources: Annotated[list[SourceEntry], AfterValidator(_by(_sources))]
-    base_model: OptionalReference = None
-    parameters: Parameters = {}
-    residual_weight: Any = None
+    sources: list[SourceEntry] = field(metadata=by(list_of(entry_of(SourceEntry), _sources)))
+    base_model: ModelRef | None = field(default=None, metadata=by(optional(_reference)))
+    parameters: dict[str, Any] = field(default_factory=dict, metadata=by(_parameters))
+    residual_weight: Any = field(default=None, metadata=by(_anything))
 
 
-class ModuleEntry(_Level):
+_models = optional(list_of(entry_of(ModelEntry), _each_model_once))
+_slices = optional(list_of(entry_of(SliceEntry)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleEntry:
     """An entry of ``modules``: one part of a model. mergekit has no base_model here."""
 
-    models: Annotated[list[ModelEntry], AfterValidator(_by(_each_model_once))] | None = None
-    slices: list[SliceEntry] | None = None
-    base_model: OptionalReference = None
-    parameters: Parameters = {}
+    models: list[ModelEntry] | None = field(default=None, metadata=by(_models))
+    slices: list[SliceEntry] | None = field(default=None, metadata=by(_slices))
+    base_model: ModelRef | None = field(default=None, metadata=by(optional(_reference)))
+    parameters: dict[str, Any] = field(default_factory=dict, metadata=by(_parameters))
 
 
-class RecipeFile(_Level):
+_modules = optional(mapping_of(entry_of(ModuleEntry)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeFile:
     """The top level."""
 
-    merge_method: Annotated[Any, PlainValidator(_by(_method))]
-    models: Annotated[list[ModelEntry], AfterValidator(_by(_each_model_once))] | None = None
-    slices: list[SliceEntry] | None = None
-    modules: dict[str, ModuleEntry] | None = None
-    base_model: OptionalReference = None
-    parameters: Parameters = {}
-    dtype: DtypeName = None
-    out_dtype: DtypeName = None
-    tokenizer: Annotated[Any, PlainValidator(_by(read_tokenizer))] = None
-    tokenizer_source: Annotated[Any, PlainValidator(_by(read_tokenizer_source))] = None
-    chat_template: Annotated[Any, PlainValidator(_by(read_chat_template))] = None
+    merge_method: str = field(metadata=by(value_by(_method)))
+    models: list[ModelEntry] | None = field(default=None, metadata=by(_models))
+    slices: list[SliceEntry] | None = field(default=None, metadata=by(_slices))
+    modules: dict[str, ModuleEntry] | None = field(default=None, metadata=by(_modules))
+    base_model: ModelRef | None = field(default=None, metadata=by(optional(_reference)))
+    parameters: dict[str, Any] = field(default_factory=dict, metadata=by(_parameters))
+    dtype: str | None = field(default=None, metadata=by(value_by(read_dtype)))
+    out_dtype: str | None = field(default=None, metadata=by(value_by(read_dtype)))
+    tokenizer: Any = field(default=None, metadata=by(value_by(read_tokenizer)))
+    tokenizer_source: Any = field(default=None, metadata=by(value_by(read_tokenizer_source)))
+    chat_template: Any = field(default=None, metadata=by(value_by(read_chat_template)))

@@ -214,7 +214,7 @@ def _row(source: object, force: bool) -> TokenRow:
     if not isinstance(source, Mapping) or "kind" not in source:
         return TokenRow(read_reference(source), force=force)
     kind = source["kind"]
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise Unfit(
             f"There is no kind '{kind}' of token source",
             expected="zero, or model_token",

@@ -1,4 +1,4 @@
-"""pydantic's errors, told in a recipe's terms: what, where, expected, found, what to do."""
+"""The faults of a document, told in a recipe's terms: what, where, expected, found, what to do."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
 from resumerge.errors import Problem
+from resumerge.recipe.levels import Fault, Location, keys
 from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema import (
     ModelEntry,
@@ -18,8 +17,6 @@ from resumerge.recipe.schema import (
     SourceEntry,
 )
 from resumerge.recipe.unfit import Unfit, describe
-
-Location = tuple[str | int, ...]
 
 _MISSING = {
     "merge_method": (
@@ -35,38 +32,31 @@ _MISSING = {
     ),
 }
 _SHAPES = {
-    "list_type": ("a list", "Begin each entry with '- '"),
-    "dict_type": ("a mapping", "Write 'key: value' lines, indented"),
-    "model_type": ("a mapping", "Write 'key: value' lines, indented"),
-    "string_type": ("text", "Put it in quotes"),
+    "list": ("a list", "Begin each entry with '- '"),
+    "mapping": ("a mapping", "Write 'key: value' lines, indented"),
+    "text": ("text", "Put it in quotes"),
 }
 
 
 def problems_from(
-    errors: ValidationError, file: str, lines: Mapping[str, int]
+    faults: Sequence[Fault], file: str, lines: Mapping[str, int]
 ) -> Iterator[Problem]:
-    """The errors of `RecipeFile.model_validate` as problems.
+    """The faults as problems.
 
     A key that is missing because it is misspelled is one problem, not two.
 
     Args:
         lines: YAML path to line.
     """
-    listed = errors.errors()
     misspelled = {
-        (*error["loc"][:-1], _nearest(error["loc"]))
-        for error in listed
-        if error["type"] == "extra_forbidden"
+        (*fault.place[:-1], _nearest(fault.place)) for fault in faults if fault.kind == "unknown"
     }
-    for error in listed:
-        if error["type"] == "missing" and error["loc"] in misspelled:
+    for fault in faults:
+        if fault.kind == "missing" and fault.place in misspelled:
             continue
-        place = error["loc"][:-1] if error["loc"][-1] == "[key]" else error["loc"]
-        if error["loc"][-1] == "[key]" or error["type"] == "invalid_key":
-            place = (*place[:-1], str(place[-1]))  # a number that is a key is no index
-        first = _unfit(error, place)
+        first = _unfit(fault)
         for unfit in (first, *first.further):
-            path = descend("", (*place, *unfit.at))
+            path = descend("", (*fault.place, *unfit.at))
             yield Problem(
                 unfit.what,
                 where=file,
@@ -78,31 +68,26 @@ def problems_from(
             )
 
 
-def _unfit(error: Mapping[str, Any], place: Location) -> Unfit:
-    kind, name = error["type"], str(place[-1]) if place else ""
-    if kind == "unfit":
-        found = error["ctx"]["unfit"]
-        assert isinstance(found, Unfit)
-        return found
-    if kind in ("extra_forbidden", "invalid_key"):
-        return _unknown_key(name, place)
-    if kind == "missing":
+def _unfit(fault: Fault) -> Unfit:
+    name = str(fault.place[-1]) if fault.place else ""
+    if fault.unfit is not None:
+        return fault.unfit
+    if fault.kind == "unknown":
+        return _unknown_key(name, fault.place)
+    if fault.kind == "missing":
         expected, fix = _MISSING[name]
         return Unfit(f"{name} is missing", expected=expected, found="no such key", fix=fix)
-    expected, fix = _SHAPES.get(kind, (error["msg"], "Correct this value"))
-    entry = bool(place) and isinstance(place[-1], int)
-    subject = f"An entry of '{place[-2]}'" if entry else f"'{name}'"
+    expected, fix = _SHAPES[fault.kind]
+    entry = bool(fault.place) and isinstance(fault.place[-1], int)
+    subject = f"An entry of '{fault.place[-2]}'" if entry else f"'{name}'"
     return Unfit(
-        f"{subject} is {f'not {expected}' if kind in _SHAPES else 'unfit'}",
-        expected=expected,
-        found=describe(error["input"]),
-        fix=fix,
+        f"{subject} is not {expected}", expected=expected, found=describe(fault.value), fix=fix
     )
 
 
 def _unknown_key(name: str, place: Location) -> Unfit:
     level, where = _level(place[:-1])
-    known = list(level.model_fields)
+    known = keys(level)
     meant = _nearest(place)
     if meant:
         fix = f"Did you mean '{meant}'? Rename it, or delete the line"
@@ -127,11 +112,11 @@ def _unknown_key(name: str, place: Location) -> Unfit:
 def _nearest(place: Location) -> str | None:
     """The known key that an unknown one is most like, or None."""
     level, _ = _level(place[:-1])
-    close = difflib.get_close_matches(str(place[-1]), list(level.model_fields), n=1)
+    close = difflib.get_close_matches(str(place[-1]), keys(level), n=1)
     return close[0] if close else None
 
 
-def _level(place: Sequence[str | int]) -> tuple[type[BaseModel], str]:
+def _level(place: Sequence[str | int]) -> tuple[type[Any], str]:
     if "sources" in place:
         return SourceEntry, "in a source of a slice"
     if "slices" in place:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from resumerge.errors import InputError, Problem, Resumable, ResumergeError
 from resumerge.sources.content_hash import is_intact
 from resumerge.sources.hub_cache import HubFile, cache_folder, free_bytes
-from resumerge.sources.hub_download import Watch
 from resumerge.sources.hub_files import bring, hub_file
 from resumerge.sources.model import Source
 from resumerge.sources.records import Records
+from resumerge.sources.watch import Watch
 from resumerge.sources.weight_file import read_weight_header
 
 WORKERS = 2

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from resumerge.errors import Resumable
@@ -22,33 +21,13 @@ from resumerge.sources.hub_http import Answer, get
 from resumerge.sources.hub_network import DOWNLOAD_WAITS, hub_call
 from resumerge.sources.hub_progress import progress_arguments
 from resumerge.sources.records import Records
+from resumerge.sources.watch import Watch
 
 TRIES = 3
 """Downloads of a file whose content turns out to be wrong."""
 
 XET_ONLY = 50_000_000_000
 """Bytes above which the Hub serves a file through Xet alone."""
-
-
-@dataclass
-class Watch:
-    """What a download tells, and is told, as it goes; called in the thread that downloads.
-
-    Args:
-        tell: the bytes that are there so far.
-        check: raises what shall end the download.
-        pause: waits for so many seconds, or raises what shall end the download.
-        began: the inode of the partial file, before the first byte of it is asked for.
-        event: a kind and facts, when something is not as it should be.
-        answer: the answer that is being read, for whoever wants to cut it off.
-    """
-
-    tell: Callable[[int], None] = field(default=lambda nbytes: None)
-    check: Callable[[], None] = field(default=lambda: None)
-    pause: Callable[[float], None] | None = None
-    began: Callable[[int], None] = field(default=lambda inode: None)
-    event: Callable[..., None] = field(default=lambda kind, **data: None)
-    answer: Answer | None = None
 
 
 def download(file: HubFile, records: Records, watch: Watch, *, unfit: int | None = None) -> None:

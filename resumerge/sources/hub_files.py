@@ -8,9 +8,9 @@ from resumerge.errors import InputError, refuse
 from resumerge.sources.companions import folder_companions
 from resumerge.sources.content_hash import is_intact
 from resumerge.sources.hub_cache import HubFile, snapshot_folder
-from resumerge.sources.hub_download import Watch, download
 from resumerge.sources.model import Source
 from resumerge.sources.records import Records
+from resumerge.sources.watch import Watch
 
 DAMAGED = "source_damaged"
 """Event: a cached file has not the content that its name says."""
@@ -51,6 +51,8 @@ def bring(
             raise missing_offline(file.repo, file.commit, [lacking(file)])
         if room is not None:
             room(file.size - partial_bytes(file))
+        from resumerge.sources.hub_download import download  # with what sockets take
+
         download(file, records, watch, unfit=file.inode)
     file.link()
 

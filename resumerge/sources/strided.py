@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-
-import numpy as np
-from numpy.lib.stride_tricks import as_strided
+from typing import TYPE_CHECKING
 
 from resumerge.sources.dtypes import BITS
 from resumerge.sources.model import StridedTensor
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
 
 SPAN = 1 << 20
 """Bytes read at once: what lies further apart is read piece by piece."""
@@ -70,7 +73,9 @@ def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndar
     if span * width <= SPAN:
         near = np.empty(span, out.dtype)
         read(offset, near.view(np.uint8).data)
-        out[...] = as_strided(near, out.shape, tuple(stride * width for stride in strides))
+        out[...] = np.lib.stride_tricks.as_strided(
+            near, out.shape, tuple(stride * width for stride in strides)
+        )
         return
     widest = max(range(out.ndim), key=lambda k: strides[k] if out.shape[k] > 1 else -1)
     others = strides[:widest] + strides[widest + 1 :]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from resumerge.sources.headers import read_header
 from resumerge.sources.model import TensorInfo
-from resumerge.sources.torch_bin import read_torch_header
 
 
 def is_safetensors(name: str) -> bool:
@@ -29,6 +28,8 @@ def read_weight_header(path: Path, name: str) -> tuple[dict[str, TensorInfo], st
     """
     if is_safetensors(name):
         return read_header(path, name)
+    from resumerge.sources.torch_bin import read_torch_header  # with what pickles take
+
     with path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         return read_torch_header(

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from resumerge.ui.commands import Argument, BadParameter, Option
 from resumerge.ui.sizes import parse_size
 from resumerge.ui.styles import Style
 
@@ -16,7 +15,7 @@ def _size(text: str) -> int:
     try:
         return parse_size(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise BadParameter(str(error)) from None
 
 
 def _work_in(folder: Path | None) -> Path | None:
@@ -24,37 +23,37 @@ def _work_in(folder: Path | None) -> Path | None:
         if folder is not None:
             os.chdir(folder)
     except OSError as error:
-        raise typer.BadParameter(f"{folder}: {error.strerror}") from None
+        raise BadParameter(f"{folder}: {error.strerror}") from None
     return folder
 
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="A mergekit recipe (YAML).")]
-Out = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write the model to.")]
+Config = Annotated[Path, Argument(metavar="CONFIG", help="A mergekit recipe (YAML).")]
+Out = Annotated[Path, Argument(metavar="OUT", help="The folder to write the model to.")]
 Run = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="RUN", help="A run id, output folder or mirror (hf://org/name); else the newest."
     ),
 ]
 StateDir = Annotated[
     Path | None,
-    typer.Option(help="Where ledgers live (default ./state, or RESUMERGE_STATE_DIR)."),
+    Option(help="Where ledgers live (default ./state, or RESUMERGE_STATE_DIR)."),
 ]
 Memory = Annotated[
-    int | None, typer.Option(parser=_size, metavar="SIZE", help="RAM budget, like 2GB (auto).")
+    int | None, Option(parser=_size, metavar="SIZE", help="RAM budget, like 2GB (auto).")
 ]
 MemoryWait = Annotated[
     float,
-    typer.Option(min=0, metavar="SECONDS", help="How long to wait where there is no memory."),
+    Option(min=0, metavar="SECONDS", help="How long to wait where there is no memory."),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", "--num-threads", min=1, help="Worker threads (the cores)."),
+    Option("--threads", "--num-threads", min=1, help="Worker threads (the cores)."),
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or auto.")]
+Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or auto.")]
 ShardSize = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--shard-size",
         "--out-shard-size",
         "--max-shard-size",
@@ -63,43 +62,41 @@ ShardSize = Annotated[
         help="Largest output shard (5GB).",
     ),
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", "--random-seed", help="For randomized methods (0).")
-]
-Offline = Annotated[bool, typer.Option("--offline", help="Touch no network.")]
+Seed = Annotated[int | None, Option("--seed", "--random-seed", help="For randomized methods (0).")]
+Offline = Annotated[bool, Option("--offline", help="Touch no network.")]
 Evict = Annotated[
-    bool, typer.Option("--evict", help="Delete downloads of this run when nothing needs them.")
+    bool, Option("--evict", help="Delete downloads of this run when nothing needs them.")
 ]
 Mirror = Annotated[
     str | None,
-    typer.Option(metavar="DEST", help="Copy it to a folder, or hf://org/name, as it goes."),
+    Option(metavar="DEST", help="Copy it to a folder, or hf://org/name, as it goes."),
 ]
 MirrorThenDelete = Annotated[
     bool | None,
-    typer.Option("--mirror-then-delete", help="Delete a shard here once the mirror has it."),
+    Option("--mirror-then-delete", help="Delete a shard here once the mirror has it."),
 ]
 MirrorRate = Annotated[
     int | None,
-    typer.Option(parser=_size, metavar="SIZE", help="Bytes in a second for the mirror (no limit)."),
+    Option(parser=_size, metavar="SIZE", help="Bytes in a second for the mirror (no limit)."),
 ]
 MirrorWait = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", help="How long to wait for a mirror that fails (600)."),
+    Option(min=0, metavar="SECONDS", help="How long to wait for a mirror that fails (600)."),
 ]
 TakeOver = Annotated[
-    bool, typer.Option("--take-over", help="The machine that holds the mirror is dead: go on.")
+    bool, Option("--take-over", help="The machine that holds the mirror is dead: go on.")
 ]
 BringBack = Annotated[
-    bool, typer.Option("--bring-back", help="Also bring here what is only in the mirror.")
+    bool, Option("--bring-back", help="Also bring here what is only in the mirror.")
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Output folder of a run that comes from a mirror (./NAME)."),
+    Option(metavar="DIR", help="Output folder of a run that comes from a mirror (./NAME)."),
 ]
-Restart = Annotated[bool, typer.Option("--restart", help="Give up the run in OUT and start over.")]
+Restart = Annotated[bool, Option("--restart", help="Give up the run in OUT and start over.")]
 Chdir = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--chdir",
         metavar="DIR",
         callback=_work_in,
@@ -109,17 +106,13 @@ Chdir = Annotated[
 ]
 StallTimeout = Annotated[
     float,
-    typer.Option(
+    Option(
         min=0,
         metavar="SECONDS",
         help="Start a worker without progress anew after this long; 0: never.",
     ),
 ]
-NoSupervise = Annotated[bool, typer.Option("--no-supervise", help="Run in this process.")]
-Progress = Annotated[
-    Style, typer.Option(help="How progress is shown: auto, bar, lines, json or none.")
-]
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
-Target = Annotated[
-    str, typer.Argument(metavar="CONFIG|REPO", help="A recipe, or org/name[@revision].")
-]
+NoSupervise = Annotated[bool, Option("--no-supervise", help="Run in this process.")]
+Progress = Annotated[Style, Option(help="How progress is shown: auto, bar, lines, json or none.")]
+Json = Annotated[bool, Option("--json", help="For programs.")]
+Target = Annotated[str, Argument(metavar="CONFIG|REPO", help="A recipe, or org/name[@revision].")]

@@ -6,19 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import resumerge.ui.arguments as args
 from resumerge.engine.options import Options
 from resumerge.ui.alive import told_meanwhile
+from resumerge.ui.commands import Commands
 from resumerge.ui.terminal import err, out, print_document, stop
 
-cache = typer.Typer(
-    help="Whether cached sources are intact, and mending them.", no_args_is_help=True
-)
+cache = Commands("cache", "Whether cached sources are intact, and mending them.")
 
 
-@cache.command("check")
+@cache.function("check")
 def cache_check(
     target: args.Target,
     state_dir: args.StateDir = None,
@@ -31,7 +28,7 @@ def cache_check(
     _show_cache(check_cache, target, state_dir, offline, as_json)
 
 
-@cache.command("repair")
+@cache.function("repair")
 def cache_repair(
     target: args.Target, state_dir: args.StateDir = None, as_json: args.Json = False
 ) -> None:

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-import typer
-
+from resumerge.ui.commands import Exit
 from resumerge.ui.console import PatientConsole
 
 out = PatientConsole()
@@ -30,4 +29,4 @@ def stop(lines: Iterable[str], command: str) -> NoReturn:
     for line in lines:
         print_text(line, err)
     print(command, file=sys.stderr)
-    raise typer.Exit(75)
+    raise Exit(75)

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
+from resumerge.host.garbage import collect_as_usual
 from resumerge.ledger.home import Home
 from resumerge.ui.status import status_json
 
@@ -55,6 +56,7 @@ def _documents(home: Home, wanted: str | None) -> Iterator[dict[str, Any]]:
     """The status of one run as it changes; the last one is of its end."""
     name = home.find(wanted).name
     seen_alive = None
+    collect_as_usual()  # this may go on for days
     while True:
         began = time.monotonic()
         document = status_json(home, name)

@@ -14,6 +14,7 @@ from crashing import Bench, Merge, Paused
 from small_disks import fill, mounted
 
 from resumerge.engine.files import ShardFiles
+from resumerge.engine.room import takes_space_later
 from resumerge.planning.model import Plan, Shard
 from resumerge.storage import Storage, is_in_memory
 
@@ -94,3 +95,16 @@ def test_a_memory_that_is_full_midway_stops_the_run_and_loses_nothing(
     merge.finish()
     merge.assert_done(reference)
     merge.remove()
+
+
+@pytest.mark.parametrize(
+    ("present", "frees", "later"),
+    [(True, False, True), (False, False, False), (True, True, False)],
+)
+def test_space_is_taken_at_once_where_something_else_counts_on_what_is_free(
+    memory: Path, present: bool, frees: bool, later: bool
+) -> None:
+    """Downloads to the same disk, and the next shard of a mirror that frees them."""
+    source = SimpleNamespace(files={"weights": SimpleNamespace(present=present)})
+    plan = SimpleNamespace(sources=[source], bytes_needed=lambda number: {"weights": 1})
+    assert takes_space_later(cast(Plan, plan), memory, frees=frees) is later

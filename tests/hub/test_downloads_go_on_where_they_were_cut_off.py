@@ -14,9 +14,9 @@ from loopback_hub import Hub, Request
 from resumerge.errors import Resumable
 from resumerge.sources import Source
 from resumerge.sources.hub import open_hub
-from resumerge.sources.hub_download import Watch
 from resumerge.sources.hub_files import fetch, hub_file
 from resumerge.sources.records import Records
+from resumerge.sources.watch import Watch
 
 NAME = "model.safetensors"
 MODEL = single(fill=7, numel=500_000)

@@ -6,8 +6,8 @@ from hub_models import ref, shard, sharded, single
 from loopback_hub import Hub
 
 from resumerge.sources.hub import open_hub
-from resumerge.sources.hub_download import Watch
 from resumerge.sources.hub_files import fetch
+from resumerge.sources.watch import Watch
 
 
 def test_only_the_shards_named_are_fetched(hub: Hub) -> None:

@@ -21,7 +21,7 @@ def table() -> str:
         "| method | what it does | base | models | of each model | of the merge |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for method in METHODS.built_in:
+    for method in map(METHODS.__getitem__, METHODS.built_in):
         summary = f"{method.summary} {' '.join(f'[[{n}]]({p.url})' for n, p in _papers(method))}"
         cells = [
             f"`{method.name}`",

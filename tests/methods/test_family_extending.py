@@ -54,20 +54,20 @@ def test_its_identity_changes_with_its_text(tmp_path: Path) -> None:
     load_methods([method_file(tmp_path)])
     before = METHODS.identity("trust_region")
     assert before["version"] == 1
-    again = Registry(())
+    again = Registry({})
     again.load([method_file(tmp_path, example("python") + "# another comment\n")])
     assert again.identity("trust_region") != before
 
 
 def test_the_environment_names_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(method_file(tmp_path)))
-    registry = Registry(())
+    registry = Registry({})
     assert "trust_region" in registry
     assert "trust_region" in set(registry)
 
 
 def test_a_file_is_loaded_once(tmp_path: Path) -> None:
-    registry = Registry(())
+    registry = Registry({})
     registry.load([method_file(tmp_path), method_file(tmp_path)])
     registry.load([tmp_path / "trust_region.py"])
     assert len([name for name in registry._methods if name == "trust_region"]) == 1
@@ -92,7 +92,7 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_refused(text: str, expected: str, tmp_path: Path) -> None:
-    registry = Registry((METHODS["linear"],))
+    registry = Registry({"linear": "linear.Linear"})
     with pytest.raises(InputError) as refused:
         registry.load([method_file(tmp_path, text)])
     assert expected in str(refused.value)
@@ -100,7 +100,7 @@ def test_other_files_are_refused(text: str, expected: str, tmp_path: Path) -> No
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        Registry(()).load([tmp_path / "nothing.py"])
+        Registry({}).load([tmp_path / "nothing.py"])
 
 
 def test_a_recipe_cannot_name_a_file(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from finished_runs import Bed
 from machines import files_of
-from typer.testing import CliRunner
 
 import resumerge
 from resumerge.cli import app

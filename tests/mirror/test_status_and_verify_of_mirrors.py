@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from made_up_mirrors import RECIPE, put
 from merging import merge, working_in
 from rich.console import Console
-from typer.testing import CliRunner
 
 import resumerge
 from resumerge.cli import app

@@ -1,0 +1,81 @@
+"""A command ends at once, but with all its output, its exit code, and what is to be done then."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AT_THE_END = """
+import atexit, sys, threading, time
+atexit.register(print, "the end")
+threading.Thread(target=lambda: (time.sleep(0.3), print("a thread"))).start()
+from resumerge.start import main
+main()
+"""
+
+SETTINGS = """
+import gc, sys
+from resumerge.engine.attempt import Attempt
+finish = Attempt._finish
+def _finish(self):
+    print(gc.get_threshold(), file=sys.stderr)
+    finish(self)
+Attempt._finish = _finish
+from resumerge.start import main
+main()
+"""
+
+
+def python(*words: object, **how: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, timeout=60, **how
+    )  # type: ignore[call-overload,no-any-return]
+
+
+def test_all_output_comes_through_a_pipe() -> None:
+    done = python("-m", "resumerge", "methods", "--json")
+    assert done.returncode == 0
+    assert len(done.stdout) > 10_000
+    assert json.loads(done.stdout)
+
+
+def test_threads_are_waited_for_and_the_end_is_done() -> None:
+    done = python("-c", AT_THE_END, "--version")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:] == ["a thread", "the end"]
+
+
+@pytest.mark.parametrize(("words", "code"), [(["nonsense"], 2), (["status", "nothing"], 2)])
+def test_the_exit_code_and_the_reason_are_there(
+    words: list[str], code: int, tmp_path: Path
+) -> None:
+    done = python("-m", "resumerge", *words, cwd=tmp_path)
+    assert done.returncode == code
+    assert words[-1] in done.stderr
+
+
+def test_output_that_cannot_be_written_is_no_success() -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "resumerge", "methods"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 75
+    assert "full" in done.stderr
+
+
+def test_garbage_is_looked_for_as_usual_while_merging(place: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "copied.yaml"
+    recipe.write_text(f"merge_method: passthrough\nmodels: [{{model: {place / 'math'}}}]\n")
+    words = ["run", recipe, tmp_path / "out", "--state-dir", tmp_path / "state"]
+    done = python("-c", SETTINGS, *words)
+    assert done.returncode == 0, done.stderr
+    assert str(gc.get_threshold()) in done.stderr.splitlines()
+
+
+def test_a_program_that_uses_the_package_keeps_its_settings() -> None:
+    program = "import gc; before = gc.get_threshold(); import resumerge.api; "
+    assert python("-c", program + "assert gc.get_threshold() == before").returncode == 0
