@@ -6,7 +6,7 @@ enum { MAGNITUDE = 0, ORDERED = 1 };
 static inline uint32_t key_of(float x, int kind) {
     uint32_t bits = bits_of(x);
     uint32_t size = bits & 0x7fffffffu;
-    if (kind == MAGNITUDE) return size;
+    if (kind == MAGNITUDE) return size > 0x7f800000u ? 0x7fc00000u : size;
     uint32_t key = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     return size > 0x7f800000u ? 0xffc00000u : key;
 }

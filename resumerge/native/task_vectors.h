@@ -12,15 +12,15 @@ enum { CONSENSUS = 1, NORMALIZE = 2 };
 static inline int64_t keep_above(float *x, int n, uint32_t threshold, int64_t quota) {
     uint32_t equal = 0;
     if (quota > 0)
-        for (int i = 0; i < n; i++) equal += (bits_of(x[i]) & 0x7fffffffu) == threshold;
+        for (int i = 0; i < n; i++) equal += key_of(x[i], MAGNITUDE) == threshold;
     /* As a rule all that are equal stay, or none: no branch inside of a loop. */
     if (quota == 0 || equal <= quota) {
         uint32_t least = quota == 0 ? threshold + 1 : threshold;
-        for (int i = 0; i < n; i++) x[i] = (bits_of(x[i]) & 0x7fffffffu) >= least ? x[i] : 0.0f;
+        for (int i = 0; i < n; i++) x[i] = key_of(x[i], MAGNITUDE) >= least ? x[i] : 0.0f;
         return quota - equal;
     }
     for (int i = 0; i < n; i++) {
-        uint32_t size = bits_of(x[i]) & 0x7fffffffu;
+        uint32_t size = key_of(x[i], MAGNITUDE);
         int first = size == threshold && quota > 0;
         quota -= first;
         x[i] = size > threshold || first ? x[i] : 0.0f;

@@ -12,6 +12,7 @@ from resumerge.native import Vector, instruction_set
 _SIGN = np.uint32(0x80000000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 INFINITY = np.uint32(0x7F800000)
+_NAN_MAGNITUDE = np.uint32(0x7FC00000)
 _NAN_KEY = np.uint32(0xFFC00000)
 
 Bits = np.ndarray
@@ -19,7 +20,7 @@ Key = Callable[[Any], Bits]
 
 
 def magnitude_bits(values: Any) -> Bits:
-    """The bits of ``abs(values)``: uint32, ordered as the magnitudes are.
+    """The bits of ``abs(values)``: uint32, ordered as the magnitudes are; one key for all NaN.
 
     In NumPy, whose integer comparisons and selections are several times faster than torch's.
     """
@@ -27,7 +28,10 @@ def magnitude_bits(values: Any) -> Bits:
         from resumerge.native.calls import MAGNITUDE, keys
 
         return keys(values, MAGNITUDE)
-    return values.cpu().numpy().view(np.uint32) & _MAGNITUDE
+    found = values.cpu().numpy().view(np.uint32) & _MAGNITUDE
+    if found.max(initial=0) > INFINITY:
+        found[found > INFINITY] = _NAN_MAGNITUDE
+    return found
 
 
 def ordered_bits(values: Any) -> Bits:
