@@ -44,6 +44,7 @@ def run(words: list[str], tree: Path, work: Path) -> Measurement:
     for folder in ("out", "new"):
         shutil.rmtree(work / folder, ignore_errors=True)
     os.environ["PYTHONPATH"] = str(tree)
+    os.chdir(work)  # Python looks for modules in its own folder first
     found = measure([sys.executable, "-m", "resumerge", *words])
     assert found.exit_code == 0, words
     return found
@@ -59,9 +60,9 @@ def main() -> None:
     trees = [*([options.against.resolve()] if options.against else []), HERE]
     for tree in trees:  # as an installation does
         compileall.compile_dir(tree / "resumerge", quiet=2)
-    for model in options.models:
+    for model in [folder.resolve() for folder in options.models]:
         with tempfile.TemporaryDirectory(dir=options.output) as folder:
-            for name, words in commands(model.resolve(), Path(folder)).items():
+            for name, words in commands(model, Path(folder)).items():
                 found = [
                     [run(words, tree, Path(folder)) for tree in trees]
                     for _ in range(options.pairs + 1)
