@@ -244,8 +244,8 @@ CASES = {
     ),
     "memory_too_small": Case(
         LINEAR,
-        "memory budget is too small … at least … 50MB … raise --memory to",
-        options=("--memory", "50MB"),
+        "memory budget is too small … at least … 20MB … raise --memory to",
+        options=("--memory", "20MB"),
         where="",
     ),
     "output_is_a_file": Case(

@@ -8,13 +8,17 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import WORDS, call, committed, hashes, start
+from command_line import ENV, WORDS, call, committed, hashes, start
 
 from resumerge.ledger.home import Home
+from resumerge.native.library import KERNELS
 
 
 @pytest.mark.slow
-def test_killed_at_random_times(large_merge: Path, soak: bool) -> None:
+def test_killed_at_random_times(
+    large_merge: Path, soak: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENV, KERNELS, "torch")  # slow enough to be killed several times
     expected = hashes(large_merge / "calm" / "merged")
     for seed in range(100 if soak else 1):
         kill_until_done(large_merge, expected, random.Random(seed))

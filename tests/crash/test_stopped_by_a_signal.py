@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import (
+    ENV,
     WORDS,
     call_line,
     calm_merge,
@@ -25,6 +26,8 @@ from command_line import (
     wait_until,
 )
 from crashing import Bench, Merge
+
+from resumerge.native.library import KERNELS
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -117,8 +120,12 @@ def test_stopped_at_every_operation(
     ],
 )
 def test_before_it_merges(
-    small: Path, signum: int, moment: Callable[[Path, subprocess.Popen[str]], bool]
+    small: Path,
+    signum: int,
+    moment: Callable[[Path, subprocess.Popen[str]], bool],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(ENV, KERNELS, "torch")  # so that there is more to interrupt
     process = start(WORDS, small)
     wait_until(lambda: moment(small, process), process)
     line = stop(process, signum)

@@ -13,6 +13,8 @@ import pytest
 from cgroups import MB, TestCgroup, memory_cgroup
 from merging_in_cgroups import Merging, wait_until
 
+from resumerge.native.library import KERNELS
+
 HOG = Path(__file__).with_name("hog.py")
 LIMIT = 700 * MB
 DELLA = """
@@ -23,6 +25,12 @@ models:
   - {model: code, parameters: {weight: 0.5, density: 0.5}}
 dtype: bfloat16
 """
+
+
+@pytest.fixture(autouse=True)
+def slow_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disturbed merges take long enough for another process to come and go."""
+    monkeypatch.setenv(KERNELS, "torch")
 
 
 @pytest.fixture(scope="module")

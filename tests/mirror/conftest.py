@@ -18,13 +18,15 @@ from tiny_models import LLAMA, write_family
 @pytest.fixture(scope="session")
 def small_models(workplace: Path) -> Path:
     """`base`, `math` and `code`, with 21 tensors each."""
-    return write_family(workplace / "models", {**LLAMA, "num_hidden_layers": 2, "vocab_size": 160})
+    return write_family(
+        workplace / "mirrored models", {**LLAMA, "num_hidden_layers": 2, "vocab_size": 160}
+    )
 
 
 @pytest.fixture(scope="session")
 def bench(workplace: Path, small_models: Path) -> Iterator[Bench]:
     """Makes merges of four shards."""
-    bench = Bench(workplace / "merges", small_models)
+    bench = Bench(workplace / "mirrored", small_models)
     yield bench
     bench.close()
 

@@ -43,7 +43,7 @@ def storied(tmp_path_factory: pytest.TempPathFactory, large_llamas: Path) -> Pat
     for model in large_llamas.iterdir():
         (place / model.name).symlink_to(model)
     (place / "linear.yaml").write_text(RECIPE)
-    begin = ("run", "linear.yaml", "merged", "--memory", "1GB", "--threads", "1")
+    begin = ("run", "linear.yaml", "merged", "--memory", "100MB", "--threads", "1")
     merge_until(0.2, signal.SIGKILL, place, *begin)
     merge_until(0.5, signal.SIGTERM, place, "resume")
     merge_until(1.0, None, place, "resume")

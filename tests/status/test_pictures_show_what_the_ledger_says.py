@@ -37,7 +37,7 @@ def page(storied: Path) -> Element:
 def test_the_terminal_names_peak_budget_and_every_attempt(storied: Path) -> None:
     text = status(storied, COLUMNS="100")
     [peak] = rows(storied, "SELECT max(rss) AS n FROM samples")
-    assert f"memory: peak {show_size(peak['n'])}, budget 1 GB" in text
+    assert f"memory: peak {show_size(peak['n'])}, budget 100 MB" in text
     names = text.split("└")[1].splitlines()[1]
     assert re.fullmatch(r"\s+attempt +1 killed.* +2 interrupted.* +3 done.*", names)
     assert "Attempt 1 was killed; attempt 2 went on." in text
@@ -56,7 +56,7 @@ def test_the_area_of_the_terminal_is_as_high_as_the_samples(storied: Path) -> No
     picture = status(storied, COLUMNS="100").split("memory:")[1].split("batch size:")[0]
     columns = zip(*(line.ljust(100)[11:] for line in reversed(picture.splitlines()[1:])))
     eighths = max(sum(max(0, "▁▂▃▄▅▆▇█".find(c) + 1) for c in column) for column in columns)
-    assert eighths == round(peak["n"] / nice_ceiling(1e9) * 6 * 8)
+    assert eighths == round(peak["n"] / nice_ceiling(1e8) * 6 * 8)
 
 
 def test_memory_on_the_page(storied: Path, page: Element) -> None:
@@ -66,7 +66,7 @@ def test_memory_on_the_page(storied: Path, page: Element) -> None:
     precision = float(svg.attributes["data-top"]) * 0.0001
     assert max(values) == pytest.approx(found["high"], abs=precision)
     assert min(values) >= found["low"] - precision
-    assert {round(value) for _, value in drawn_values(svg, "limit")} == {10**9}
+    assert {round(value) for _, value in drawn_values(svg, "limit")} == {10**8}
 
 
 def test_every_sample_stands_in_its_column(storied: Path, page: Element) -> None:
@@ -142,5 +142,5 @@ def test_budget_and_batch_size_are_known_before_the_first_commit(tmp_path: Path)
 
 def test_an_attempt_notes_its_budget_when_it_begins(storied: Path) -> None:
     for attempt in rows(storied, "SELECT budget, batch_bytes FROM attempts"):
-        assert attempt["budget"] == 10**9
+        assert attempt["budget"] == 10**8
         assert attempt["batch_bytes"] > 0
