@@ -37,11 +37,6 @@ class Vector:
     def __len__(self) -> int:
         return len(self.data)
 
-    def first(self, count: int) -> Vector:
-        """Its first elements."""
-        base = self.base and self.base.first(count)
-        return Vector(self.data[:count], self.dtype, base)
-
     def every(self, step: int) -> Vector:
         """One element in so many, from the first on."""
         data = np.ascontiguousarray(self.data[::step])

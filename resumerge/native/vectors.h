@@ -59,8 +59,6 @@ static inline uint16_t to_f16(float x) {
 
 static inline float one_nan(float x) { return x != x ? number_of(0x7fc00000u) : x; }
 
-static inline int width_of(int dtype) { return dtype == F32 ? 4 : 2; }
-
 /* Elements start:start+n as float, in `to` or where they are. */
 static inline const float *load(const void *data, int dtype, int64_t start, int n, float *to) {
     if (dtype == F32) return (const float *)data + start;
