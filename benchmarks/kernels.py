@@ -60,7 +60,7 @@ def cases() -> list[Case]:
     return [
         Case(
             "k-th magnitude",
-            lambda: kernels.select_largest({0: half}, scanned(first)),
+            lambda: kernels.select_largest({0: half}, len(first), scanned(first)),
             lambda: a.abs().argsort(descending=True)[:half],
             "argsort",
         ),

@@ -43,8 +43,10 @@ class ArceeFusion(Method):
 
     def statistics(self, work: Work, scan: Scan[Any]) -> tuple[Any, float]:
         """The divergence of each row, and the threshold of importance."""
+        row = self._row(work)
         divergences = kernels.joined(
-            scan(lambda x, block: kernels.row_divergences(*self._pair(work, x), self._row(work)))
+            scan(lambda x, block: kernels.row_divergences(*self._pair(work, x), row)),
+            work.numel // row,
         )
         last = work.numel - 1
         ranks = [work.numel - share * last // 4 for share in (1, 2, 3)]
@@ -52,7 +54,9 @@ class ArceeFusion(Method):
         def importance(x: list[Any], block: Block) -> dict[int, Any]:
             return {0: kernels.quickest(self._importance(work, x, block, divergences))}
 
-        keys = kernels.order_statistics({0: ranks}, viewed(scan, importance), kernels.ordered_bits)
+        keys = kernels.order_statistics(
+            {0: ranks}, work.numel, viewed(scan, importance), kernels.ordered_bits
+        )
         low, median, high = (np.float32(kernels.from_ordered_bits(key)) for key in keys[0])
         return divergences, float(median + np.float32(1.5) * (high - low))
 

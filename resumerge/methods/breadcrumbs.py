@@ -43,7 +43,7 @@ class Masked(TaskVectors):
         for i, density in self._densities(work).items():
             top = min(float(work.per_model[i]["gamma"]), 1.0 - density)
             shares.append([top + density, top])
-        return kernels.selection_bytes(work.numel, shares)
+        return kernels.selection_bytes(work.numel, shares, work.bits)
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         ranks = {}
@@ -51,7 +51,8 @@ class Masked(TaskVectors):
             kept = int(density * work.numel)
             top = min(int(float(work.per_model[i]["gamma"]) * work.numel), work.numel - kept)
             ranks[i] = (top + kept, top) if kept else (0, 0)
-        return {i: kernels.Band(*found) for i, found in kernels.select(ranks, scan).items()}
+        found = kernels.select(ranks, work.numel, scan)
+        return {i: kernels.Band(*both) for i, both in found.items()}
 
     def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
         return cast(np.ndarray, selection.mask(delta, block))

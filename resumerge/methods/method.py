@@ -60,6 +60,7 @@ class Work:
         base: which input is the base model; None where the recipe names none.
         unit: the output tensor's name, to key random masks by.
         seed: of the run, likewise.
+        bits: of an element of the widest input.
     """
 
     shape: tuple[int, ...]
@@ -68,6 +69,7 @@ class Work:
     base: int | None
     unit: str
     seed: int
+    bits: int
 
     @property
     def numel(self) -> int:

@@ -37,7 +37,8 @@ class Sce(Method):
     def held_bytes(self, work: Work) -> int:
         if not self._selects(work):
             return 0
-        return kernels.selection_bytes(work.numel, [[float(work.params["select_topk"])]])
+        shares = [[float(work.params["select_topk"])]]
+        return kernels.selection_bytes(work.numel, shares, work.bits)
 
     def compiled(self, work: Work) -> bool:
         return True
@@ -80,6 +81,7 @@ class Sce(Method):
         varying = sum(scan(lambda x, block: kernels.count_nonzero(variances(x))))
         return kernels.select_largest(
             {0: int(float(work.params["select_topk"]) * varying)},
+            work.numel,
             viewed(scan, lambda x, block: {0: variances(x)}),
         )[0]
 

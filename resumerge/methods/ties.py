@@ -31,11 +31,12 @@ class Ties(TaskVectors):
     passes = 2
 
     def held_bytes(self, work: Work) -> int:
-        return kernels.selection_bytes(work.numel, [[d] for d in self._densities(work).values()])
+        shares = [[density] for density in self._densities(work).values()]
+        return kernels.selection_bytes(work.numel, shares, work.bits)
 
     def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
         counts = {i: kept_count(density, work.numel) for i, density in densities.items()}
-        return dict(kernels.select_largest(counts, scan))
+        return dict(kernels.select_largest(counts, work.numel, scan))
 
     def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
         return cast(np.ndarray, selection.mask(delta, block))

@@ -120,7 +120,7 @@ def around(vector: Vector, kind: int, low: int, high: int) -> tuple[int, np.ndar
     """How many keys are above a bracket; the different ones inside, and how many have each."""
     above = _int64()
     found = np.empty(len(vector) + _SPILL, np.uint32)
-    counts = np.empty(len(vector), np.int32)
+    counts = np.empty(len(vector), np.uint32)
     different = function("around")(
         passed([vector]),
         _int64(len(vector)),

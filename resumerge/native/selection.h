@@ -51,7 +51,7 @@ static uint32_t *sorted(uint32_t *keys, uint32_t *spare, int64_t count, int bits
  * `keys` and `counts` have room for `count` numbers each. `above` becomes the number of elements
  * with larger keys. Returns how many different keys there are, -1 without memory. */
 int64_t EXPORT(around)(const Vector *v, int64_t count, int32_t kind, uint32_t low, uint32_t high,
-                       int64_t *above, uint32_t *keys, int32_t *counts) {
+                       int64_t *above, uint32_t *keys, uint32_t *counts) {
     float held[CHUNK];
     uint32_t here[CHUNK];
     uint32_t width = high - low;
@@ -76,7 +76,7 @@ int64_t EXPORT(around)(const Vector *v, int64_t count, int32_t kind, uint32_t lo
         int64_t first = i;
         uint32_t key = ascending[i];
         while (i < found && ascending[i] == key) i++;
-        counts[different] = (int32_t)(i - first);
+        counts[different] = (uint32_t)(i - first);
         keys[different++] = key + low;
     }
     free(spare);

@@ -17,7 +17,7 @@ from resumerge.planning.shards import Target
 from resumerge.planning.slices import base_of
 from resumerge.planning.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.sources.dtypes import BY_TORCH_NAME, FLOATS
+from resumerge.sources.dtypes import BITS, BY_TORCH_NAME, FLOATS
 from resumerge.sources.model import TensorInfo
 
 
@@ -152,6 +152,7 @@ def work_of(name: str, shape: tuple[int, ...], expression: Expression, seed: int
         base=expression.base,
         unit=name,
         seed=seed,
+        bits=max(BITS[operand.tensor.dtype] for operand in expression.operands),
     )
 
 

@@ -32,7 +32,8 @@ models:
 parameters: {rescale: true}
 """
 DARE = TIES.replace("ties", "dare_ties")
-CASES = [(TIES, 2), (DARE, 4), (SLERP, 1)]
+FUSION = SLERP.replace("slerp", "arcee_fusion").replace("parameters: {t: 0.5}\n", "")
+CASES = [(TIES, 2), (DARE, 4), (SLERP, 1), (FUSION, 2)]
 LINEAR = "merge_method: linear\nmodels: [{model: math, parameters: {weight: 1}}]\n"
 
 
@@ -78,7 +79,9 @@ def test_local_models_need_no_download(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("recipe", "threads"), CASES, ids=["ties", "dare_ties", "slerp"])
+@pytest.mark.parametrize(
+    ("recipe", "threads"), CASES, ids=["ties", "dare_ties", "slerp", "arcee_fusion"]
+)
 def test_a_merge_of_many_blocks_takes_what_was_predicted(
     recipe: str, threads: int, large_llamas: Path, tmp_path: Path
 ) -> None:

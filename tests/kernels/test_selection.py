@@ -19,6 +19,7 @@ from resumerge.methods.kernels import (
     select,
     select_largest,
 )
+from resumerge.methods.kernels.collected import Collected
 from resumerge.methods.method import Part, Scan
 
 FLOATS = hnp.arrays(np.float32, st.integers(1, 80), elements=st.floats(width=32, allow_nan=False))
@@ -55,7 +56,7 @@ def test_a_band_lies_between_two_ranks(values: np.ndarray, data: st.DataObject) 
     size = data.draw(st.integers(1, len(values)))
     first = data.draw(st.integers(0, len(values)))
     last = data.draw(st.integers(first, len(values)))
-    [found] = select({0: (last, first)}, scanner(values, size)).values()
+    [found] = select({0: (last, first)}, len(values), scanner(values, size)).values()
     np.testing.assert_array_equal(applied(Band(*found), values, size), by_rank(values, first, last))
 
 
@@ -63,7 +64,7 @@ def test_a_band_lies_between_two_ranks(values: np.ndarray, data: st.DataObject) 
 def test_order_statistics_of_signed_numbers(values: np.ndarray, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, len(values)))
     k = data.draw(st.integers(1, len(values)))
-    [[key]] = order_statistics({0: (k,)}, scanner(values, size), ordered_bits).values()
+    [[key]] = order_statistics({0: (k,)}, len(values), scanner(values, size), ordered_bits).values()
     assert from_ordered_bits(key) == np.sort(values)[len(values) - k]
 
 
@@ -86,7 +87,7 @@ def test_large_vectors(kind: str, share: float) -> None:
     if kind == "misleading":
         values.reshape(blocks, size)[:, : size // 16] *= 1000
     k = int(share * len(values))
-    [selection] = select_largest({0: k}, scanner(values, size)).values()
+    [selection] = select_largest({0: k}, len(values), scanner(values, size)).values()
     np.testing.assert_array_equal(applied(selection, values, size), by_rank(values, 0, k))
 
 
@@ -98,5 +99,26 @@ def test_two_scans_are_enough_where_the_sample_is_fair() -> None:
         scans.append(sample)
         return scanner(values, 1 << 14)(part, sample)
 
-    select_largest({0: 1 << 17}, counting)
+    select_largest({0: 1 << 17}, len(values), counting)
     assert scans == [True, False]
+
+
+@pytest.mark.parametrize("most", [0, 100, 1 << 20])
+def test_no_more_than_so_many_keys_are_collected(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a bracket holds more than was expected, histograms find what is looked for."""
+    monkeypatch.setattr("resumerge.methods.kernels.collected.MOST_COLLECTED", most)
+    held = []
+    add = Collected.add
+
+    def watched(self: Collected, above: int, keys: np.ndarray, counts: np.ndarray) -> None:
+        add(self, above, keys, counts)
+        held.append(len(self))
+
+    monkeypatch.setattr(Collected, "add", watched)
+    values = np.random.default_rng(0).standard_normal(1 << 18).astype(np.float32)
+    [selection] = select_largest({0: 1 << 16}, len(values), scanner(values, 1 << 14)).values()
+    np.testing.assert_array_equal(applied(selection, values, 1 << 14), by_rank(values, 0, 1 << 16))
+    assert max(held) <= most
+    assert (max(held) > 0) == (most == 1 << 20)

@@ -23,7 +23,7 @@ def applied(selection: Selection, values: Tensor, size: int) -> Tensor:
 
 
 def kept(values: Tensor, k: int, size: int) -> Tensor:
-    [selection] = select_largest({0: k}, scanned({0: values}, size)).values()
+    [selection] = select_largest({0: k}, len(values), scanned({0: values}, size)).values()
     return applied(selection, values, size)
 
 
@@ -68,7 +68,7 @@ def test_magnitudes_that_differ_in_the_last_bit_are_told_apart() -> None:
 
 def test_several_vectors_are_selected_from_in_one_pass() -> None:
     vectors = {i: torch.randn(100, generator=torch.Generator().manual_seed(i)) for i in (0, 2)}
-    both = select_largest({0: 10, 2: 90}, scanned(vectors, 30))
+    both = select_largest({0: 10, 2: 90}, 100, scanned(vectors, 30))
     for i, k in {0: 10, 2: 90}.items():
         alone = kept(vectors[i], k, 100)
         assert torch.equal(applied(both[i], vectors[i], 30), alone)

@@ -99,7 +99,7 @@ def test_selection(compiled: str, data: st.DataObject) -> None:
                 block = block.sample() if sample else block
                 yield part({0: _part(whole, block)}, block)
 
-        [found] = kernels.select({0: sorted(counts)}, scan).values()
+        [found] = kernels.select({0: sorted(counts)}, length, scan).values()
         return [
             selection.mask(_part(whole, block), block).tobytes()
             for selection in found

@@ -33,13 +33,8 @@ if TYPE_CHECKING:
     from resumerge.methods.kernels.random import draw_between, random_mask
     from resumerge.methods.kernels.ranks import kept_by_rank
     from resumerge.methods.kernels.reduce import absolute_sum, absolute_sums, gram, summed
-    from resumerge.methods.kernels.selection import (
-        Band,
-        Selection,
-        order_statistics,
-        select,
-        select_largest,
-    )
+    from resumerge.methods.kernels.selected import Band, Selection
+    from resumerge.methods.kernels.selection import order_statistics, select, select_largest
     from resumerge.methods.kernels.selection_memory import selection_bytes
     from resumerge.methods.kernels.sparse import combined
     from resumerge.methods.kernels.spectral import isotropic
@@ -91,9 +86,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Band": "selection",
+    "Band": "selected",
     "SMALLEST_DIVISOR": "consensus",
-    "Selection": "selection",
+    "Selection": "selected",
     "absolute_sum": "reduce",
     "absolute_sums": "reduce",
     "added": "accumulate",

@@ -23,11 +23,20 @@ def row_divergences(values: Tensor, others: Tensor, row: int) -> Tensor:
     return (p / q).log_().mul_(p).sum(dim=1)
 
 
-def joined(parts: Iterable[Tensor]) -> Tensor:
-    """The blocks' divergences one after the other."""
-    import torch
+def joined(parts: Iterable[Tensor], length: int) -> Tensor:
+    """The blocks' divergences one after the other, `length` of them in all.
 
-    return torch.cat([*parts])
+    Each is copied at once: small pieces that stay, between large ones that come and go, keep the
+    allocator from using the memory of these again.
+    """
+    whole, start = None, 0
+    for part in parts:
+        if whole is None:
+            whole = part.new_empty(length)
+        whole[start : start + len(part)] = part
+        start += len(part)
+    assert whole is not None
+    return whole
 
 
 def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, start: int) -> Tensor:
