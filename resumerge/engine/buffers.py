@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
+from resumerge.native.vector import address
 from resumerge.planning.memory import REUSED
 
 if TYPE_CHECKING:
@@ -22,15 +24,21 @@ class Buffers:
     def __init__(self) -> None:
         self._local = threading.local()
 
-    def take(self, name: str, size: int) -> np.ndarray:
+    def take(self, name: Hashable, size: int) -> np.ndarray:
         """`size` bytes (uint8) of this thread's buffer of that name; what was in it is lost."""
+        return self.take_at(name, size)[0]
+
+    def take_at(self, name: Hashable, size: int) -> tuple[np.ndarray, int]:
+        """The same, and its address, which is costly to ask for."""
         if size > REUSED:
-            return np.empty(size, np.uint8)
-        buffers: dict[str, np.ndarray] = self._local.__dict__
+            large = np.empty(size, np.uint8)
+            return large, address(large)
+        buffers: dict[Any, tuple[np.ndarray, int]] = self._local.__dict__
         found = buffers.get(name)
-        if found is None or len(found) < size:
-            found = buffers[name] = np.empty(size, np.uint8)
-        return found[:size]
+        if found is None or len(found[0]) < size:
+            made = np.empty(size, np.uint8)
+            found = buffers[name] = made, address(made)
+        return found[0][:size], found[1]
 
     def plain(self, name: str, size: int) -> memoryview:
         """The same, for who does not compute with it: NumPy is not imported."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from resumerge.engine.buffers import Buffers
 from resumerge.methods import Block
 from resumerge.native import CODES, Vector
-from resumerge.native.calls import round_to
+from resumerge.native.calls import read_ranges, round_to
 from resumerge.native.vector import F32
 from resumerge.planning.model import Operand, Unit
 from resumerge.sources.dtypes import FLOATS, nbytes
@@ -28,11 +29,18 @@ class Compiled:
 
     def inputs(self, unit: Unit, block: Block) -> list[Vector]:
         """The operands of a block, rounded to the recipe's dtype."""
-        cast = unit.expression.cast
-        return [
-            self._input(k, operand, block, cast)
-            for k, operand in enumerate(unit.expression.operands)
-        ]
+        cast, operands = unit.expression.cast, unit.expression.operands
+        length = block.stop - block.start
+        read = [self._room(("raw", k), o.tensor.dtype, length) for k, o in enumerate(operands)]
+        if not self._read_together(operands, block, read):
+            for operand, vector in zip(operands, read):
+                view = vector.data.view(np.uint8).data
+                self._reader.read_into(
+                    operand.source, operand.tensor, block.start, block.stop, view
+                )
+        if cast is None:
+            return read
+        return [self._rounded(("cast", k), vector, cast) for k, vector in enumerate(read)]
 
     def rounded(self, unit: Unit, result: Vector) -> memoryview:
         """The bytes of a result in the unit's dtype: the one rounding."""
@@ -40,19 +48,27 @@ class Compiled:
         round_to(result, CODES[FLOATS[unit.dtype]], buffer)
         return buffer.data
 
-    def _input(self, k: int, operand: Operand, block: Block, cast: str | None) -> Vector:
-        tensor = operand.tensor
-        size = nbytes(tensor.dtype, block.stop) - nbytes(tensor.dtype, block.start)
-        raw = self._buffers.take(f"raw {k}", size)
-        self._reader.read_into(operand.source, tensor, block.start, block.stop, raw.data)
-        read = _vector(raw, FLOATS[tensor.dtype])
-        if cast is None or CODES[cast] in (read.dtype, F32):
-            return read
-        rounded = self._buffers.take(f"cast {k}", 2 * len(read))
-        round_to(read, CODES[cast], rounded)
-        return _vector(rounded, cast)
+    def _read_together(
+        self, operands: Sequence[Operand], block: Block, to: Sequence[Vector]
+    ) -> bool:
+        """Read all by one call; False where it cannot: what went wrong is said one by one."""
+        spans = []
+        for operand in operands:
+            span = self._reader.span(operand.source, operand.tensor, block.start, block.stop)
+            if span is None:
+                return False
+            spans.append(span)
+        return read_ranges(spans, to)
 
+    def _room(self, name: Hashable, dtype: str, length: int) -> Vector:
+        code = CODES[FLOATS[dtype]]
+        kind = np.float32 if code == F32 else np.uint16
+        buffer, at = self._buffers.take_at(name, length * (4 if code == F32 else 2))
+        return Vector(buffer.view(kind), code, None, at)
 
-def _vector(raw: np.ndarray, dtype: str) -> Vector:
-    code = CODES[dtype]
-    return Vector(raw.view(np.float32 if code == F32 else np.uint16), code)
+    def _rounded(self, name: Hashable, vector: Vector, cast: str) -> Vector:
+        if CODES[cast] in (vector.dtype, F32):
+            return vector
+        buffer = self._buffers.take(name, 2 * len(vector))
+        round_to(vector, CODES[cast], buffer)
+        return Vector(buffer.view(np.uint16), CODES[cast])

@@ -19,7 +19,6 @@ from resumerge.methods.method import Part, Scan
 from resumerge.planning.compiled import is_compiled, needs_torch
 from resumerge.planning.expressions import work_of
 from resumerge.planning.model import Plan, Unit
-from resumerge.sources.dtypes import nbytes
 from resumerge.sources.read import SourceReader
 
 if TYPE_CHECKING:
@@ -103,12 +102,11 @@ class Evaluator:
 
     def copied_from(self, unit: Unit, index: int) -> tuple[int, int] | None:
         """(open file, offset) of the bytes that a block is a plain copy of; None if it is not."""
-        operand = unit.expression.operands[0]
-        if unit.expression.method != "copy" or unit.numel == 0 or not operand.tensor.verbatim:
+        if unit.expression.method != "copy" or unit.numel == 0:
             return None
-        first = nbytes(operand.tensor.dtype, unit.block(index).start)
-        descriptor = self._reader.descriptor(operand.source, operand.tensor)
-        return descriptor, operand.tensor.offset + first
+        operand, block = unit.expression.operands[0], unit.block(index)
+        span = self._reader.span(operand.source, operand.tensor, block.start, block.stop)
+        return span and span[:2]
 
     def _prepare(self, number: int) -> tuple[Work, Compiled | Arithmetic]:
         """A unit as its method sees it, and what computes it; asked for every block."""

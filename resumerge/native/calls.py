@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,6 +44,19 @@ def round_to(vector: Vector, dtype: int, out: np.ndarray) -> None:
     function("round_to")(
         passed([vector]), _int64(len(vector)), _int32(dtype), _pointer(address(out))
     )
+
+
+def read_ranges(ranges: Sequence[tuple[int, int, int]], to: Sequence[Vector]) -> bool:
+    """Read ranges of open files, (file, offset, length in bytes) each, into vectors.
+
+    Returns:
+        False where something could not be read, or was not there.
+    """
+    fields = [
+        x for (file, at, size), vector in zip(ranges, to) for x in (vector.at, at, size, file)
+    ]
+    packed = struct.pack("Pqqq" * len(ranges), *fields)
+    return not function("read_ranges")(packed, _int32(len(ranges)))
 
 
 def gram(vectors: Sequence[Vector], rows: int = 1) -> np.ndarray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,8 +19,9 @@ CODES = {"float32": F32, "bfloat16": BF16, "float16": F16}
 CHUNK = 1024
 """Elements that kernels work on at a time; as in vectors.h."""
 
+_FIRST = ctypes.c_char
 
-@dataclass(frozen=True, slots=True)
+
 class Vector:
     """A flat vector as it is stored, or its difference from a base.
 
@@ -28,41 +29,47 @@ class Vector:
         data: its elements: float32, or uint16 with the bits of bfloat16 or float16.
         dtype: which of these, a code.
         base: what is subtracted from it, itself without a base; None for nothing.
+        at: the address of the first element, where it is known.
     """
 
-    data: np.ndarray
-    dtype: int = F32
-    base: Vector | None = None
+    __slots__ = ("at", "base", "data", "dtype")
+
+    def __init__(
+        self, data: np.ndarray, dtype: int = F32, base: Vector | None = None, at: int | None = None
+    ) -> None:
+        self.data, self.dtype, self.base = data, dtype, base
+        self.at = address(data) if at is None else at
 
     def __len__(self) -> int:
         return len(self.data)
 
+    def less(self, base: Vector) -> Vector:
+        """Its difference from a base."""
+        return Vector(self.data, self.dtype, base, self.at)
+
     def every(self, step: int) -> Vector:
         """One element in so many, from the first on."""
-        data = np.ascontiguousarray(self.data[::step])
+        data = self.data[::step].copy()
         return Vector(data, self.dtype, self.base and self.base.every(step))
-
-
-class _Vector(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("base", ctypes.c_void_p),
-        ("dtype", ctypes.c_int32),
-        ("base_dtype", ctypes.c_int32),
-    )
 
 
 def address(array: np.ndarray) -> int:
     """Of its first element."""
+    if array.flags.writeable and array.size:
+        return ctypes.addressof(
+            _FIRST.from_buffer(array.data)
+        )  # three times as fast as the other way
     found: int = array.__array_interface__["data"][0]
     return found
 
 
-def passed(vectors: Sequence[Vector]) -> Any:
+def passed(vectors: Sequence[Vector]) -> bytes:
     """An array of vectors, as the kernels take them; to be used before the vectors are dropped."""
-    found = (_Vector * len(vectors))()
-    for one, vector in zip(found, vectors):
-        one.data, one.dtype = address(vector.data), vector.dtype
-        if vector.base is not None:
-            one.base, one.base_dtype = address(vector.base.data), vector.base.dtype
-    return found
+    fields: list[int] = []
+    for vector in vectors:
+        base = vector.base
+        if base is None:
+            fields += (vector.at, 0, vector.dtype, 0)
+        else:
+            fields += (vector.at, base.at, vector.dtype, base.dtype)
+    return struct.pack("PPii" * len(vectors), *fields)

@@ -69,6 +69,21 @@ class SourceReader:
                 raise self._gone(source, tensor, "the file became shorter")
             done += count
 
+    def span(
+        self, source: int, tensor: TensorInfo, start: int, stop: int
+    ) -> tuple[int, int, int] | None:
+        """Where elements ``start:stop`` stand: an open file, offset and length in bytes.
+
+        None where they do not stand in a file as they are read.
+
+        Raises:
+            Resumable: the file cannot be opened now.
+        """
+        if not tensor.verbatim:
+            return None
+        first, last = nbytes(tensor.dtype, start), nbytes(tensor.dtype, stop)
+        return self.descriptor(source, tensor), tensor.offset + first, last - first
+
     def descriptor(self, source: int, tensor: TensorInfo) -> int:
         """An open file descriptor of the file that holds the tensor."""
         key = (source, tensor.file)

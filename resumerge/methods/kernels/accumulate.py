@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from resumerge.native import Vector
+from resumerge.native import Vector, calls
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,9 +18,7 @@ def weighted_sum(terms: Sequence[Any], weights: Sequence[float]) -> Any:
         terms: vectors of one length; torch's are used up, and the first of them is the result.
     """
     if isinstance(terms[0], Vector):
-        from resumerge.native.calls import weighted_sum
-
-        return weighted_sum(terms, weights)
+        return calls.weighted_sum(terms, weights)
     total = terms[0].mul_(weights[0])
     for term, weight in zip(terms[1:], weights[1:]):
         total.add_(term.mul_(weight))  # not `alpha`, which rounds once, or twice at the end

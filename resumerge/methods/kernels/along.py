@@ -9,7 +9,7 @@ import numpy as np
 
 from resumerge.methods.kernels.accumulate import plain_sum
 from resumerge.methods.kernels.reduce import CHUNK, LANES, TOGETHER
-from resumerge.native import Vector
+from resumerge.native import Vector, along, calls
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,9 +23,7 @@ def row_gram(vectors: Sequence[Any], row: int) -> np.ndarray:
         float64, shape ``(len(vectors), len(vectors), rows)``.
     """
     if isinstance(vectors[0], Vector):
-        from resumerge.native.calls import gram
-
-        return gram(vectors, len(vectors[0]) // row)
+        return calls.gram(vectors, len(vectors[0]) // row)
     matrices = [vector.view(-1, row) for vector in vectors]
     if vectors[0].device.type != "cpu":
         return _products_on_device(matrices, 1)
@@ -49,9 +47,7 @@ def column_gram(vectors: Sequence[Any], row: int) -> np.ndarray:
         float64, shape ``(len(vectors), len(vectors), row)``.
     """
     if isinstance(vectors[0], Vector):
-        from resumerge.native.along import column_gram
-
-        return column_gram(vectors, row)
+        return along.column_gram(vectors, row)
     matrices = [vector.view(-1, row) for vector in vectors]
     if vectors[0].device.type != "cpu":
         return _products_on_device(matrices, 0)
@@ -86,9 +82,7 @@ def _weighted_sum(
     terms: Sequence[Any], weights: Sequence[np.ndarray], row: int, by_column: bool
 ) -> Any:
     if isinstance(terms[0], Vector):
-        from resumerge.native.along import weighted_sum_along
-
-        return weighted_sum_along(terms, np.array(weights), row, by_column)
+        return along.weighted_sum_along(terms, np.array(weights), row, by_column)
     matrices = [term.view(-1, row) for term in terms]
     return plain_sum(
         [

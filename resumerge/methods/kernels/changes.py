@@ -12,7 +12,7 @@ import numpy as np
 
 from resumerge.methods.kernels.accumulate import added, plain_sum
 from resumerge.methods.kernels.masks import equals, keep_above
-from resumerge.native import Vector
+from resumerge.native import Vector, elements
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,9 +28,7 @@ def averaged_changes(
         factors: on what a model changed alone; on what others changed, too, the factor is 1.
     """
     if isinstance(base, Vector):
-        from resumerge.native.elements import averaged_changes
-
-        return averaged_changes(base, deltas, epsilon, factors)
+        return elements.averaged_changes(base, deltas, epsilon, factors)
     import torch
 
     large = [keep_above(delta, epsilon) for delta in deltas]
@@ -47,9 +45,7 @@ def changed_counts(deltas: Sequence[Any], epsilon: float) -> np.ndarray:
         int64, shape ``(len(deltas), 2)``.
     """
     if isinstance(deltas[0], Vector):
-        from resumerge.native.elements import changed_counts
-
-        return changed_counts(deltas, epsilon)
+        return elements.changed_counts(deltas, epsilon)
     changed = [_changed(keep_above(delta, epsilon)) for delta in deltas]
     alone = equals(plain_sum([changed[0].clone(), *changed[1:]]), 1.0)
     return np.array(

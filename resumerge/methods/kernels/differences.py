@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from resumerge.methods.method import Work
-from resumerge.native import Vector
+from resumerge.native import Vector, calls, energies
 
 
 def less_base(work: Work, inputs: list[Any]) -> list[Any]:
@@ -19,7 +19,7 @@ def less_base(work: Work, inputs: list[Any]) -> list[Any]:
         return inputs
     base = inputs[work.base]
     if isinstance(base, Vector):
-        return [Vector(inputs[i].data, inputs[i].dtype, base) for i in work.others]
+        return [inputs[i].less(base) for i in work.others]
     return [inputs[i].sub_(base) for i in work.others]
 
 
@@ -30,9 +30,7 @@ def variance(vectors: Sequence[Any]) -> Any:
     (https://doi.org/10.2307/1266577), each operation rounded to float32.
     """
     if isinstance(vectors[0], Vector):
-        from resumerge.native.energies import variance
-
-        return variance(vectors)
+        return energies.variance(vectors)
     import torch
 
     mean = vectors[0].clone()
@@ -48,7 +46,5 @@ def variance(vectors: Sequence[Any]) -> Any:
 def count_nonzero(values: Any) -> int:
     """How many elements of a vector are not 0; NaN is not."""
     if isinstance(values, Vector):
-        from resumerge.native.calls import MAGNITUDE, equal_count
-
-        return len(values) - equal_count(values, MAGNITUDE, 0)
+        return len(values) - calls.equal_count(values, calls.MAGNITUDE, 0)
     return int(values.count_nonzero())

@@ -11,7 +11,7 @@ from resumerge.methods.kernels.accumulate import added, plain_sum
 from resumerge.methods.kernels.consensus import agreeing, majority
 from resumerge.methods.kernels.masks import keep_only
 from resumerge.methods.kernels.reduce import gram
-from resumerge.native import Vector
+from resumerge.native import Vector, energies
 
 _SMALLEST_DIVISOR = 1e-6
 
@@ -22,9 +22,7 @@ def squares(deltas: Sequence[Any], mask: np.ndarray | None) -> np.ndarray:
     torch's vectors lose what is not kept.
     """
     if isinstance(deltas[0], Vector):
-        from resumerge.native.energies import squares
-
-        return np.array([squares(delta, mask) for delta in deltas])
+        return np.array([energies.squares(delta, mask) for delta in deltas])
     return np.array([gram([delta])[0, 0] for delta in _masked(deltas, mask)])
 
 
@@ -41,9 +39,7 @@ def weighted_majority(
         weights: at least 0, of each.
     """
     if isinstance(base, Vector):
-        from resumerge.native.energies import weighted_majority
-
-        return weighted_majority(base, deltas, mask, weights)
+        return energies.weighted_majority(base, deltas, mask, weights)
     terms = _masked(deltas, mask)
     signs = majority(plain_sum([terms[0].clone(), *terms[1:]]))
     kept = [agreeing(term, signs) for term in terms]

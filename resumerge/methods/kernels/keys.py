@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.native import Vector, instruction_set
+from resumerge.native import Vector, calls, instruction_set
 
 _SIGN = np.uint32(0x80000000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -25,9 +25,7 @@ def magnitude_bits(values: Any) -> Bits:
     In NumPy, whose integer comparisons and selections are several times faster than torch's.
     """
     if isinstance(values, Vector):
-        from resumerge.native.calls import MAGNITUDE, keys
-
-        return keys(values, MAGNITUDE)
+        return calls.keys(values, calls.MAGNITUDE)
     found = values.cpu().numpy().view(np.uint32) & _MAGNITUDE
     if found.max(initial=0) > INFINITY:
         found[found > INFINITY] = _NAN_MAGNITUDE
@@ -37,9 +35,7 @@ def magnitude_bits(values: Any) -> Bits:
 def ordered_bits(values: Any) -> Bits:
     """Keys of signed numbers: uint32, ordered as the numbers are; -0 is below 0, NaN above all."""
     if isinstance(values, Vector):
-        from resumerge.native.calls import ORDERED, keys
-
-        return keys(values, ORDERED)
+        return calls.keys(values, calls.ORDERED)
     bits = values.cpu().numpy().view(np.uint32)
     found = np.where(bits & _SIGN, ~bits, bits | _SIGN)
     found[(bits & _MAGNITUDE) > INFINITY] = _NAN_KEY
@@ -56,7 +52,7 @@ def quickest(values: Any) -> Any:
     return Vector(values.numpy())
 
 
-KINDS: dict[Key, int] = {magnitude_bits: 0, ordered_bits: 1}
+KINDS: dict[Key, int] = {magnitude_bits: calls.MAGNITUDE, ordered_bits: calls.ORDERED}
 """What the compiled kernels call them."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resumerge.native import Vector
+from resumerge.native import Vector, elements
 
 
 def limited(values: Any, middle: Any, reach: float) -> Any:
@@ -16,7 +16,5 @@ def limited(values: Any, middle: Any, reach: float) -> Any:
         reach: above 0.
     """
     if isinstance(values, Vector):
-        from resumerge.native.elements import limited
-
-        return limited(values, middle, reach)
+        return elements.limited(values, middle, reach)
     return values.clamp_(middle - reach, middle + reach).add_(0.0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from resumerge.methods.kernels.accumulate import plain_sum
-from resumerge.native import Vector
+from resumerge.native import Vector, elements
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,9 +19,7 @@ def trimmed_mean(vectors: Sequence[Any], cut: int) -> Any:
     processors order differently.
     """
     if isinstance(vectors[0], Vector):
-        from resumerge.native.elements import trimmed_mean
-
-        return trimmed_mean(vectors, cut)
+        return elements.trimmed_mean(vectors, cut)
     count = len(vectors)
     values = [vector.add_(0.0) for vector in vectors]
     middle = sort_over(values)[cut : count - cut] if cut else values

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 
 from resumerge.methods.method import Block
-from resumerge.native import instruction_set
+from resumerge.native import calls, instruction_set
 
 _FIRST_BITS, _MORE_BITS = 0, 1
 
@@ -34,8 +34,6 @@ def random_mask(count: int, density: float, key: str, block: Block) -> np.ndarra
         return np.ones(count, np.uint8)
     whole, fraction = divmod(density * 256.0, 1.0)
     if instruction_set() is not None:
-        from resumerge.native import calls
-
         return calls.random_mask(
             hashed(key), block.index, int(whole), int(fraction * 2.0**64), count
         )

@@ -9,7 +9,7 @@ import numpy as np
 from resumerge.methods.kernels.keys import INFINITY, magnitude_bits
 from resumerge.methods.kernels.random import draw_between, hashed
 from resumerge.methods.method import Block
-from resumerge.native import Vector
+from resumerge.native import Vector, calls
 
 _PRECISION = 12
 """Bits of a float32 that its key leaves out: 11 bits of the fraction stay."""
@@ -50,8 +50,6 @@ def kept_by_rank(
         uint8 of 0 and 1, of the shape of `values`.
     """
     if isinstance(values, Vector):
-        from resumerge.native import calls
-
         return calls.kept_by_rank(values, hashed(key), block.index, row, stride, density, reach)
     spread = abs(reach) if row > 1 else 0.0
     low, high = density - spread, density + spread

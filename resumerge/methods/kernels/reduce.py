@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resumerge.methods.kernels.masks import keep_only
-from resumerge.native import Vector
+from resumerge.native import Vector, calls
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,9 +30,7 @@ def gram(vectors: Sequence[Any]) -> np.ndarray:
         float64, symmetric, shape ``(len(vectors), len(vectors))``.
     """
     if isinstance(vectors[0], Vector):
-        from resumerge.native.calls import gram
-
-        return gram(vectors)[:, :, 0]
+        return calls.gram(vectors)[:, :, 0]
     count = len(vectors)
     if vectors[0].device.type != "cpu":
         wide = [vector.double() for vector in vectors]
@@ -49,9 +47,7 @@ def gram(vectors: Sequence[Any]) -> np.ndarray:
 def absolute_sums(values: Any, mask: np.ndarray | None) -> tuple[float, float]:
     """``sum(|x|)`` of all elements, and of those that a mask of bytes keeps; None keeps all."""
     if isinstance(values, Vector):
-        from resumerge.native.calls import absolute_sums
-
-        every, kept = absolute_sums(values, mask)
+        every, kept = calls.absolute_sums(values, mask)
         return every, every if mask is None else kept
     every = absolute_sum(values)
     return every, every if mask is None else absolute_sum(keep_only(values.clone(), mask))

@@ -9,7 +9,7 @@ import numpy as np
 
 from resumerge.methods.kernels.keys import KINDS, Key, magnitude_bits
 from resumerge.methods.method import Block
-from resumerge.native import Vector
+from resumerge.native import Vector, calls
 
 
 @dataclass
@@ -34,9 +34,7 @@ class Selection:
             return np.zeros(len(values), np.uint8)
         quota = self._quota(len(values), block)
         if isinstance(values, Vector):
-            from resumerge.native.calls import mask_above
-
-            return mask_above(values, KINDS[key], self.threshold, quota)
+            return calls.mask_above(values, KINDS[key], self.threshold, quota)
         bits, threshold = key(values), np.uint32(self.threshold)
         if quota >= len(bits):
             return (bits >= threshold).view(np.uint8)
@@ -49,9 +47,7 @@ class Selection:
         """What `combined` keeps of a block by magnitude: a mask, or a threshold in its place."""
         if self.equal == 0 or not isinstance(values, Vector):
             return self.mask(values, block)
-        from resumerge.native.calls import Above
-
-        return Above(self.threshold, self._quota(len(values), block))
+        return calls.Above(self.threshold, self._quota(len(values), block))
 
     def _quota(self, length: int, block: Block) -> int:
         """How many elements of a block that are equal to the threshold are kept."""

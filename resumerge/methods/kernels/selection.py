@@ -23,7 +23,7 @@ from resumerge.methods.kernels.sampled import Bracket, Sampled
 from resumerge.methods.kernels.selected import Selection
 from resumerge.methods.kernels.selection_memory import sample_step
 from resumerge.methods.method import Scan
-from resumerge.native import Vector
+from resumerge.native import Vector, calls
 
 Vectors = dict[int, Any]
 ScanVectors = Scan[Any]
@@ -132,9 +132,7 @@ def _around(
     keys: dict[int, Bits] = {}
     for (i, k), (low, high) in brackets.items():
         if isinstance(vectors[i], Vector):
-            from resumerge.native.calls import around
-
-            found[i, k] = around(vectors[i], KINDS[key], int(low), int(high))
+            found[i, k] = calls.around(vectors[i], KINDS[key], int(low), int(high))
             continue
         bits = keys[i] if i in keys else keys.setdefault(i, key(vectors[i]))
         inside = np.flatnonzero(bits - low <= high - low)
@@ -154,7 +152,5 @@ def _equal_counts(
 
 def _equal_count(vector: Any, threshold: int, key: Key) -> int:
     if isinstance(vector, Vector):
-        from resumerge.native.calls import equal_count
-
-        return equal_count(vector, KINDS[key], threshold)
+        return calls.equal_count(vector, KINDS[key], threshold)
     return int(np.count_nonzero(key(vector) == np.uint32(threshold)))

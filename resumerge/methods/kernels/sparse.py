@@ -8,7 +8,7 @@ from typing import Any
 from resumerge.methods.kernels.accumulate import added, plain_sum
 from resumerge.methods.kernels.consensus import agreeing_sum
 from resumerge.methods.kernels.masks import keep_only
-from resumerge.native import Vector
+from resumerge.native import Vector, calls
 
 
 def combined(
@@ -33,10 +33,8 @@ def combined(
         normalize: under consensus, divide by ``sum(a_i * w_i)``.
     """
     if isinstance(base, Vector):
-        from resumerge.native.calls import CONSENSUS, NORMALIZE, combine
-
-        flags = CONSENSUS * consensus | NORMALIZE * normalize
-        return combine(base, deltas, masks, factors, weights, flags, scale)
+        flags = calls.CONSENSUS * consensus | calls.NORMALIZE * normalize
+        return calls.combine(base, deltas, masks, factors, weights, flags, scale)
     for delta, mask, factor in zip(deltas, masks, factors):
         if mask is not None:
             keep_only(delta, mask)

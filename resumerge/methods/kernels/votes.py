@@ -7,7 +7,7 @@ from typing import Any
 
 from resumerge.methods.kernels.accumulate import added, plain_sum, zeros_like
 from resumerge.methods.kernels.masks import keep_only, reaches
-from resumerge.native import Vector
+from resumerge.native import Vector, elements
 
 
 def voted_sum(
@@ -27,9 +27,7 @@ def voted_sum(
         least: how many votes are enough.
     """
     if isinstance(base, Vector):
-        from resumerge.native.elements import voted_sum
-
-        return voted_sum(base, deltas, weights, thresholds, least, scale)
+        return elements.voted_sum(base, deltas, weights, thresholds, least, scale)
     terms = [delta.mul_(weight) for delta, weight in zip(deltas, weights)]
     total = plain_sum([terms[0].clone(), *terms[1:]])
     votes = zeros_like(total)
