@@ -46,6 +46,36 @@ static uint32_t *sorted(uint32_t *keys, uint32_t *spare, int64_t count, int bits
     return keys;
 }
 
+enum { SLOTS = 2048, MOST_DIFFERENT = SLOTS / 4 };
+
+/* Where a key stands in a table of slots, or may be put: the next one that is its own or free. */
+static inline int slot_of(const uint32_t *table, const uint32_t *numbers, uint32_t key) {
+    int slot = (int)(key * 2654435769u >> 21);
+    while (numbers[slot] && table[slot] != key) slot = (slot + 1) % SLOTS;
+    return slot;
+}
+
+/* Replace keys by the different ones, ascending, and how many there are of each; -1 where these are
+ * more than MOST_DIFFERENT, and nothing was changed. Differences of 16-bit numbers are few. */
+static int64_t few_different(uint32_t *keys, int64_t count, uint32_t *counts) {
+    uint32_t table[SLOTS], numbers[SLOTS] = {0}, found[MOST_DIFFERENT];
+    int different = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int slot = slot_of(table, numbers, keys[i]);
+        if (!numbers[slot]++) {
+            if (different == MOST_DIFFERENT) return -1;
+            table[slot] = found[different++] = keys[i];
+        }
+    }
+    for (int i = 0; i < different; i++) {
+        int at = i;
+        for (uint32_t key = found[i]; at && keys[at - 1] > key; at--) keys[at] = keys[at - 1];
+        keys[at] = found[i];
+    }
+    for (int i = 0; i < different; i++) counts[i] = numbers[slot_of(table, numbers, keys[i])];
+    return different;
+}
+
 /* The different keys in low..high, ascending, and how many elements have each.
  *
  * `keys` and `counts` have room for `count` numbers each. `above` becomes the number of elements
@@ -66,6 +96,11 @@ int64_t EXPORT(around)(const Vector *v, int64_t count, int32_t kind, uint32_t lo
     }
     *above = larger;
     if (!found) return 0;
+    int64_t few = few_different(keys, found, counts);
+    if (few >= 0) {
+        for (int64_t i = 0; i < few; i++) keys[i] += low;
+        return few;
+    }
     int bits = 0;
     while (bits < 32 && width >> bits) bits++;
     uint32_t *spare = malloc(sizeof(uint32_t) * (size_t)found);

@@ -11,7 +11,6 @@ static inline int64_t within(const uint32_t *x, int n, uint32_t low, uint32_t wi
     for (; i + 16 <= n; i += 16) {
         __m512i less = _mm512_sub_epi32(_mm512_loadu_si512(x + i), _mm512_set1_epi32((int)low));
         __mmask16 inside = _mm512_cmple_epu32_mask(less, _mm512_set1_epi32((int)width));
-        if (!inside) continue;
         _mm512_storeu_si512(out + found, _mm512_maskz_compress_epi32(inside, less));
         found += __builtin_popcount(inside);
     }
