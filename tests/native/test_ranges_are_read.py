@@ -1,0 +1,90 @@
+"""Several ranges of files are read by one call, and what is not there is noticed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from both_ways import varied
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from merging import working_in
+from tiny_models import LLAMA, write_family
+
+from resumerge.engine.buffers import Buffers
+from resumerge.engine.evaluate import Evaluator
+from resumerge.engine.options import Options
+from resumerge.engine.session import Session
+from resumerge.errors import Resumable
+from resumerge.native import Vector
+from resumerge.native.calls import read_ranges
+from resumerge.recipe import parse_recipe
+from resumerge.sources.read import SourceReader
+
+CONTENT = np.arange(10_000, dtype=np.uint16)
+BYTES = CONTENT.nbytes
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    path: Path = tmp_path_factory.mktemp("ranges") / "numbers"
+    path.write_bytes(CONTENT.tobytes())
+    descriptor = os.open(path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+@varied
+@given(st.lists(st.tuples(st.integers(0, 9_999), st.integers(1, 10_000)), min_size=1, max_size=5))
+def test_each_range_is_where_it_belongs(
+    compiled: str, file: int, places: list[tuple[int, int]]
+) -> None:
+    places = [(start, min(length, len(CONTENT) - start)) for start, length in places]
+    to = [Vector(np.zeros(length + 1, np.uint16), 1) for _, length in places]
+    assert read_ranges([(file, 2 * start, 2 * length) for start, length in places], to)
+    for (start, length), vector in zip(places, to):
+        np.testing.assert_array_equal(vector.data[:length], CONTENT[start : start + length])
+        assert vector.data[length] == 0
+
+
+@pytest.mark.parametrize("offset", [BYTES - 2, BYTES, BYTES + 100])
+def test_a_file_that_is_too_short_is_noticed(compiled: str, file: int, offset: int) -> None:
+    to = [Vector(np.zeros(10, np.uint16), 1) for _ in range(2)]
+    assert not read_ranges([(file, 0, 20), (file, offset, 20)], to)
+
+
+def test_a_file_that_cannot_be_read_is_noticed(compiled: str, tmp_path: Path) -> None:
+    write_only = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+    try:
+        assert not read_ranges([(write_only, 0, 2)], [Vector(np.zeros(1, np.uint16), 1)])
+    finally:
+        os.close(write_only)
+
+
+def test_what_went_wrong_is_said(tmp_path: Path) -> None:
+    """By the one that reads each tensor by itself, with its name and its file's."""
+    write_family(tmp_path, LLAMA)
+    recipe = "merge_method: linear\nmodels:\n  - {model: base, parameters: {weight: 1}}\n"
+    with working_in(tmp_path):
+        plan = Session(Options()).plan(parse_recipe(recipe))
+        evaluator = Evaluator(plan, SourceReader(plan.sources))
+        os.truncate(
+            "base/model.safetensors", (tmp_path / "base/model.safetensors").stat().st_size - 2
+        )
+        read = []
+        with pytest.raises(Resumable, match=r"model\.safetensors: the file became shorter"):
+            for unit in plan.units:
+                read.append(evaluator.block(unit, 0, None).nbytes)
+    assert len(read) < len(plan.units)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=6))
+def test_the_address_of_a_buffer_is_its_own(sizes: list[int]) -> None:
+    buffers = Buffers()
+    for size in sizes:
+        buffer, at = buffers.take_at("name", size)
+        assert (len(buffer), at) == (size, buffer.ctypes.data)
