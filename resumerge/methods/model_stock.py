@@ -53,7 +53,7 @@ class ModelStock(Method):
         base = inputs[work.base]  # type: ignore[index]
         deltas = kernels.less_base(work, inputs)
         if not self._by_row(work):
-            return kernels.added(base, kernels.plain_sum(deltas), statistics / len(deltas))
+            return kernels.sum_added(base, deltas, statistics / len(deltas))
         row = work.shape[-1]
         shares = share(kernels.row_gram(deltas, row)) / len(deltas)
         factors = [np.ones(len(shares)), shares]

@@ -17,7 +17,7 @@ static inline void spread(const float *weights, int64_t row, int by_column, int6
 /* sum(w_i * x_i), each product and each sum rounded to float, in the order given. The weights of a
  * vector are `weights_count` numbers: of each row, or with `by_column` of each column. */
 void EXPORT(weighted_sum_along)(const Vector *terms, const float *weights, int64_t weights_count,
-                                int32_t terms_count, int64_t row, int32_t by_column, int64_t count,
+                                int64_t terms_count, int64_t row, int64_t by_column, int64_t count,
                                 float *out) {
     float held[CHUNK], factors[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
@@ -36,7 +36,7 @@ void EXPORT(weighted_sum_along)(const Vector *terms, const float *weights, int64
 
 /* The dot products of every two vectors' columns, rows added in their order:
  * out[(i * vectors_count + j) * row + c]. `wide` has room for a chunk of each vector. */
-void EXPORT(column_gram)(const Vector *vectors, int32_t vectors_count, int64_t rows, int64_t row,
+void EXPORT(column_gram)(const Vector *vectors, int64_t vectors_count, int64_t rows, int64_t row,
                          double *wide, double *out) {
     memset(out, 0, sizeof(double) * (size_t)(vectors_count * vectors_count) * (size_t)row);
     for (int64_t start = 0; start < row; start += CHUNK) {

@@ -4,8 +4,9 @@
  *
  * The vectors are differences from the base. `terms` has room for a chunk of each. */
 void EXPORT(averaged_changes)(const Vector *base, const Vector *vectors, const float *factors,
-                              int32_t vectors_count, float epsilon, int64_t count, float *terms,
-                              float *out) {
+                              int64_t vectors_count, double epsilon_given, int64_t count,
+                              float *terms, float *out) {
+    const float epsilon = (float)epsilon_given;
     float held[CHUNK], changed[CHUNK], total[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
@@ -35,8 +36,9 @@ void EXPORT(averaged_changes)(const Vector *base, const Vector *vectors, const f
 
 /* For each vector, how many elements it changed, and how many of these it changed alone:
  * out[2 * i], out[2 * i + 1]. `flags` has room for a chunk of each. */
-void EXPORT(changed_counts)(const Vector *vectors, int32_t vectors_count, float epsilon,
+void EXPORT(changed_counts)(const Vector *vectors, int64_t vectors_count, double epsilon_given,
                             int64_t count, uint32_t *flags, int64_t *out) {
+    const float epsilon = (float)epsilon_given;
     float held[CHUNK], x[CHUNK];
     uint32_t changed[CHUNK];
     memset(out, 0, sizeof(int64_t) * 2 * (size_t)vectors_count);

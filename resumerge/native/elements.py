@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
 import numpy as np
 
-from resumerge.native.library import function
-from resumerge.native.vector import CHUNK, Vector, address, passed
-
-_int32, _int64 = ctypes.c_int32, ctypes.c_int64
-_float, _pointer = ctypes.c_float, ctypes.c_void_p
+from resumerge.native.call import call, floats
+from resumerge.native.vector import CHUNK, Vector
 
 
 def limited(vector: Vector, middle: Vector, reach: float) -> Vector:
     """``min(max(x, m - reach), m + reach)``."""
     out = np.empty(len(vector), np.float32)
-    function("limited")(
-        passed([vector]),
-        passed([middle]),
-        _float(reach),
-        _int64(len(out)),
-        _pointer(address(out)),
-    )
+    call("limited", vector, middle, reach, len(out), out)
     return Vector(out)
 
 
@@ -33,16 +23,7 @@ def averaged_changes(
     """``base + sum(f_i * d_i) / c`` over the c models that changed an element."""
     count = len(vectors)
     out, terms = np.empty(len(base), np.float32), np.empty((count, CHUNK), np.float32)
-    function("averaged_changes")(
-        passed([base]),
-        passed(vectors),
-        (_float * count)(*factors),
-        _int32(count),
-        _float(epsilon),
-        _int64(len(out)),
-        _pointer(address(terms)),
-        _pointer(address(out)),
-    )
+    call("averaged_changes", base, vectors, floats(factors), count, epsilon, len(out), terms, out)
     return Vector(out)
 
 
@@ -50,14 +31,7 @@ def changed_counts(vectors: Sequence[Vector], epsilon: float) -> np.ndarray:
     """How many elements each vector changed, and how many of these alone: int64 ``(n, 2)``."""
     count = len(vectors)
     out, flags = np.empty((count, 2), np.int64), np.empty((count, CHUNK), np.uint32)
-    function("changed_counts")(
-        passed(vectors),
-        _int32(count),
-        _float(epsilon),
-        _int64(len(vectors[0])),
-        _pointer(address(flags)),
-        _pointer(address(out)),
-    )
+    call("changed_counts", vectors, count, epsilon, len(vectors[0]), flags, out)
     return out
 
 
@@ -72,17 +46,18 @@ def voted_sum(
     """``base + scale * sum(w_i * d_i)`` where so many models vote for an element."""
     count = len(vectors)
     out, terms = np.empty(len(base), np.float32), np.empty((count, CHUNK), np.float32)
-    function("voted_sum")(
-        passed([base]),
-        passed(vectors),
-        (_float * count)(*weights),
-        (_float * count)(*thresholds),
-        _int32(count),
-        _int32(least),
-        _float(scale),
-        _int64(len(out)),
-        _pointer(address(terms)),
-        _pointer(address(out)),
+    call(
+        "voted_sum",
+        base,
+        vectors,
+        floats(weights),
+        floats(thresholds),
+        count,
+        least,
+        scale,
+        len(out),
+        terms,
+        out,
     )
     return Vector(out)
 
@@ -91,12 +66,5 @@ def trimmed_mean(vectors: Sequence[Vector], cut: int) -> Vector:
     """The mean of each element's values without so many at either end."""
     count = len(vectors)
     out, terms = np.empty(len(vectors[0]), np.float32), np.empty((count, CHUNK), np.float32)
-    function("trimmed_mean")(
-        passed(vectors),
-        _int32(count),
-        _int32(cut),
-        _int64(len(out)),
-        _pointer(address(terms)),
-        _pointer(address(out)),
-    )
+    call("trimmed_mean", vectors, count, cut, len(out), terms, out)
     return Vector(out)

@@ -3,7 +3,7 @@
 #define SMALLEST_ENERGY_DIVISOR 1e-6f
 
 /* The population variance of each element over vectors of one base, by Welford's recurrence. */
-void EXPORT(variance)(const Vector *vectors, int32_t vectors_count, int64_t count, float *out) {
+void EXPORT(variance)(const Vector *vectors, int64_t vectors_count, int64_t count, float *out) {
     float held[CHUNK], x[CHUNK], mean[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
@@ -25,7 +25,7 @@ void EXPORT(variance)(const Vector *vectors, int32_t vectors_count, int64_t coun
 }
 
 /* sum(x^2) over the elements that a mask of bytes keeps; over all without one. */
-double EXPORT(squares)(const Vector *v, const uint8_t *mask, int64_t count) {
+void EXPORT(squares)(const Vector *v, const uint8_t *mask, int64_t count, double *out) {
     double wide[CHUNK], lanes[LANES] = {0.0};
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
@@ -34,7 +34,7 @@ double EXPORT(squares)(const Vector *v, const uint8_t *mask, int64_t count) {
             for (int i = 0; i < n; i++) wide[i] = mask[start + i] ? wide[i] : 0.0;
         add_products(wide, wide, padded, lanes);
     }
-    return sum_of(lanes);
+    *out = sum_of(lanes);
 }
 
 /* base + sum(a_i * w_i * d_i) / sum(a_i * w_i): a_i is whether the sign is that of the sum of all.
@@ -42,7 +42,7 @@ double EXPORT(squares)(const Vector *v, const uint8_t *mask, int64_t count) {
  * The vectors are differences from the base; what is masked is zero, whatever it was.
  * `terms` has room for a chunk of each. */
 void EXPORT(weighted_majority)(const Vector *base, const Vector *vectors, const uint8_t *mask,
-                               const float *weights, int32_t vectors_count, int64_t count,
+                               const float *weights, int64_t vectors_count, int64_t count,
                                float *terms, float *out) {
     float held[CHUNK], sign[CHUNK], mixed[CHUNK], divisor[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {

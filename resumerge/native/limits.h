@@ -1,8 +1,9 @@
 /* Numbers held to a distance from others. */
 
 /* x limited to m - reach .. m + reach, never -0; NaN where either is. */
-void EXPORT(limited)(const Vector *v, const Vector *middle, float reach, int64_t count,
+void EXPORT(limited)(const Vector *v, const Vector *middle, double reach_given, int64_t count,
                      float *out) {
+    const float reach = (float)reach_given;
     float held[CHUNK], held_middle[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);

@@ -2,7 +2,7 @@
 
 /* The mean of each element's values without the `cut` lowest and the `cut` highest, by odd-even
  * transposition sort; NaN where one is. `terms` has room for a chunk of each vector. */
-void EXPORT(trimmed_mean)(const Vector *vectors, int32_t vectors_count, int32_t cut, int64_t count,
+void EXPORT(trimmed_mean)(const Vector *vectors, int64_t vectors_count, int64_t cut, int64_t count,
                           float *terms, float *out) {
     float held[CHUNK];
     uint32_t bad[CHUNK];

@@ -73,8 +73,10 @@ static inline void draw_bytes(Stream *stream, int64_t n, uint8_t *bytes) {
 
 /* A mask of bytes: 1 where a random byte is below `whole`, and where it is equal and a random word
  * of the stream of more bits, one for each such element, is below `fraction`. */
-void EXPORT(random_mask)(const Seed *seed, uint8_t whole, uint64_t fraction, int64_t count,
-                         uint8_t *mask) {
+void EXPORT(random_mask)(const Seed *seed, int64_t whole_given, int64_t fraction_given,
+                         int64_t count, uint8_t *mask) {
+    const uint8_t whole = (uint8_t)whole_given;
+    const uint64_t fraction = (uint64_t)fraction_given;
     Stream first = stream_of(seed, FIRST_BITS), more = stream_of(seed, MORE_BITS);
     uint64_t words[4];
     int used = 4;

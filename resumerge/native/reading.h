@@ -11,7 +11,7 @@ typedef struct {
 } Range;
 
 /* Returns 0, or 1 where something could not be read, or was not there. */
-int32_t EXPORT(read_ranges)(const Range *ranges, int32_t count) {
+int32_t EXPORT(read_ranges)(const Range *ranges, int64_t count) {
     for (int32_t i = 0; i < count; i++) {
         const Range *range = ranges + i;
         for (int64_t done = 0; done < range->size;) {

@@ -36,7 +36,7 @@ static inline double sum_of(const double *lanes) {
 
 /* The dot products of every two vectors, rows of `row` elements one by one:
  * out[(i * vectors_count + j) * rows + r]. The product of two floats is exact in double. */
-int32_t EXPORT(gram)(const Vector *vectors, int32_t vectors_count, int64_t rows, int64_t row,
+int32_t EXPORT(gram)(const Vector *vectors, int64_t vectors_count, int64_t rows, int64_t row,
                      double *out) {
     int pairs = vectors_count * vectors_count;
     double *wide = malloc(sizeof(double) * ((size_t)vectors_count * CHUNK + (size_t)pairs * LANES));

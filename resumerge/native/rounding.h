@@ -1,7 +1,7 @@
 /* Floats into the type that is stored. */
 
 /* Elements of a vector into another type: to nearest, ties to even. */
-void EXPORT(round_to)(const Vector *v, int64_t count, int32_t dtype, void *out) {
+void EXPORT(round_to)(const Vector *v, int64_t count, int64_t dtype, void *out) {
     float held[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);

@@ -1,7 +1,7 @@
 /* Sums of vectors, element by element. */
 
 /* sum(w_i * x_i), each product and each sum rounded to float, in the order given. */
-void EXPORT(weighted_sum)(const Vector *terms, const float *weights, int32_t terms_count,
+void EXPORT(weighted_sum)(const Vector *terms, const float *weights, int64_t terms_count,
                           int64_t count, float *out) {
     float held[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {

@@ -35,11 +35,11 @@ static inline int64_t keep_above(float *x, int n, uint32_t threshold, int64_t qu
  * and the first quotas[i] that are equal to it, and all where the quota is negative. What is not
  * kept is zero, whatever it was (NaN, too). `factors` are on the elements, `weights` in the divisor.
  * `quotas` is used up. */
-int32_t EXPORT(combine)(const void *base, int32_t base_dtype, const Vector *vectors,
-                        const uint8_t *const *masks, const uint32_t *thresholds,
-                        int64_t *quotas, const float *factors, const float *weights,
-                        int32_t vectors_count, int32_t flags, float scale, int64_t count,
-                        float *out) {
+int32_t EXPORT(combine)(const void *base, int64_t base_dtype, const Vector *vectors,
+                        const uint8_t *const *masks, const uint32_t *thresholds, int64_t *quotas,
+                        const float *factors, const float *weights, int64_t vectors_count,
+                        int64_t flags, double scale_given, int64_t count, float *out) {
+    const float scale = (float)scale_given;
     float *terms = malloc(sizeof(float) * (size_t)vectors_count * PIECE);
     if (!terms) return -1;
     float held[PIECE], total[PIECE], mixed[PIECE], divisor[PIECE];

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import struct
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,15 +59,3 @@ def address(array: np.ndarray) -> int:
         )  # three times as fast as the other way
     found: int = array.__array_interface__["data"][0]
     return found
-
-
-def passed(vectors: Sequence[Vector]) -> bytes:
-    """An array of vectors, as the kernels take them; to be used before the vectors are dropped."""
-    fields: list[int] = []
-    for vector in vectors:
-        base = vector.base
-        if base is None:
-            fields += (vector.at, 0, vector.dtype, 0)
-        else:
-            fields += (vector.at, base.at, vector.dtype, base.dtype)
-    return struct.pack("PPii" * len(vectors), *fields)

@@ -5,8 +5,10 @@
  *
  * The vectors are differences from the base. `terms` has room for a chunk of each. */
 void EXPORT(voted_sum)(const Vector *base, const Vector *vectors, const float *weights,
-                       const float *thresholds, int32_t vectors_count, int32_t least, float scale,
-                       int64_t count, float *terms, float *out) {
+                       const float *thresholds, int64_t vectors_count, int64_t least_given,
+                       double scale_given, int64_t count, float *terms, float *out) {
+    const float scale = (float)scale_given;
+    const int32_t least = (int32_t)least_given;
     float held[CHUNK], total[CHUNK];
     int32_t votes[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resumerge.methods.kernels.accumulate import added, plain_sum, weighted_sum
+    from resumerge.methods.kernels.accumulate import added, plain_sum, sum_added, weighted_sum
     from resumerge.methods.kernels.along import (
         column_gram,
         row_gram,
@@ -75,6 +75,7 @@ __all__ = [
     "select_largest",
     "selection_bytes",
     "squares",
+    "sum_added",
     "summed",
     "trimmed_mean",
     "variance",
@@ -120,6 +121,7 @@ _HOMES = {
     "select_largest": "selection",
     "selection_bytes": "selection_memory",
     "squares": "energies",
+    "sum_added": "accumulate",
     "summed": "reduce",
     "trimmed_mean": "order",
     "variance": "differences",

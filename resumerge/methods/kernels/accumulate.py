@@ -40,6 +40,14 @@ def added(base: Any, change: Any, scale: float = 1.0) -> Any:
     return weighted_sum([base, change], [1.0, scale])
 
 
+def sum_added(base: Any, changes: Sequence[Any], scale: float) -> Any:
+    """``base + scale * sum(x_i)``, rounded after each; torch's vectors are used up."""
+    if isinstance(base, Vector):
+        ones = [1.0] * len(changes)
+        return calls.combine(base, changes, [None] * len(changes), ones, ones, 0, scale)
+    return added(base, plain_sum(changes), scale)
+
+
 def zeros_like(vector: Tensor) -> Tensor:
     """A vector of zeros to add to."""
     import torch

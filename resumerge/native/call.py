@@ -1,0 +1,73 @@
+"""Calling a compiled kernel with what Python has."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from resumerge.native.library import function
+from resumerge.native.vector import Vector, address
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
+
+
+def call(name: str, *arguments: object) -> int:
+    """Call a kernel; other threads run meanwhile.
+
+    Args:
+        name: of the kernel, without the instruction set.
+        arguments: a vector or several, an array, a number (int64 or float64 in C), a structure's
+            bytes, or None for no mask.
+
+    Returns:
+        What it returns; nothing to rely on where it returns nothing.
+    """
+    result: int = function(name)(*map(_passed, arguments))
+    return result
+
+
+def enough_memory(result: int) -> int:
+    """What a kernel returned that needs scratch memory.
+
+    Raises:
+        MemoryError: there was none.
+    """
+    if result < 0:
+        raise MemoryError("no memory for a kernel's scratch")
+    return result
+
+
+def floats(numbers: Sequence[float]) -> ctypes.Array[ctypes.c_float]:
+    """An array of float32."""
+    return (ctypes.c_float * len(numbers))(*numbers)
+
+
+def _passed(argument: object) -> object:
+    if isinstance(argument, int):
+        return ctypes.c_int64(argument)
+    if isinstance(argument, np.ndarray):
+        return ctypes.c_void_p(address(argument))
+    if isinstance(argument, Vector):
+        return _vectors((argument,))
+    if isinstance(argument, (list, tuple)):
+        return _vectors(argument)
+    if isinstance(argument, float):
+        return ctypes.c_double(argument)
+    return argument
+
+
+def _vectors(vectors: Sequence[Vector]) -> bytes:
+    """As in vectors.h; to be used before the vectors are dropped."""
+    fields: list[int] = []
+    for vector in vectors:
+        base = vector.base
+        if base is None:
+            fields += (vector.at, 0, vector.dtype, 0)
+        else:
+            fields += (vector.at, base.at, vector.dtype, base.dtype)
+    return struct.pack("PPii" * len(vectors), *fields)
