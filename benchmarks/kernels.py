@@ -60,7 +60,7 @@ def cases() -> list[Case]:
     return [
         Case(
             "k-th magnitude",
-            lambda: kernels.select_largest({0: half}, len(first), scanned(first)),
+            lambda: kernels.select_largest({0: half}, NUMEL, scanned(first)),
             lambda: a.abs().argsort(descending=True)[:half],
             "argsort",
         ),
@@ -139,7 +139,8 @@ def scanned(parts: list[Any]) -> Any:
         for values, whole in zip(parts, BLOCKS):
             block = whole.sample() if sample else whole
             length = block.stop - block.start
-            first = values.first(length) if isinstance(values, Vector) else values[:length]
+            start = Block(0, 0, length)
+            first = part_of(values, start) if isinstance(values, Vector) else values[:length]
             yield part({0: first}, block)
 
     return scan

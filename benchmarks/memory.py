@@ -96,7 +96,7 @@ def measure(size: str, method: str, models: list[Path], work: Path, threads: int
     )
 
 
-def _json(command: list[str]) -> dict:  # type: ignore[type-arg]
+def _json(command: list[str]) -> dict:
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
