@@ -10,7 +10,7 @@ from resumerge.planning.model import Plan, Unit
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""
 
-START_SECONDS, TORCH_SECONDS = 0.6, 1.5
+START_SECONDS, TORCH_SECONDS = 0.35, 1.5
 """CPU time until a merge begins, and for loading torch where it is needed."""
 
 
