@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from resumerge.engine.buffers import Buffers
@@ -29,24 +29,31 @@ class Compiled:
 
     def inputs(self, unit: Unit, block: Block) -> list[Vector]:
         """The operands of a block, rounded to the recipe's dtype."""
-        cast, operands = unit.expression.cast, unit.expression.operands
-        length = block.stop - block.start
-        read = [self._room(("raw", k), o.tensor.dtype, length) for k, o in enumerate(operands)]
-        if not self._read_together(operands, block, read):
-            for operand, vector in zip(operands, read):
-                view = vector.data.view(np.uint8).data
-                self._reader.read_into(
-                    operand.source, operand.tensor, block.start, block.stop, view
-                )
-        if cast is None:
-            return read
-        return [self._rounded(("cast", k), vector, cast) for k, vector in enumerate(read)]
+        operands, cast = unit.expression.operands, unit.expression.cast
+        rounds = [_rounds(operand, cast) for operand in operands]
+        if not any(rounds):
+            return self._read(operands, block)
+        found: list[Vector] = []  # one by one, so that few are held as they were read
+        for k, operand in enumerate(operands):
+            [read] = self._read([operand], block, k)
+            found.append(self._rounded(k, read, str(cast)) if rounds[k] else read)
+        return found
 
     def rounded(self, unit: Unit, result: Vector) -> memoryview:
         """The bytes of a result in the unit's dtype: the one rounding."""
         buffer = self._buffers.take("out", nbytes(unit.dtype, len(result)))
         round_to(result, CODES[FLOATS[unit.dtype]], buffer)
         return buffer.data
+
+    def _read(self, operands: Sequence[Operand], block: Block, first: int = 0) -> list[Vector]:
+        """Operands as they are stored, in buffers that are numbered from `first` on."""
+        to = [self._room(k, operand, block) for k, operand in enumerate(operands, first)]
+        if not self._read_together(operands, block, to):
+            for operand, vector in zip(operands, to):
+                view = vector.data.view(np.uint8).data
+                tensor = operand.tensor
+                self._reader.read_into(operand.source, tensor, block.start, block.stop, view)
+        return to
 
     def _read_together(
         self, operands: Sequence[Operand], block: Block, to: Sequence[Vector]
@@ -60,15 +67,18 @@ class Compiled:
             spans.append(span)
         return read_ranges(spans, to)
 
-    def _room(self, name: Hashable, dtype: str, length: int) -> Vector:
-        code = CODES[FLOATS[dtype]]
-        kind = np.float32 if code == F32 else np.uint16
-        buffer, at = self._buffers.take_at(name, length * (4 if code == F32 else 2))
+    def _room(self, k: int, operand: Operand, block: Block) -> Vector:
+        code = CODES[FLOATS[operand.tensor.dtype]]
+        width, kind = (4, np.float32) if code == F32 else (2, np.uint16)
+        buffer, at = self._buffers.take_at(("raw", k), width * (block.stop - block.start))
         return Vector(buffer.view(kind), code, None, at)
 
-    def _rounded(self, name: Hashable, vector: Vector, cast: str) -> Vector:
-        if CODES[cast] in (vector.dtype, F32):
-            return vector
-        buffer = self._buffers.take(name, 2 * len(vector))
+    def _rounded(self, k: int, vector: Vector, cast: str) -> Vector:
+        buffer = self._buffers.take(("cast", k), 2 * len(vector))
         round_to(vector, CODES[cast], buffer)
         return Vector(buffer.view(np.uint16), CODES[cast])
+
+
+def _rounds(operand: Operand, cast: str | None) -> bool:
+    """Whether an operand loses bits by the recipe's dtype."""
+    return cast is not None and CODES[cast] not in (CODES[FLOATS[operand.tensor.dtype]], F32)

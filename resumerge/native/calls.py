@@ -18,8 +18,6 @@ else:
 
 CONSENSUS, NORMALIZE = 1, 2
 MAGNITUDE, ORDERED = 0, 1
-_SPILL = 16
-"""Elements that picking out may write behind the last one."""
 
 
 def weighted_sum(terms: Sequence[Vector], weights: Sequence[float]) -> Vector:
@@ -100,7 +98,7 @@ def combine(
             floats(weights),
             count,
             flags,
-            scale,
+            float(scale),
             len(out),
             out,
         )
@@ -118,7 +116,7 @@ def keys(vector: Vector, kind: int) -> np.ndarray:
 def around(vector: Vector, kind: int, low: int, high: int) -> tuple[int, np.ndarray, np.ndarray]:
     """How many keys are above a bracket; the different ones inside, and how many have each."""
     above = ctypes.c_int64()
-    found = np.empty(len(vector) + _SPILL, np.uint32)
+    found = np.empty(len(vector), np.uint32)
     counts = np.empty(len(vector), np.uint32)
     different = enough_memory(
         call("around", vector, len(vector), kind, low, high, ctypes.byref(above), found, counts)
@@ -152,7 +150,15 @@ def kept_by_rank(
     mask = np.empty(len(vector), np.uint8)
     enough_memory(
         call(
-            "kept_by_rank", vector, _seed(key, block), len(mask), row, stride, density, reach, mask
+            "kept_by_rank",
+            vector,
+            _seed(key, block),
+            len(mask),
+            row,
+            stride,
+            float(density),
+            float(reach),
+            mask,
         )
     )
     return mask

@@ -13,7 +13,7 @@ from resumerge.native.vector import CHUNK, Vector
 def limited(vector: Vector, middle: Vector, reach: float) -> Vector:
     """``min(max(x, m - reach), m + reach)``."""
     out = np.empty(len(vector), np.float32)
-    call("limited", vector, middle, reach, len(out), out)
+    call("limited", vector, middle, float(reach), len(out), out)
     return Vector(out)
 
 
@@ -23,7 +23,17 @@ def averaged_changes(
     """``base + sum(f_i * d_i) / c`` over the c models that changed an element."""
     count = len(vectors)
     out, terms = np.empty(len(base), np.float32), np.empty((count, CHUNK), np.float32)
-    call("averaged_changes", base, vectors, floats(factors), count, epsilon, len(out), terms, out)
+    call(
+        "averaged_changes",
+        base,
+        vectors,
+        floats(factors),
+        count,
+        float(epsilon),
+        len(out),
+        terms,
+        out,
+    )
     return Vector(out)
 
 
@@ -31,7 +41,7 @@ def changed_counts(vectors: Sequence[Vector], epsilon: float) -> np.ndarray:
     """How many elements each vector changed, and how many of these alone: int64 ``(n, 2)``."""
     count = len(vectors)
     out, flags = np.empty((count, 2), np.int64), np.empty((count, CHUNK), np.uint32)
-    call("changed_counts", vectors, count, epsilon, len(vectors[0]), flags, out)
+    call("changed_counts", vectors, count, float(epsilon), len(vectors[0]), flags, out)
     return out
 
 
@@ -54,7 +64,7 @@ def voted_sum(
         floats(thresholds),
         count,
         least,
-        scale,
+        float(scale),
         len(out),
         terms,
         out,

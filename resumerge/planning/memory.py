@@ -11,7 +11,7 @@ from resumerge.planning.costs import cost
 from resumerge.planning.expressions import work_of
 from resumerge.planning.model import Plan, Unit
 from resumerge.planning.time import computes
-from resumerge.sources.dtypes import BITS
+from resumerge.sources.dtypes import BITS, FLOATS
 from resumerge.sources.lora import AdaptedTensor
 from resumerge.sources.lora_overlay import OVERLAY_SCRATCH, overlay_bytes
 
@@ -161,6 +161,9 @@ def _block_bytes(unit: Unit, seed: int) -> int:
     if any(operand.rows and operand.rows.rows.has_mean for operand in operands):
         raw += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
     compiled = is_compiled(unit, seed)
+    cast = unit.expression.cast
+    if compiled and cast not in (None, "float32"):
+        raw += 2 * sum(FLOATS[operand.tensor.dtype] != cast for operand in operands)  # as rounded
     beside = cost(unit.expression.method, compiled)
     scratch = beside.scratch + beside.per_input * len(operands)
     wide = 0 if compiled else FLOAT32 * len(operands)

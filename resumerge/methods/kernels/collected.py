@@ -26,12 +26,10 @@ class Collected:
         rank: of the key that is looked for (from 1, the largest).
         numel: elements of the vector.
         low: the least key of the bracket.
-        high: the greatest.
     """
 
-    def __init__(self, rank: int, numel: int, low: np.uint32, high: np.uint32) -> None:
-        self._rank = rank
-        self._low, self._high = low, high
+    def __init__(self, rank: int, numel: int, low: np.uint32) -> None:
+        self._rank, self._low = rank, low
         expected = min(numel // _EXPECTED, MOST_COLLECTED)
         self._keys, self._counts = Growing(expected), Growing(expected)
         self._ends: list[int] = []
@@ -76,7 +74,7 @@ class Collected:
 
         By a histogram, and a sort of what is in the one bin.
         """
-        shift = np.uint32(max(0, int(self._high - self._low).bit_length() - _FINE_BITS))
+        shift = np.uint32(max(0, int(keys.max() - self._low).bit_length() - _FINE_BITS))
         bins = (keys - self._low) >> shift
         numbers = np.zeros(1 << _FINE_BITS, np.int64)
         for start in range(0, len(bins), _AT_ONCE):

@@ -90,7 +90,7 @@ def _guess(
     nothing is returned for it: what is returned never depends on the sample.
     """
     brackets = _brackets(wanted, numel, scan, key)
-    inside = {which: Collected(which[1], numel, *bracket) for which, bracket in brackets.items()}
+    inside = {which: Collected(which[1], numel, low) for which, (low, _) in brackets.items()}
     if brackets:
         for part in scan(lambda v, block: _around(v, brackets, key)):
             for which, (above, keys, counts) in part.items():

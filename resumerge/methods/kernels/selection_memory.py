@@ -14,7 +14,7 @@ MOST_COLLECTED = 1 << 22
 STANDARD_ERRORS = 3.5
 """How far a bracket reaches to both sides of where a sample says the threshold is: a miss, of which
 there are fewer than one in a thousand, costs two scans."""
-EQUAL = 16
+EQUAL = 8
 """Of the differences of 16-bit numbers, at least so many inside a block's bracket are equal."""
 
 
@@ -37,12 +37,14 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
     if not shares:
         return 0
     sample = max(1, numel // (SAMPLED * sample_step(numel)))
-    brackets = 0
+    brackets = largest = 0
     for p in (p for ps in shares for p in ps):
         # A standard error of the elements, at its largest, and one of the blocks.
         errors = 0.5 + math.sqrt(max(0.0, p * (1.0 - p)))
         inside = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample))
         different = inside if bits > 16 else inside // EQUAL
-        brackets += 2 * min(different, numel, MOST_COLLECTED)  # keys and counts
+        held = min(different, numel, MOST_COLLECTED)
+        brackets += 8 * held  # keys and counts
+        largest = max(largest, held)
     samples = (len(shares) + 1) * sample  # as collected, and one of them sorted
-    return 4 * max(samples, brackets)
+    return max(4 * samples, brackets + 5 * largest)  # looking for a rank among one's keys
