@@ -114,7 +114,7 @@ def test_one_that_is_too_large_is_not_even_read(made: Path, there: Path) -> None
 
 
 def test_a_path_of_the_other_machine_is_not_used(made: Path, there: Path) -> None:
-    put(made, there, "UPDATE run SET output = '/tmp/w/evil place', config_path = '/etc/hostname'")
+    put(made, there, "UPDATE run SET output = '/tmp/evil place', config_path = '/etc/hostname'")
     work = resume(made, there)
     assert (work / "evil place").is_dir()
 
