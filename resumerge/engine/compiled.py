@@ -10,6 +10,7 @@ from resumerge.methods import Block
 from resumerge.native import CODES, Vector
 from resumerge.native.calls import read_ranges, round_to
 from resumerge.native.vector import F32
+from resumerge.planning.compiled import rounds_operand
 from resumerge.planning.model import Operand, Unit
 from resumerge.sources.dtypes import FLOATS, nbytes
 from resumerge.sources.read import SourceReader
@@ -30,7 +31,7 @@ class Compiled:
     def inputs(self, unit: Unit, block: Block) -> list[Vector]:
         """The operands of a block, rounded to the recipe's dtype."""
         operands, cast = unit.expression.operands, unit.expression.cast
-        rounds = [_rounds(operand, cast) for operand in operands]
+        rounds = [rounds_operand(operand, cast) for operand in operands]
         if not any(rounds):
             return self._read(operands, block)
         found: list[Vector] = []  # one by one, so that few are held as they were read
@@ -77,8 +78,3 @@ class Compiled:
         buffer = self._buffers.take(("cast", k), 2 * len(vector))
         round_to(vector, CODES[cast], buffer)
         return Vector(buffer.view(np.uint16), CODES[cast])
-
-
-def _rounds(operand: Operand, cast: str | None) -> bool:
-    """Whether an operand loses bits by the recipe's dtype."""
-    return cast is not None and CODES[cast] not in (CODES[FLOATS[operand.tensor.dtype]], F32)

@@ -32,5 +32,10 @@ def is_compiled(unit: Unit, seed: int) -> bool:
     )
 
 
+def rounds_operand(operand: Operand, cast: str | None) -> bool:
+    """Whether the recipe's dtype changes what the compiled kernels read of an operand."""
+    return cast not in (None, "float32", FLOATS[operand.tensor.dtype])
+
+
 def _is_plain(operand: Operand) -> bool:
     return operand.rows is None and FLOATS.get(operand.tensor.dtype) in CODES

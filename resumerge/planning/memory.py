@@ -6,12 +6,12 @@ from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
-from resumerge.planning.compiled import is_compiled, needs_torch
+from resumerge.planning.compiled import is_compiled, needs_torch, rounds_operand
 from resumerge.planning.costs import cost
 from resumerge.planning.expressions import work_of
 from resumerge.planning.model import Plan, Unit
 from resumerge.planning.time import computes
-from resumerge.sources.dtypes import BITS, FLOATS
+from resumerge.sources.dtypes import BITS
 from resumerge.sources.lora import AdaptedTensor
 from resumerge.sources.lora_overlay import OVERLAY_SCRATCH, overlay_bytes
 
@@ -161,9 +161,8 @@ def _block_bytes(unit: Unit, seed: int) -> int:
     if any(operand.rows and operand.rows.rows.has_mean for operand in operands):
         raw += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
     compiled = is_compiled(unit, seed)
-    cast = unit.expression.cast
-    if compiled and cast not in (None, "float32"):
-        raw += 2 * sum(FLOATS[operand.tensor.dtype] != cast for operand in operands)  # as rounded
+    if compiled:
+        raw += 2 * sum(rounds_operand(operand, unit.expression.cast) for operand in operands)
     beside = cost(unit.expression.method, compiled)
     scratch = beside.scratch + beside.per_input * len(operands)
     wide = 0 if compiled else FLOAT32 * len(operands)

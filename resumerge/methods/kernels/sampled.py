@@ -45,7 +45,7 @@ class Sampled:
         """The least and the greatest key that each k-th largest is expected between.
 
         Args:
-            ranks: numbers k. None is returned for those whose bracket would hold too much.
+            ranks: numbers k. Those whose bracket would hold too much are left out.
         """
         keys, numel = self._keys.whole, self._numel
         ordered = keys.copy()  # as far as is asked for: a sort takes several times as long
