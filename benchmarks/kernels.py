@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from resumerge.engine.allocator import reuse_freed_memory
-from resumerge.methods import Block, kernels
+from resumerge import kernels
+from resumerge.engine.resources.allocator import reuse_freed_memory
+from resumerge.methods import Block
 from resumerge.native import Vector, instruction_set
 from resumerge.native.vector import BF16
-from resumerge.planning.model import BLOCK
+from resumerge.planning.plan import BLOCK
 
 NUMEL = 1 << 20
 ROW = 2048

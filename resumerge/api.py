@@ -12,22 +12,22 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-from resumerge.engine.cached import CacheReport, check_cache, repair_cache
-from resumerge.engine.options import MEMORY_WAIT, Options, as_path
-from resumerge.engine.planning import describe_plan
-from resumerge.engine.preflight import OUTPUT, STATE
-from resumerge.engine.report import Reporter
-from resumerge.engine.verify import verify_mirror, verify_run
+from resumerge.engine.checks.preflight import OUTPUT, STATE
+from resumerge.engine.execute.reporter import Reporter
+from resumerge.engine.recovery.verify import verify_mirror, verify_run
+from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
+from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.errors import refuse
-from resumerge.ledger.home import Home
+from resumerge.ledger.run_store import Home
 from resumerge.mirror.names import SCHEME
-from resumerge.mirror.opening import names_mirror
+from resumerge.mirror.stores.open import names_mirror
+from resumerge.options import MEMORY_WAIT, Options, as_path
+from resumerge.report.sizes import parse_size
+from resumerge.report.status import Status, status_json
 from resumerge.storage import Storage
-from resumerge.ui.merging_here import merge_here, told_here
-from resumerge.ui.plan import PLANNING, PlanDocument
-from resumerge.ui.shown_results import ShownResult, ShownVerification
-from resumerge.ui.sizes import parse_size
-from resumerge.ui.status import Status, status_json
+from resumerge.ui.notebook.merging_here import merge_here, told_here
+from resumerge.ui.notebook.shown_results import ShownResult, ShownVerification
+from resumerge.ui.terminal.plan import PLANNING, PlanDocument
 
 # tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.
 warnings.filterwarnings("ignore", message="IProgress not found")

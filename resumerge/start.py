@@ -14,7 +14,7 @@ def main() -> None:
     """Entry point of ``resumerge`` and ``python -m resumerge``; ends the process."""
     collect_late()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's would spin, and have nothing to do
-    from resumerge.cli import main as command
+    from resumerge.cli.main import main as command
 
     code: object = None
     try:

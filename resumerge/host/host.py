@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from resumerge.host.durable import find_durable
 from resumerge.host.gpu import find_gpus
 from resumerge.host.machine import cores, hostname
 from resumerge.host.memory import measure_memory
+from resumerge.host.persistent_storage import find_durable
 from resumerge.host.platform import ROOT, find_platform
 from resumerge.host.screen import goes_to
 

@@ -5,7 +5,7 @@ from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
 from resumerge.layout.modules import Part, find_parts
 from resumerge.layout.names import LayerName, before_layers, collapse, split
-from resumerge.sources.ties import find_tensor, is_computed, is_tied_copy, own_head
+from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, own_head
 
 __all__ = [
     "LayerName",

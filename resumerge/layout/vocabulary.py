@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from resumerge.layout.names import split
-from resumerge.sources.model import Source
-from resumerge.sources.row_map import vocabulary_axis
+from resumerge.sources.tokenizers.row_map import vocabulary_axis
+from resumerge.sources.types import Source
 
 _NAMES = re.compile(
     r"emb|wte|word|tok|shared|head|output|decoder|prediction|logits|proj_out|generator"

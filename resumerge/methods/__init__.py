@@ -1,6 +1,6 @@
 """Merge methods: one small file a family, and the kernels they share."""
 
-from resumerge.methods.method import Block, Method, Paper, Parameter, Scan, Value, Work
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Value, Work
 from resumerge.methods.registry import METHODS, load_methods
 
 __all__ = [

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from resumerge.errors import InputError, refuse
-from resumerge.methods.method import Method, Parameter
+from resumerge.methods.base import Method, Parameter
 
 BUILT_IN = "built in"
 
@@ -115,7 +115,7 @@ class Registry(Mapping[str, Method]):
 
     def _built_in(self, name: str) -> Method:
         if name not in self._methods:
-            module, _, kind = self.built_in[name].partition(".")
+            module, _, kind = self.built_in[name].rpartition(".")
             package = import_module(f"resumerge.methods.{module}")
             self._methods[name] = getattr(package, kind)()
         return self._methods[name]
@@ -200,29 +200,29 @@ def _run(path: Path) -> ModuleType:
 
 METHODS = Registry(
     {
-        "linear": "linear.Linear",
-        "slerp": "slerp.Slerp",
-        "nuslerp": "nuslerp.NuSlerp",
-        "multislerp": "multislerp.MultiSlerp",
-        "karcher": "karcher.Karcher",
-        "task_arithmetic": "task_vectors.TaskArithmetic",
-        "ties": "ties.Ties",
-        "dare_linear": "dare.DareLinear",
-        "dare_ties": "dare.DareTies",
-        "della": "della.Della",
-        "della_linear": "della.DellaLinear",
-        "breadcrumbs": "breadcrumbs.Breadcrumbs",
-        "breadcrumbs_ties": "breadcrumbs.BreadcrumbsTies",
-        "sce": "sce.Sce",
-        "model_stock": "model_stock.ModelStock",
-        "nearswap": "nearswap.NearSwap",
-        "arcee_fusion": "arcee_fusion.ArceeFusion",
-        "ram": "ram.Ram",
-        "ramplus_tl": "ram.RamPlus",
-        "consensus_ta": "consensus_ta.ConsensusTaskArithmetic",
-        "iso_c": "iso_c.IsoC",
-        "trimmed_mean": "trimmed_mean.TrimmedMean",
-        "passthrough": "passthrough.Passthrough",
+        "linear": "averages.linear.Linear",
+        "slerp": "spherical.slerp.Slerp",
+        "nuslerp": "spherical.nuslerp.NuSlerp",
+        "multislerp": "spherical.multislerp.MultiSlerp",
+        "karcher": "spherical.karcher.Karcher",
+        "task_arithmetic": "task_vectors.base.TaskArithmetic",
+        "ties": "task_vectors.ties.Ties",
+        "dare_linear": "task_vectors.dare.DareLinear",
+        "dare_ties": "task_vectors.dare.DareTies",
+        "della": "task_vectors.della.Della",
+        "della_linear": "task_vectors.della.DellaLinear",
+        "breadcrumbs": "task_vectors.breadcrumbs.Breadcrumbs",
+        "breadcrumbs_ties": "task_vectors.breadcrumbs.BreadcrumbsTies",
+        "sce": "task_vectors.sce.Sce",
+        "model_stock": "averages.model_stock.ModelStock",
+        "nearswap": "pairs.nearswap.NearSwap",
+        "arcee_fusion": "pairs.arcee_fusion.ArceeFusion",
+        "ram": "task_vectors.ram.Ram",
+        "ramplus_tl": "task_vectors.ram.RamPlus",
+        "consensus_ta": "task_vectors.consensus_ta.ConsensusTaskArithmetic",
+        "iso_c": "task_vectors.iso_c.IsoC",
+        "trimmed_mean": "averages.trimmed_mean.TrimmedMean",
+        "passthrough": "averages.passthrough.Passthrough",
     }
 )
 

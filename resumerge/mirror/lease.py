@@ -16,8 +16,8 @@ from resumerge.errors import Resumable, refuse
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, clock, pid_space
 from resumerge.ledger import now
-from resumerge.mirror.holder import DONE, Holder, epochs, holder_of, lease_name
-from resumerge.mirror.place import Place, PlaceError
+from resumerge.mirror.lease_record import DONE, Holder, epochs, holder_of, lease_name
+from resumerge.mirror.stores.base import Place, PlaceError
 
 BEATS = 4
 """A lease whose heart missed so many beats is dead."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import xxhash
 
 from resumerge.ledger import Ledger, copy_ledger
-from resumerge.mirror.aside import CARD
-from resumerge.mirror.place import BOOKS, Place
+from resumerge.mirror.backup_names import CARD
+from resumerge.mirror.stores.base import BOOKS, Place
 from resumerge.storage import Storage
 
 _NAME = re.compile(rf"{re.escape(BOOKS)}/ledger-(\d{{6,}})-(\d{{6,}})-([0-9a-f]{{32}})\.db")

@@ -7,8 +7,8 @@ import re
 import yaml
 
 from resumerge.methods import METHODS
-from resumerge.planning.model import Plan
-from resumerge.sources.model import Source
+from resumerge.planning.plan import Plan
+from resumerge.sources.types import Source
 
 
 def model_card(plan: Plan, name: str, library: str = "transformers") -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from resumerge.layout import own_head, read_layer_list, write_layer_list
 from resumerge.output.token_ids import renumbered
-from resumerge.planning.model import LayerMap, Plan
+from resumerge.planning.plan import LayerMap, Plan
 from resumerge.sources.dtypes import FLOATS
 
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.mirror.aside import CARD
+from resumerge.mirror.backup_names import CARD
 from resumerge.output.card import model_card
 from resumerge.output.config import output_config
 from resumerge.output.index import index_json
 from resumerge.output.token_ids import renumbered
 from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
-from resumerge.planning.model import Plan
+from resumerge.planning.plan import Plan
 from resumerge.sources import Records, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.index import INDEX_FILE
-from resumerge.sources.tokenizer_part import tokenizer_part
-from resumerge.sources.vocabulary import read_json
+from resumerge.sources.tokenizers.origin import tokenizer_part
+from resumerge.sources.tokenizers.vocabulary import read_json
 
 GENERATION = "generation_config.json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from resumerge.planning.model import Plan
+from resumerge.planning.plan import Plan
 
 
 def index_json(plan: Plan) -> str:

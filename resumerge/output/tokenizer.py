@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.planning.model import Plan
-from resumerge.planning.vocabulary import OutputVocabulary
+from resumerge.planning.plan import Plan
+from resumerge.planning.tokenizers.vocabulary import OutputVocabulary
 from resumerge.sources import Records, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
-from resumerge.sources.tokenizer_part import tokenizer_part
-from resumerge.sources.vocabulary import CONFIG, TOKENIZER, read_json
+from resumerge.sources.tokenizers.origin import tokenizer_part
+from resumerge.sources.tokenizers.vocabulary import CONFIG, TOKENIZER, read_json
 
 _NEVER_CHOSEN = 1000.0
 """How far the score of an added piece of a Unigram stays below the host's lowest."""

@@ -5,9 +5,9 @@ of that name would put the package in its place.
 """
 
 from resumerge.planning.check_recipe import check_recipe, read_recipe
-from resumerge.planning.estimate import Estimate, estimate
+from resumerge.planning.estimates.estimate import Estimate, estimate
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
-from resumerge.planning.model import BLOCK, NUMERICS, Expression, Operand, Plan, Shard, Unit
+from resumerge.planning.plan import BLOCK, NUMERICS, Expression, Operand, Plan, Shard, Unit
 from resumerge.planning.planner import make_plan
 
 __all__ = [

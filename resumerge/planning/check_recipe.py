@@ -7,10 +7,10 @@ from pathlib import Path
 
 from resumerge.errors import InputError, Problem
 from resumerge.methods import METHODS
-from resumerge.planning.chat_template import choose_template
-from resumerge.planning.nearest import nearest
 from resumerge.planning.parameters import check_parameters
 from resumerge.planning.slices import check_inputs, with_bases
+from resumerge.planning.spelling import nearest
+from resumerge.planning.tokenizers.chat_template import choose_template
 from resumerge.recipe import Recipe, load_recipe
 from resumerge.recipe.load import UnfitRecipe
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method, Work
-from resumerge.planning import model
-from resumerge.planning.cells import Cell, guide_of
+from resumerge.planning import plan as model
 from resumerge.planning.mismatch import Mismatches
-from resumerge.planning.model import Expression, Operand
-from resumerge.planning.models import Models
+from resumerge.planning.model_views import Models
 from resumerge.planning.parameters import Parameters
+from resumerge.planning.plan import Expression, Operand
 from resumerge.planning.shards import Target
 from resumerge.planning.slices import base_of
-from resumerge.planning.vocabulary import Alignment
+from resumerge.planning.tensor_specs import Cell, guide_of
+from resumerge.planning.tokenizers.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.dtypes import BITS, BY_TORCH_NAME, FLOATS
-from resumerge.sources.model import TensorInfo
+from resumerge.sources.types import TensorInfo
 
 
 @dataclass

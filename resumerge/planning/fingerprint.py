@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.methods import METHODS
-from resumerge.planning.model import BLOCK, NUMERICS, Plan
+from resumerge.planning.plan import BLOCK, NUMERICS, Plan
 
 TOKENIZER = "tokenizer of "
 CHAT_TEMPLATE = "chat template"

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.layout import collapse
 from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
-from resumerge.planning.models import Models
-from resumerge.planning.nearest import nearest
+from resumerge.planning.model_views import Models
+from resumerge.planning.spelling import nearest
 from resumerge.recipe import Input, ModelRef, Recipe
-from resumerge.sources.model import TensorInfo
+from resumerge.sources.types import TensorInfo
 
 SHOWN = 6
 """Names, numbers folded together, that are listed before the rest is counted."""

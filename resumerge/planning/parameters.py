@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
 from resumerge.methods import METHODS, Method, Parameter, Value
-from resumerge.methods.method import FLOAT32_MAX
-from resumerge.planning.cells import Cell
-from resumerge.planning.nearest import nearest
+from resumerge.methods.base import FLOAT32_MAX
+from resumerge.planning.spelling import nearest
+from resumerge.planning.tensor_specs import Cell
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
 
 

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from resumerge.errors import InputError, Problem
 from resumerge.layout import Part, find_parts, is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method
-from resumerge.planning.cells import Cell, aligned, kept, layer_map, stacked
-from resumerge.planning.chat_template import choose_template
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
-from resumerge.planning.kinds import check_kinds, compare_layers
+from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches, listed
-from resumerge.planning.model import LayerMap, Plan
-from resumerge.planning.models import Models
-from resumerge.planning.nearest import nearest
+from resumerge.planning.model_views import Models
 from resumerge.planning.parameters import Parameters, check_parameters
+from resumerge.planning.plan import LayerMap, Plan
 from resumerge.planning.shards import pack
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
-from resumerge.planning.vocabulary import Alignment
+from resumerge.planning.spelling import nearest
+from resumerge.planning.tensor_specs import Cell, aligned, kept, layer_map, stacked
+from resumerge.planning.tokenizers.chat_template import choose_template
+from resumerge.planning.tokenizers.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Module, Recipe
-from resumerge.sources.model import Source
-from resumerge.sources.tokenizers import Tokenizers
+from resumerge.sources.tokenizers.required import Tokenizers
+from resumerge.sources.types import Source
 
 
 def make_plan(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resumerge.planning.model import Expression, Shard, Unit
+from resumerge.planning.plan import Expression, Shard, Unit
 from resumerge.sources.dtypes import BITS, nbytes
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from resumerge.errors import Problem
 from resumerge.layout import Layers, Part
 from resumerge.methods import Method
-from resumerge.planning.models import Models
+from resumerge.planning.model_views import Models
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
 
 

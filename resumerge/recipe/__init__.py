@@ -1,7 +1,9 @@
 """The YAML language: a recipe file in, a checked `Recipe` out, and its parameters by tensor."""
 
 from resumerge.recipe.load import load_recipe, parse_recipe
-from resumerge.recipe.model import (
+from resumerge.recipe.resolve import interpolate, resolve
+from resumerge.recipe.tokenizer import TokenizerSetting, TokenRow
+from resumerge.recipe.types import (
     Conditional,
     Input,
     ModelRef,
@@ -11,8 +13,6 @@ from resumerge.recipe.model import (
     Setting,
     Slice,
 )
-from resumerge.recipe.resolve import interpolate, resolve
-from resumerge.recipe.tokenizer import TokenizerSetting, TokenRow
 
 __all__ = [
     "Conditional",

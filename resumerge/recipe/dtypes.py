@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from resumerge.recipe.unfit import Unfit, describe
+from resumerge.recipe.invalid import Unfit, describe
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 """What mergekit 0.1.5 accepts (observed), each also with ``torch.`` before it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resumerge.recipe.unfit import Unfit, describe
+from resumerge.recipe.invalid import Unfit, describe
 
 LayerRange = tuple[int, int]
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from resumerge.recipe.unfit import Unfit
+from resumerge.recipe.invalid import Unfit
 
 Location = tuple[str | int, ...]
 

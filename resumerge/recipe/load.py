@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
+from resumerge.recipe.invalid import Unfit
 from resumerge.recipe.levels import Fault, read_level
-from resumerge.recipe.model import Conditional, Input, ModelRef, Module, Recipe, Slice
 from resumerge.recipe.options import OPTIONS, read_options
 from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema import ModuleEntry, RecipeFile
-from resumerge.recipe.unfit import Unfit
+from resumerge.recipe.types import Conditional, Input, ModelRef, Module, Recipe, Slice
 from resumerge.recipe.wording import problems_from
 from resumerge.recipe.yaml_lines import MAX_CHARS, load_yaml
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.recipe.model import ModelRef
-from resumerge.recipe.unfit import Unfit
+from resumerge.recipe.invalid import Unfit
+from resumerge.recipe.types import ModelRef
 
 _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII)
 _HUB = "https://huggingface.co/"

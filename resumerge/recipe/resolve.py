@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resumerge.recipe.model import Conditional, Input, Module, Recipe, Scalar, Setting, Slice
+from resumerge.recipe.types import Conditional, Input, Module, Recipe, Scalar, Setting, Slice
 
 
 def resolve(

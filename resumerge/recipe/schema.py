@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from resumerge.recipe.dtypes import read_dtype
+from resumerge.recipe.invalid import Unfit, describe
 from resumerge.recipe.layer_ranges import check_equal_lengths, read_layer_range
 from resumerge.recipe.levels import (
     Fault,
@@ -21,11 +22,10 @@ from resumerge.recipe.levels import (
     optional,
     value_by,
 )
-from resumerge.recipe.model import ModelRef
 from resumerge.recipe.references import read_reference
 from resumerge.recipe.settings import read_setting
 from resumerge.recipe.tokenizer import read_chat_template, read_tokenizer, read_tokenizer_source
-from resumerge.recipe.unfit import Unfit, describe
+from resumerge.recipe.types import ModelRef
 
 
 def _method(value: object) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.recipe.model import Conditional, Scalar, Setting
-from resumerge.recipe.unfit import Unfit, describe
+from resumerge.recipe.invalid import Unfit, describe
+from resumerge.recipe.types import Conditional, Scalar, Setting
 
 _EXPECTED = "a number, a list of numbers (a gradient), or a list of {filter: …, value: …}"
 

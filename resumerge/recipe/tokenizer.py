@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from resumerge.recipe.model import ModelRef
+from resumerge.recipe.invalid import Unfit, describe
 from resumerge.recipe.references import is_local, read_reference
-from resumerge.recipe.unfit import Unfit, describe
+from resumerge.recipe.types import ModelRef
 
 LARGEST_MULTIPLE = 1 << 20
 """Of ``pad_to_multiple_of``; above it more rows would be padding than any vocabulary has."""

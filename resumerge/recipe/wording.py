@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
+from resumerge.recipe.invalid import Unfit, describe
 from resumerge.recipe.levels import Fault, Location, keys
 from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema import (
@@ -16,7 +17,6 @@ from resumerge.recipe.schema import (
     SliceEntry,
     SourceEntry,
 )
-from resumerge.recipe.unfit import Unfit, describe
 
 _MISSING = {
     "merge_method": (

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.recipe.model import ModelRef
+from resumerge.hub.metadata_cache import Records
 from resumerge.recipe.references import is_local
-from resumerge.sources.hub_files import fetch, list_companions
+from resumerge.recipe.types import ModelRef
+from resumerge.sources.adapters.lora import with_adapter
+from resumerge.sources.formats.quantised import check_unquantised
+from resumerge.sources.hub_models.hub_files import fetch, list_companions
 from resumerge.sources.index import ADAPTER, MODEL, Contents
-from resumerge.sources.lora import with_adapter
-from resumerge.sources.model import Source, SourceFile, TensorInfo
-from resumerge.sources.quantised import check_unquantised
-from resumerge.sources.records import Records
+from resumerge.sources.types import Source, SourceFile, TensorInfo
 
 __all__ = [
     "Records",
@@ -64,7 +64,7 @@ def _open_part(
         from resumerge.sources.local import open_local
 
         return open_local(ref, pin.get("folder"), contents)
-    from resumerge.sources.hub import open_hub
+    from resumerge.sources.hub_models.hub_model import open_hub
 
     return open_hub(
         ref, revision=pin.get("revision"), offline=offline, records=records, contents=contents

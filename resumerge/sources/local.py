@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
-from resumerge.recipe.model import ModelRef
+from resumerge.recipe.types import ModelRef
+from resumerge.sources.formats.json_object import json_object
+from resumerge.sources.formats.weight_file import read_weight_header
 from resumerge.sources.index import MODEL, Contents, parse_index
-from resumerge.sources.json_object import json_object
-from resumerge.sources.model import Source, SourceFile, TensorInfo
-from resumerge.sources.weight_file import read_weight_header
+from resumerge.sources.types import Source, SourceFile, TensorInfo
 
 
 def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = MODEL) -> Source:

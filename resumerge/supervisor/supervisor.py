@@ -14,10 +14,10 @@ from typing import Protocol
 
 from resumerge.host.oom import OomKills
 from resumerge.host.waiting import waiting
-from resumerge.supervisor import journal
-from resumerge.supervisor.death import Death, cause_of
-from resumerge.supervisor.link import Link
+from resumerge.supervisor import ledger_entries as journal
+from resumerge.supervisor.heartbeat_pipe import Link
 from resumerge.supervisor.worker import Worker
+from resumerge.supervisor.worker_exit import Death, cause_of
 
 MOST_FAILURES = 5
 """Times that a worker is started again without a newly committed block."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from resumerge.host.memory import peak_rss_of
-from resumerge.supervisor.link import Link, Listener
+from resumerge.supervisor.heartbeat_pipe import Link, Listener
 
 _PR_SET_PDEATHSIG = 1
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGCHLD)

@@ -40,7 +40,7 @@ Storage.write = write
 """
 
 BUG = """
-from resumerge.engine.session import Session
+from resumerge.engine.lifecycle.session import Session
 def run(self, config, out):
     raise AssertionError("an invariant")
 Session.run = run
@@ -57,7 +57,7 @@ def resumerge(
         before: Python to run in the process first, to break something.
         environment: variables to set.
     """
-    program = f"{before}\nfrom resumerge.cli import main\nmain()"
+    program = f"{before}\nfrom resumerge.cli.main import main\nmain()"
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, words)],
         cwd=cwd,

@@ -20,7 +20,7 @@ main()
 
 SETTINGS = """
 import gc, sys
-from resumerge.engine.attempt import Attempt
+from resumerge.engine.lifecycle.attempt import Attempt
 finish = Attempt._finish
 def _finish(self):
     print(gc.get_threshold(), file=sys.stderr)

@@ -9,9 +9,9 @@ import time
 import pytest
 from rich.console import Console
 
-from resumerge.engine.report import Pulse
-from resumerge.sources.fetcher import Fetched
-from resumerge.ui.progress import ConsoleReporter
+from resumerge.engine.execute.reporter import Pulse
+from resumerge.sources.hub_models.prefetch import Fetched
+from resumerge.ui.progress.progress import ConsoleReporter
 
 FILE, TENSOR = "model-00003-of-00007.safetensors", "model.layers.13.self_attn.q_proj.weight"
 

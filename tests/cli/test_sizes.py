@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.ui.sizes import counted, parse_size, show_size
+from resumerge.report.sizes import counted, parse_size, show_size
 
 
 @pytest.mark.parametrize(

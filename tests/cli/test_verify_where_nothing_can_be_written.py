@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from privileges import unprivileged
 
-from resumerge.engine.lock import run_lock
+from resumerge.engine.resources.lock import run_lock
 
 
 @pytest.fixture

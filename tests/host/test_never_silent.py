@@ -21,8 +21,8 @@ IPYTHON = {"JPY_PARENT_PID": "7", "TERM": "xterm-color", "CLICOLOR": "1", "FORCE
 
 SLOW = """
 import os, signal, subprocess, time
-from resumerge.engine.attempt import Attempt
-from resumerge.engine import pinned
+from resumerge.engine.lifecycle.attempt import Attempt
+from resumerge.engine.lifecycle import pinned_plan as pinned
 opened, finish = pinned.open_sources, Attempt._finish
 def slow(*words):
     time.sleep(11)
@@ -45,7 +45,7 @@ class Said:
 
 def on_a_terminal(folder: Path, *words: object, before: str = "", **env: str) -> Said:
     """Run a command as IPython's ``!`` does: on a pseudo-terminal of its own."""
-    program = f"{before}\nfrom resumerge.cli import main\nmain()"
+    program = f"{before}\nfrom resumerge.cli.main import main\nmain()"
     ours, theirs = pty.openpty()
     inherited = {k: v for k, v in os.environ.items() if k not in IPYTHON}
     process = subprocess.Popen(

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from tiny_models import write_family
 
-from resumerge.engine.choices import choices
-from resumerge.engine.options import Options
-from resumerge.host.durable import find_durable
+from resumerge.engine.reports.choices import choices
 from resumerge.host.gpu import Gpu, find_gpus
 from resumerge.host.host import describe_host
+from resumerge.host.persistent_storage import find_durable
 from resumerge.host.platform import find_platform, in_notebook
+from resumerge.options import Options
 
 KERNEL = {"TERM": "xterm-color", "CLICOLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
 

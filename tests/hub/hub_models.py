@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from resumerge.recipe.model import ModelRef
+from resumerge.recipe.types import ModelRef
 
 CONFIG = json.dumps({"model_type": "llama", "num_hidden_layers": 2}).encode()
 

@@ -12,11 +12,11 @@ from hub_models import CONFIG, ref, safetensors, single
 from loopback_hub import Hub, Request
 
 from resumerge.errors import Resumable
+from resumerge.hub.callbacks import Watch
+from resumerge.hub.metadata_cache import Records
 from resumerge.sources import Source
-from resumerge.sources.hub import open_hub
-from resumerge.sources.hub_files import fetch, hub_file
-from resumerge.sources.records import Records
-from resumerge.sources.watch import Watch
+from resumerge.sources.hub_models.hub_files import fetch, hub_file
+from resumerge.sources.hub_models.hub_model import open_hub
 
 NAME = "model.safetensors"
 MODEL = single(fill=7, numel=500_000)

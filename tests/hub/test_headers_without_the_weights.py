@@ -10,9 +10,9 @@ from hub_models import CONFIG, ref, safetensors, sharded
 from loopback_hub import Blob, Hub
 
 from resumerge.errors import InputError, Resumable
-from resumerge.sources.fetcher import Fetcher
-from resumerge.sources.hub import open_hub
-from resumerge.sources.records import Records
+from resumerge.hub.metadata_cache import Records
+from resumerge.sources.hub_models.hub_model import open_hub
+from resumerge.sources.hub_models.prefetch import Fetcher
 
 
 def test_headers_of_a_big_file_move_less_than_100_kb(hub: Hub) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hub_models import ref, shard, sharded, single
 from loopback_hub import Hub
 
-from resumerge.sources.hub import open_hub
-from resumerge.sources.hub_files import fetch
-from resumerge.sources.watch import Watch
+from resumerge.hub.callbacks import Watch
+from resumerge.sources.hub_models.hub_files import fetch
+from resumerge.sources.hub_models.hub_model import open_hub
 
 
 def test_only_the_shards_named_are_fetched(hub: Hub) -> None:

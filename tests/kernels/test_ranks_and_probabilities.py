@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_masks import dense_mask
 
+from resumerge.kernels import kept_by_rank
 from resumerge.methods import Block
-from resumerge.methods.kernels import kept_by_rank
 from resumerge.native import Vector, instruction_set
 
 REACHES = st.sampled_from([0.0, 0.1, 0.29, -0.2])

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.methods.kernels import (
+from resumerge.kernels import (
     absolute_sum,
     column_gram,
     gram,
@@ -18,8 +18,8 @@ from resumerge.methods.kernels import (
     variance,
     weighted_sum,
 )
-from resumerge.methods.kernels.masks import keep_above
-from resumerge.methods.kernels.order import sort_over
+from resumerge.kernels.masks.drop import keep_above
+from resumerge.kernels.order import sort_over
 
 
 @given(st.integers(1, 4), st.integers(0, 300), st.integers(0, 2**32 - 1))

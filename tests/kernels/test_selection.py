@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from resumerge.methods import Block
-from resumerge.methods.kernels import (
+from resumerge.kernels import (
     Band,
     from_ordered_bits,
     order_statistics,
@@ -19,8 +18,9 @@ from resumerge.methods.kernels import (
     select,
     select_largest,
 )
-from resumerge.methods.kernels.collected import Collected
-from resumerge.methods.method import Part, Scan
+from resumerge.kernels.selection.collected import Collected
+from resumerge.methods import Block
+from resumerge.methods.base import Part, Scan
 
 FLOATS = hnp.arrays(np.float32, st.integers(1, 80), elements=st.floats(width=32, allow_nan=False))
 FEW = hnp.arrays(np.float32, st.integers(1, 80), elements=st.sampled_from([0.0, -0.0, 1.0, -2.0]))
@@ -108,7 +108,7 @@ def test_no_more_than_so_many_keys_are_collected(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a bracket holds more than was expected, histograms find what is looked for."""
-    monkeypatch.setattr("resumerge.methods.kernels.collected.MOST_COLLECTED", most)
+    monkeypatch.setattr("resumerge.kernels.selection.collected.MOST_COLLECTED", most)
     held = []
     add = Collected.add
 

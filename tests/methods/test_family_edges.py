@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resumerge.methods import METHODS
-from resumerge.methods.method import REQUIRED
+from resumerge.methods.base import REQUIRED
 
 VALUES = {"weight": 0.5, "t": 0.3, "density": 0.5}
 
@@ -112,7 +112,7 @@ def test_where_blocks_end_changes_no_more_than_the_last_bits(
     found = []
     for size in (block, 1 << 18):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("resumerge.planning.model.BLOCK", size)
+            patch.setattr("resumerge.planning.plan.BLOCK", size)
             found.append(merged(tmp_path_factory.mktemp("m"), text, given_models)["x"])
     assert found[0].shape == tuple(shape)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)

@@ -80,7 +80,7 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
         ("1 / 0\n", "ZeroDivisionError"),
         ("def\n", "SyntaxError"),
         (
-            "from resumerge.methods.linear import Linear\n"
+            "from resumerge.methods.averages.linear import Linear\n"
             "class Mine(Linear):\n    name = 'linear'\n    summary = ''\n",
             "already is a merge method 'linear'",
         ),

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from resumerge.kernels import keep_only, random_mask
 from resumerge.methods import Block
-from resumerge.methods.kernels import keep_only, random_mask
 from resumerge.native.library import instruction_sets
 
 MILLION = 1 << 20

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-from resumerge.methods.kernels import Selection, keep_only, select_largest
+from resumerge.kernels import Selection, keep_only, select_largest
 
 FLOAT32 = hnp.arrays(np.float32, st.integers(1, 60), elements=st.floats(width=32, allow_nan=False))
 FEW_VALUES = hnp.arrays(

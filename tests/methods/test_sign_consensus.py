@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from resumerge.methods.kernels import agreeing_sum
+from resumerge.kernels import agreeing_sum
 
 
 def column(

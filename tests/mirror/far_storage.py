@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from resumerge.mirror import folder as folder_module
-from resumerge.mirror.checker import check_mirror
-from resumerge.mirror.folder import FolderPlace
+from resumerge.mirror.audit import check_mirror
+from resumerge.mirror.stores import folder as folder_module
+from resumerge.mirror.stores.folder import FolderPlace
 from resumerge.storage import Storage
 
 INCONSISTENT = 99

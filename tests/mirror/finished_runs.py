@@ -10,11 +10,11 @@ from typing import Any
 from made_up_mirrors import RECIPE
 from merging import working_in
 
-from resumerge.engine.options import Options
-from resumerge.engine.report import Result
-from resumerge.engine.session import Session
+from resumerge.engine.execute.reporter import Result
+from resumerge.engine.lifecycle.session import Session
 from resumerge.ledger import Ledger
-from resumerge.ledger.home import Home
+from resumerge.ledger.run_store import Home
+from resumerge.options import Options
 
 
 class Bed:

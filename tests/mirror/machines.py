@@ -21,9 +21,9 @@ import psutil
 import pytest
 
 from resumerge.ledger import Ledger
-from resumerge.ledger.home import Home
-from resumerge.mirror.held import Held, look
-from resumerge.mirror.opening import open_place
+from resumerge.ledger.run_store import Home
+from resumerge.mirror.state import Held, look
+from resumerge.mirror.stores.open import open_place
 
 ROOT = Path(__file__).parents[2]
 SLOWLY = ROOT / "tests" / "supervisor" / "slowly.py"

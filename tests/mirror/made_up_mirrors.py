@@ -12,9 +12,9 @@ from typing import Any
 import xxhash
 from merging import working_in
 
-from resumerge.engine.options import Options
-from resumerge.engine.session import Session
-from resumerge.ledger.home import Home
+from resumerge.engine.lifecycle.session import Session
+from resumerge.ledger.run_store import Home
+from resumerge.options import Options
 
 RECIPE = "merge_method: passthrough\nmodels: [{model: math}]\n"
 Edit = Callable[[sqlite3.Connection], Any]

@@ -17,13 +17,13 @@ from far_storage import FarStorage
 from fork_server import exit_code_of, serve
 from rich.console import Console
 
-from resumerge.engine import engine, governor
-from resumerge.engine.options import Options
-from resumerge.engine.session import Session
-from resumerge.mirror import folder as folder_module
-from resumerge.mirror import mirror as mirror_module
-from resumerge.planning import estimate, fingerprint, model
-from resumerge.ui.progress import ConsoleReporter
+from resumerge.engine.execute import scheduler as engine
+from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.resources import governor
+from resumerge.mirror import replicator as mirror_module
+from resumerge.mirror.stores import folder as folder_module
+from resumerge.options import Options
+from resumerge.ui.progress.progress import ConsoleReporter
 
 LEASE_SECONDS = "1"
 """Who was killed while it wrote its lease is watched for so long."""
@@ -31,8 +31,7 @@ LEASE_SECONDS = "1"
 
 def shrink() -> None:
     """Small blocks and batches, so that a small merge has many; short pauses between tries."""
-    for module in (model, fingerprint, estimate):
-        module.BLOCK = 512
+    plan.BLOCK = 512
     engine.BLOCK = 512
     governor.LARGEST_BATCH = governor.SMALLEST_BATCH = 8192
     mirror_module.FIRST_PAUSE, mirror_module.LONGEST_PAUSE = 0.01, 0.1

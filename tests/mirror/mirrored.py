@@ -12,9 +12,9 @@ from typing import Any
 from fork_server import Server
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.home import Home
-from resumerge.mirror.checker import Checked, check_mirror
-from resumerge.mirror.folder import FolderPlace
+from resumerge.ledger.run_store import Home
+from resumerge.mirror.audit import Checked, check_mirror
+from resumerge.mirror.stores.folder import FolderPlace
 
 DRIVER = Path(__file__).with_name("mirror_driver.py")
 KILLED = -9

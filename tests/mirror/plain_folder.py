@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from resumerge.mirror.place import Moved, Place
+from resumerge.mirror.stores.base import Moved, Place
 
 
 class PlainFolder(Place):

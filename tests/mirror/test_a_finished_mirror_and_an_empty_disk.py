@@ -14,8 +14,8 @@ from loopback_hub.hub import Hub
 from tiny_models import write_family
 
 import resumerge
-from resumerge.mirror.finished import read_done
-from resumerge.mirror.folder import FolderPlace
+from resumerge.mirror.manifest import read_done
+from resumerge.mirror.stores.folder import FolderPlace
 
 ROOT = Path(__file__).parents[2]
 

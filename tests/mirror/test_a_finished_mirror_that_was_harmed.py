@@ -15,7 +15,7 @@ from finished_runs import Bed
 from machines import files_of
 
 import resumerge
-from resumerge.cli import app
+from resumerge.cli.main import app
 from resumerge.errors import InputError, Resumable
 from resumerge.storage import Storage
 

@@ -14,10 +14,10 @@ from loopback_hub import Hub, Shaky
 from repo_of_the_hub import REPO, SHARD, URL, commits, nothing, shard
 
 from resumerge.errors import Resumable
-from resumerge.mirror import hub_client
-from resumerge.mirror.hub_client import Conflict
-from resumerge.mirror.hub_place import HubPlace
-from resumerge.mirror.place import PlaceError
+from resumerge.mirror.stores import hub_client
+from resumerge.mirror.stores.base import PlaceError
+from resumerge.mirror.stores.hub import HubPlace
+from resumerge.mirror.stores.hub_client import Conflict
 
 STEPS = {
     "create": "/api/repos/create",

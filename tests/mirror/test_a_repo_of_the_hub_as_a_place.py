@@ -11,9 +11,9 @@ from loopback_hub import Hub
 from repo_of_the_hub import REPO, SHARD, URL, commits, nothing, shard
 
 from resumerge.errors import InputError
-from resumerge.mirror.hub_place import HubPlace
-from resumerge.mirror.place import PlaceError
-from resumerge.mirror.sent_file import PIECE
+from resumerge.mirror.stores.base import PlaceError
+from resumerge.mirror.stores.hub import HubPlace
+from resumerge.mirror.stores.upload_reader import PIECE
 
 
 @pytest.fixture

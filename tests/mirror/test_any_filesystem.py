@@ -8,7 +8,7 @@ import pytest
 from far_storage import FarStorage
 from mirrored import KILLED, Bench
 
-from resumerge.mirror.abilities import Abilities, probe
+from resumerge.mirror.stores.capabilities import Abilities, probe
 
 EVERYTHING = ("rename", "exclusive", "sync", "sync_folder", "extend")
 LACKS = [

@@ -20,7 +20,7 @@ from mirrored import RECIPE
 from small_disks import mounted
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.home import Home
+from resumerge.ledger.run_store import Home
 
 SHARD = "20MB"
 WATCHER = Path(__file__).with_name("watcher.py")

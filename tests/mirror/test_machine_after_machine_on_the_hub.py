@@ -11,7 +11,7 @@ import pytest
 from loopback_hub import Hub
 from machines import Machine, files_of, in_mirror, kill, wait_until
 
-from resumerge.mirror.opening import open_place
+from resumerge.mirror.stores.open import open_place
 
 URL, REPO = "hf://org/merged", "org/merged"
 SLOW = {"SLOWLY_SECONDS": "0.1"}

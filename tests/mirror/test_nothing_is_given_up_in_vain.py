@@ -11,7 +11,7 @@ from machines import files_of
 from made_up_mirrors import RECIPE
 
 from resumerge.errors import InputError
-from resumerge.ledger.home import Home
+from resumerge.ledger.run_store import Home
 
 
 def take_source(bed: Bed) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, pid_space
 from resumerge.ledger import now
 from resumerge.mirror import BOOKS, Lease
-from resumerge.mirror.holder import DONE, Holder, holder_of, lease_name
+from resumerge.mirror.lease_record import DONE, Holder, holder_of, lease_name
 
 SECONDS = 0.8
 

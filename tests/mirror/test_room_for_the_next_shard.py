@@ -8,13 +8,13 @@ import pytest
 from merging import working_in
 from mirrored import RECIPE, Bench
 
-from resumerge.engine.files import ShardFiles
-from resumerge.engine.options import Options
-from resumerge.engine.room import RESERVE, Room
-from resumerge.engine.session import Session
+from resumerge.engine.execute.disk_quota import RESERVE, Room
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.lifecycle.session import Session
 from resumerge.ledger import Progress
 from resumerge.mirror import Lease, Manner, Mirror
-from resumerge.mirror.folder import FolderPlace
+from resumerge.mirror.stores.folder import FolderPlace
+from resumerge.options import Options
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 

@@ -18,7 +18,7 @@ from loopback_hub import Blob, Hub, Shaky
 from mirrored import KILLED, Bench, Driver, Ended, Merge
 from plain_folder import PlainFolder
 
-from resumerge.mirror.checker import check_mirror
+from resumerge.mirror.audit import check_mirror
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = """

@@ -15,13 +15,13 @@ from merging import merge, working_in
 from rich.console import Console
 
 import resumerge
-from resumerge.cli import app
+from resumerge.cli.main import app
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger, now
-from resumerge.ledger.home import Home
-from resumerge.mirror.holder import Holder, lease_name
-from resumerge.ui.report_html import page
-from resumerge.ui.show_status import show_run
+from resumerge.ledger.run_store import Home
+from resumerge.mirror.lease_record import Holder, lease_name
+from resumerge.ui.html.report import page
+from resumerge.ui.terminal.status import show_run
 
 
 def shown(run: dict) -> str:

@@ -11,13 +11,13 @@ import pytest
 from loopback_hub import Hub
 from repo_of_the_hub import REPO, URL, commits
 
-from resumerge.mirror.hub_place import HubPlace
+from resumerge.mirror.stores.hub import HubPlace
 
 ROOT = Path(__file__).parents[2]
 NAME = ".resumerge/lease-000001.json"
 CLAIM = f"""
 import sys
-from resumerge.mirror.hub_place import HubPlace
+from resumerge.mirror.stores.hub import HubPlace
 place = HubPlace({URL!r})
 place.files()
 print("ready", flush=True)

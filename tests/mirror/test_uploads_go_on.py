@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resumerge.mirror.folder import PIECE, FolderPlace
+from resumerge.mirror.stores.folder import PIECE, FolderPlace
 from resumerge.storage import Storage
 
 NBYTES = 6 * PIECE + 12345

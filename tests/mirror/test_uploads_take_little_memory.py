@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 MEMORY = f"""
 import resource, sys
 from pathlib import Path
-from resumerge.mirror.hub_place import HubPlace
+from resumerge.mirror.stores.hub import HubPlace
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 small, large, back = map(Path, sys.argv[1:])

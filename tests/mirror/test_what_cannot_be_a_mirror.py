@@ -13,12 +13,12 @@ from merging import merge, working_in
 from small_disks import mounted
 
 import resumerge
-from resumerge.engine.options import Options
-from resumerge.engine.session import Session
+from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import now
-from resumerge.mirror.holder import Holder, lease_name
-from resumerge.ui.resume_command import resume_command
+from resumerge.mirror.lease_record import Holder, lease_name
+from resumerge.options import Options
+from resumerge.report.resume_command import resume_command
 
 Run = Callable[..., None]
 
@@ -141,7 +141,7 @@ def test_a_disk_that_gets_full_is_not_the_mirror(
         made / "models", RECIPE, tmp_path / "out", shard_size=8000,
         mirror=str(mirror), mirror_then_delete=True,
     )  # fmt: skip
-    monkeypatch.setattr("resumerge.engine.moving.free_bytes", lambda path: 1 << 40)
+    monkeypatch.setattr("resumerge.engine.lifecycle.import_run.free_bytes", lambda path: 1 << 40)
     disk.mkdir()
     with mounted(disk, 32768):
         options = Options(tmp_path / "other", bring_back=True, output=disk / "model")

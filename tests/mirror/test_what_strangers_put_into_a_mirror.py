@@ -12,11 +12,11 @@ import xxhash
 from made_up_mirrors import put, put_bytes, resume
 from merging import working_in
 
-from resumerge.engine.options import Options
-from resumerge.engine.session import Session
+from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
-from resumerge.mirror.held import DAMAGED, UNFINISHED, is_safe_name, look
-from resumerge.mirror.opening import open_place
+from resumerge.mirror.state import DAMAGED, UNFINISHED, is_safe_name, look
+from resumerge.mirror.stores.open import open_place
+from resumerge.options import Options
 
 
 def tree(folder: Path) -> set[str]:

@@ -12,9 +12,9 @@ from loopback_hub import Hub
 from repo_of_the_hub import REPO, SHARD, URL, nothing, shard
 
 from resumerge.errors import InputError, Resumable
-from resumerge.mirror.hub_place import HubPlace
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.place import PlaceError
+from resumerge.mirror.stores.base import PlaceError
+from resumerge.mirror.stores.hub import HubPlace
 
 WRITER, READER = "hf_WriterSecret123", "hf_ReaderSecret456"
 

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from resumerge.mirror.checker import check_mirror
-from resumerge.mirror.folder import FolderPlace
+from resumerge.mirror.audit import check_mirror
+from resumerge.mirror.stores.folder import FolderPlace
 
 
 def watch(folder: Path) -> None:

@@ -15,7 +15,7 @@ from merging import merge, shards_of
 from safetensors.torch import save_file
 
 from resumerge.methods import METHODS
-from resumerge.methods.method import REQUIRED
+from resumerge.methods.base import REQUIRED
 
 pytestmark = needs_kernels
 NEEDS_TORCH = ("arcee_fusion", "iso_c")
@@ -83,7 +83,7 @@ def test_the_same_bytes(
     use_kernels: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("resumerge.planning.model.BLOCK", BLOCK)
+    monkeypatch.setattr("resumerge.planning.plan.BLOCK", BLOCK)
     method, params = RECIPES[name]
     for with_base in bases(method):
         for dtype in ("float32", "float16", "bfloat16"):
@@ -105,8 +105,8 @@ def test_no_other_merge_loads_torch(models: Path, tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from resumerge.engine.options import Options\n"
-        "from resumerge.engine.session import Session\n"
+        "from resumerge.options import Options\n"
+        "from resumerge.engine.lifecycle.session import Session\n"
         "for name in sys.argv[2:]:\n"
         "    place = Path(sys.argv[1], name)\n"
         "    options = Options(state_dir=place.with_suffix('.state'))\n"

@@ -7,7 +7,7 @@ from both_ways import as_tensor, needs_kernels, same, task_vectors, varied
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.methods import kernels
+from resumerge import kernels
 from resumerge.native import Vector
 
 pytestmark = needs_kernels

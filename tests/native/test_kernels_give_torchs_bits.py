@@ -9,7 +9,8 @@ from both_ways import TORCH, as_tensor, needs_kernels, same, task_vectors, varie
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.methods import Block, kernels
+from resumerge import kernels
+from resumerge.methods import Block
 from resumerge.native import Vector
 from resumerge.native.calls import MAGNITUDE, Above, mask_above, round_to
 from resumerge.native.vector import BF16, F16

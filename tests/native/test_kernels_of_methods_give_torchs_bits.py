@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from resumerge.methods import kernels
+from resumerge import kernels
 from resumerge.native import Vector
 
 pytestmark = needs_kernels

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import resumerge.native
+from resumerge.kernels import kept_by_rank, random_mask
+from resumerge.kernels.masks.random import hashed
 from resumerge.methods import Block
-from resumerge.methods.kernels import kept_by_rank, random_mask
-from resumerge.methods.kernels.random import hashed
 from resumerge.native import Vector
 
 pytestmark = needs_kernels

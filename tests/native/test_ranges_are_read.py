@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from merging import working_in
 from tiny_models import LLAMA, write_family
 
-from resumerge.engine.buffers import Buffers
-from resumerge.engine.evaluate import Evaluator
-from resumerge.engine.options import Options
-from resumerge.engine.session import Session
+from resumerge.engine.execute.buffers import Buffers
+from resumerge.engine.execute.evaluator import Evaluator
+from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import Resumable
 from resumerge.native import Vector
 from resumerge.native.calls import read_ranges
+from resumerge.options import Options
 from resumerge.recipe import parse_recipe
-from resumerge.sources.read import SourceReader
+from resumerge.sources.reader import SourceReader
 
 CONTENT = np.arange(10_000, dtype=np.uint16)
 BYTES = CONTENT.nbytes

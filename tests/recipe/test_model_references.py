@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from resumerge.recipe import ModelRef, parse_recipe
+from resumerge.recipe.invalid import Unfit
 from resumerge.recipe.references import is_local, read_reference
-from resumerge.recipe.unfit import Unfit
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 from merging import working_in
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_family, write_model
 
-from resumerge.cli import main
+from resumerge.cli.main import main
 
 UNFIT = Path(__file__).parent / "unfit"
 BROKEN = Path(__file__).parent / "broken"

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.home import Home
+from resumerge.ledger.run_store import Home
 
 SLOWLY = Path(__file__).with_name("slowly.py")
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"

@@ -126,7 +126,7 @@ def test_where_the_kernel_cannot_be_asked_a_pipe_tells_the_worker(
     merge: Supervised, reference: dict[str, bytes]
 ) -> None:
     without = "from resumerge.supervisor import worker; worker._PR_SET_PDEATHSIG = -1\n"
-    program = f"{without}from resumerge.cli import main; main()"
+    program = f"{without}from resumerge.cli.main import main; main()"
     command = [merge.command[0], "-c", program, *merge.command[3:]]
     process = subprocess.Popen(command, text=True, **merge.options)
     worker = merge.wait_until_committed(process)

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from resumerge.host.waiting import waiting
-from resumerge.supervisor.death import Death
-from resumerge.ui.console import PatientConsole
-from resumerge.ui.supervision import Supervision
+from resumerge.supervisor.worker_exit import Death
+from resumerge.ui.progress.supervision import Supervision
+from resumerge.ui.terminal.console import PatientConsole
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,178 @@
+"""``resumerge demo``: a merge that is killed half-way, told in the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from resumerge.ledger.run_store import Home
+from resumerge.report.status import status_json
+from resumerge.ui.terminal.status import show_run
+
+LAYERS, HIDDEN, INNER, VOCABULARY = 6, 1024, 2816, 16000
+"""A Llama of 95 M parameters: large enough to be killed half-way, made in a second."""
+
+RECIPE = """\
+# TIES-merging of two fine-tunes of one base.
+merge_method: ties
+base_model: {folder}/base
+models:
+  - model: {folder}/math
+    parameters: {{weight: 0.6, density: 0.5}}
+  - model: {folder}/code
+    parameters: {{weight: 0.4, density: 0.5}}
+dtype: bfloat16
+"""
+
+
+def run_demo(console: Console) -> int:
+    """Merge, kill, status, resume, verify, compare; the exit code."""
+    folder = Path(tempfile.mkdtemp(prefix="resumerge-demo-"))
+    try:
+        return _tell(console, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell(console: Console, folder: Path) -> int:
+    def say(text: str) -> None:
+        console.print(f"\n[bold cyan]{text}[/bold cyan]", markup=True, highlight=False)
+
+    say(f"1. A base model and two fine-tunes of it, in {folder}")
+    for seed, name in enumerate(("base", "math", "code")):
+        nbytes = make_model(folder / name, seed)
+        console.print(f"   {name}: {nbytes / 1e6:.0f} MB", highlight=False)
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(RECIPE.format(folder=folder))
+
+    say("2. resumerge run recipe.yaml merged --no-supervise — and SIGKILL when half is committed")
+    home = Home(folder / "state")
+    share = kill_half_way(recipe, folder / "merged", home)
+    console.print(f"   killed with {share:.0%} committed", highlight=False)
+
+    say("3. resumerge status")
+    console.print(show_run(_status(home)), crop=False)
+
+    say("4. resumerge resume")
+    _resumerge("resume", "--state-dir", str(home.folder))
+    console.print(show_run(_status(home)), crop=False)
+
+    say("5. resumerge verify")
+    _resumerge("verify", "--state-dir", str(home.folder))
+
+    say("6. The same recipe without interruption, compared byte for byte")
+    _resumerge(
+        "run", str(recipe), str(folder / "calm" / "merged"), "--state-dir", str(folder / "b")
+    )
+    same = same_files(folder / "merged", folder / "calm" / "merged")
+    files = len([path for path in (folder / "merged").rglob("*") if path.is_file()])
+    if same and share < 1.0:
+        console.print(
+            f"\n[green]All {files} files are identical.[/green]", markup=True, highlight=False
+        )
+        return 0
+    console.print(
+        "\n[red]The files differ, or the merge was over before the kill.[/red]", markup=True
+    )
+    return 1
+
+
+def make_model(folder: Path, seed: int) -> int:
+    """Write a random Llama: the base for seed 0, else that base with a small change.
+
+    Returns:
+        The size of its weights in bytes.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN)}
+    for layer in range(LAYERS):
+        stem = f"model.layers.{layer}"
+        shapes |= {f"{stem}.self_attn.{n}_proj.weight": (HIDDEN, HIDDEN) for n in "qkvo"}
+        shapes |= {f"{stem}.mlp.{n}_proj.weight": (INNER, HIDDEN) for n in ("gate", "up")}
+        shapes[f"{stem}.mlp.down_proj.weight"] = (HIDDEN, INNER)
+        shapes |= {f"{stem}.{n}_layernorm.weight": (HIDDEN,) for n in ("input", "post_attention")}
+    shapes |= {"model.norm.weight": (HIDDEN,), "lm_head.weight": (VOCABULARY, HIDDEN)}
+    base, change = torch.Generator().manual_seed(0), torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, shape in shapes.items():
+        values = torch.empty(shape).normal_(0.0, 0.02, generator=base)
+        if seed:
+            values += torch.empty(shape).normal_(0.0, 0.002, generator=change)
+        tensors[name] = values.bfloat16()
+    folder.mkdir()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": HIDDEN,
+        "intermediate_size": INNER,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "vocab_size": VOCABULARY,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+    return (folder / "model.safetensors").stat().st_size
+
+
+def kill_half_way(recipe: Path, out: Path, home: Home) -> float:
+    """Start a merge and SIGKILL it once half is committed; the share that was."""
+    worker = subprocess.Popen(
+        [
+            *_command("run", str(recipe), str(out)),
+            "--no-supervise",
+            "--state-dir",
+            str(home.folder),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while worker.poll() is None:
+        if home.runs() and _share(home) >= 0.4:
+            os.kill(worker.pid, signal.SIGKILL)
+            break
+        time.sleep(0.02)
+    worker.wait()
+    return _share(home)
+
+
+def same_files(a: Path, b: Path) -> bool:
+    """Whether two folders hold the same files with the same bytes."""
+    names = [sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file()) for root in (a, b)]
+    return names[0] == names[1] and all(
+        (a / name).read_bytes() == (b / name).read_bytes() for name in names[0]
+    )
+
+
+def _status(home: Home) -> dict[str, Any]:
+    run: dict[str, Any] = status_json(home, None)["runs"][0]
+    return run
+
+
+def _share(home: Home) -> float:
+    done = _status(home)["bytes"]
+    return float(done["committed"] / done["total"])
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "resumerge", *words]
+
+
+def _resumerge(*words: str) -> None:
+    """Run a command, its messages in line with ours."""
+    sys.stdout.flush()
+    subprocess.run(_command(*words), check=True, stderr=subprocess.STDOUT)

@@ -1,0 +1,51 @@
+"""Memory that a thread uses again for every block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from resumerge.native.vector import address
+from resumerge.planning.estimates.memory import REUSED
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
+
+
+class Buffers:
+    """Named byte buffers, each thread its own; they grow and are never given back.
+
+    Except for those of whole tensors, which would add up over the threads: they are made anew.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def take(self, name: Hashable, size: int) -> np.ndarray:
+        """`size` bytes (uint8) of this thread's buffer of that name; what was in it is lost."""
+        return self.take_at(name, size)[0]
+
+    def take_at(self, name: Hashable, size: int) -> tuple[np.ndarray, int]:
+        """The same, and its address, which is costly to ask for."""
+        if size > REUSED:
+            large = np.empty(size, np.uint8)
+            return large, address(large)
+        buffers: dict[Any, tuple[np.ndarray, int]] = self._local.__dict__
+        found = buffers.get(name)
+        if found is None or len(found[0]) < size:
+            made = np.empty(size, np.uint8)
+            found = buffers[name] = made, address(made)
+        return found[0][:size], found[1]
+
+    def plain(self, name: str, size: int) -> memoryview:
+        """The same, for who does not compute with it: NumPy is not imported."""
+        if size > REUSED:
+            return memoryview(bytearray(size))
+        buffers: dict[str, bytearray] = self._local.__dict__
+        found = buffers.get(name)
+        if found is None or len(found) < size:
+            found = buffers[name] = bytearray(size)
+        return memoryview(found)[:size]

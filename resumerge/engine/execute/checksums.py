@@ -1,0 +1,35 @@
+"""Checksums of blocks and units: xxh3-128.
+
+A unit's checksum is the hash of its blocks' hashes in order, so that threads that hash different
+blocks need not wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+
+import xxhash
+
+from resumerge.planning.plan import Unit
+
+HASH_BYTES = 16
+
+
+def hash_block(data: bytes | memoryview) -> bytes:
+    """16 bytes."""
+    return xxhash.xxh3_128_digest(data)
+
+
+def unit_checksum(hashes: bytes) -> str:
+    """32 hex digits, of the concatenated hashes of all blocks."""
+    return xxhash.xxh3_128_hexdigest(hashes)
+
+
+def first_mismatch(fd: int, unit: Unit, hashes: bytes) -> int | None:
+    """Read the blocks that have a hash; the number of the first that differs, or None."""
+    for index in range(len(hashes) // HASH_BYTES):
+        offset, nbytes = unit.block_bytes(index)
+        expected = hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]
+        if hash_block(os.pread(fd, nbytes, offset)) != expected:
+            return index
+    return None

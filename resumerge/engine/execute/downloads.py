@@ -1,0 +1,103 @@
+"""What this run downloaded, kept in its ledger, and the removal of what it needs no longer."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from resumerge.engine.execute.work_queue import files_of
+from resumerge.hub.cache import HubFile
+from resumerge.hub.metadata_cache import Records
+from resumerge.ledger import Ledger, Progress
+from resumerge.planning.plan import Plan
+from resumerge.sources.hub_models.hub_files import hub_file
+from resumerge.sources.reader import SourceReader
+
+
+class Downloads:
+    """The downloads of one run, over all its attempts.
+
+    A file is this run's if the run began its partial file, which keeps its inode to the end. What
+    was in the cache before, or was put there by another program, is not.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        records: Records,
+        reader: SourceReader,
+        progress: Sequence[Progress],
+        *,
+        evict: bool,
+    ) -> None:
+        """
+        Args:
+            evict: remove a download when every unit that reads it is committed.
+        """
+        self._plan, self._ledger, self._records, self._reader = plan, ledger, records, reader
+        self._evict = evict
+        self._readers: Counter[Path] = Counter()
+        self._files: dict[Path, set[tuple[int, str]]] = {}
+        for unit, known in zip(plan.units, progress):
+            for number, name in files_of(plan, unit):
+                blob = hub_file(plan.sources[number], name).blob
+                self._files.setdefault(blob, set()).add((number, name))
+            if known.checksum is None:
+                self._readers.update(self._blobs(unit.index))
+
+    def began(self, file: HubFile, inode: int) -> None:
+        """A file is being downloaded, and will have this inode."""
+        self._ledger.note_download(str(file.blob), file.repo, file.name, file.size, inode)
+
+    def evict_unneeded(self) -> None:
+        """Remove what no unit needs that is not committed."""
+        self._remove(blob for blob in self._files if not self._readers[blob])
+
+    def committed(self, units: Iterable[int]) -> None:
+        """These units need their files no longer."""
+        done: set[Path] = set()
+        for number in units:
+            blobs = self._blobs(number)
+            self._readers.subtract(blobs)
+            done |= {blob for blob in blobs if not self._readers[blob]}
+        self._remove(done)
+
+    def _blobs(self, unit: int) -> set[Path]:
+        return {
+            hub_file(self._plan.sources[number], name).blob
+            for number, name in files_of(self._plan, self._plan.units[unit])
+        }
+
+    def _remove(self, blobs: Iterable[Path]) -> None:
+        if not self._evict:
+            return
+        ours = self._ledger.downloads()
+        for blob in blobs:
+            inode = ours.get(str(blob))
+            if inode is None or not blob.is_file() or blob.stat().st_ino != inode:
+                continue
+            links = {self._plan.sources[n].path(name) for n, name in self._files[blob]}
+            if _other_links(blob, links):
+                continue
+            size = blob.stat().st_size
+            for number, name in self._files[blob]:
+                self._reader.release(number, name)
+            for link in links:
+                link.unlink(missing_ok=True)
+            self._records.forget(blob)
+            blob.unlink()
+            self._ledger.forget_download(str(blob))
+            names = sorted({name for _, name in self._files[blob]})
+            self._ledger.event("download_evicted", file=names[0], bytes=size)
+
+
+def _other_links(blob: Path, ours: set[Path]) -> bool:
+    """Whether another snapshot of the repo shows the same content."""
+    folder = blob.parent.parent / "snapshots"
+    return any(
+        path.is_symlink() and path not in ours and os.path.realpath(path) == os.path.realpath(blob)
+        for path in folder.rglob("*")
+    )

@@ -1,0 +1,80 @@
+"""The side of the compiled kernels: operands as vectors, results into the output's dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from resumerge.engine.execute.buffers import Buffers
+from resumerge.methods import Block
+from resumerge.native import CODES, Vector
+from resumerge.native.calls import read_ranges, round_to
+from resumerge.native.vector import F32
+from resumerge.planning.backend import rounds_operand
+from resumerge.planning.plan import Operand, Unit
+from resumerge.sources.dtypes import FLOATS, nbytes
+from resumerge.sources.reader import SourceReader
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
+
+
+class Compiled:
+    """Reads operands as they are stored, and rounds results to bytes."""
+
+    def __init__(self, reader: SourceReader, buffers: Buffers) -> None:
+        self._reader = reader
+        self._buffers = buffers
+
+    def inputs(self, unit: Unit, block: Block) -> list[Vector]:
+        """The operands of a block, rounded to the recipe's dtype."""
+        operands, cast = unit.expression.operands, unit.expression.cast
+        rounds = [rounds_operand(operand, cast) for operand in operands]
+        if not any(rounds):
+            return self._read(operands, block)
+        found: list[Vector] = []  # one by one, so that few are held as they were read
+        for k, operand in enumerate(operands):
+            [read] = self._read([operand], block, k)
+            found.append(self._rounded(k, read, str(cast)) if rounds[k] else read)
+        return found
+
+    def rounded(self, unit: Unit, result: Vector) -> memoryview:
+        """The bytes of a result in the unit's dtype: the one rounding."""
+        buffer = self._buffers.take("out", nbytes(unit.dtype, len(result)))
+        round_to(result, CODES[FLOATS[unit.dtype]], buffer)
+        return buffer.data
+
+    def _read(self, operands: Sequence[Operand], block: Block, first: int = 0) -> list[Vector]:
+        """Operands as they are stored, in buffers that are numbered from `first` on."""
+        to = [self._room(k, operand, block) for k, operand in enumerate(operands, first)]
+        if not self._read_together(operands, block, to):
+            for operand, vector in zip(operands, to):
+                view = vector.data.view(np.uint8).data
+                tensor = operand.tensor
+                self._reader.read_into(operand.source, tensor, block.start, block.stop, view)
+        return to
+
+    def _read_together(
+        self, operands: Sequence[Operand], block: Block, to: Sequence[Vector]
+    ) -> bool:
+        """Read all by one call; False where it cannot: what went wrong is said one by one."""
+        spans = []
+        for operand in operands:
+            span = self._reader.span(operand.source, operand.tensor, block.start, block.stop)
+            if span is None:
+                return False
+            spans.append(span)
+        return read_ranges(spans, to)
+
+    def _room(self, k: int, operand: Operand, block: Block) -> Vector:
+        code = CODES[FLOATS[operand.tensor.dtype]]
+        width, kind = (4, np.float32) if code == F32 else (2, np.uint16)
+        buffer, at = self._buffers.take_at(("raw", k), width * (block.stop - block.start))
+        return Vector(buffer.view(kind), code, None, at)
+
+    def _rounded(self, k: int, vector: Vector, cast: str) -> Vector:
+        buffer = self._buffers.take(("cast", k), 2 * len(vector))
+        round_to(vector, CODES[cast], buffer)
+        return Vector(buffer.view(np.uint16), CODES[cast])

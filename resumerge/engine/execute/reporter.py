@@ -1,0 +1,84 @@
+"""What the engine tells whoever watches; every method may be left as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from resumerge.planning.estimates.estimate import Estimate
+from resumerge.planning.plan import Plan
+from resumerge.sources.hub_models.prefetch import Fetched
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How far the merging is, in bytes and units of output."""
+
+    bytes_done: int
+    bytes_total: int
+    units_done: int
+    units_total: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Args:
+        id: of the run.
+        output: the output folder; the mirror, where there is no such folder on this machine.
+        already_done: nothing was left to do.
+        merging_seconds: spent computing, writing and committing in this attempt.
+        mirror: where the model is too, or alone.
+    """
+
+    id: str
+    output: Path
+    ledger: Path
+    already_done: bool = False
+    merging_seconds: float = 0.0
+    mirror: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The output folder; the mirror's address where there is none here."""
+        is_mirror = self.mirror is not None and Path(self.mirror) == self.output
+        return str(self.mirror if is_mirror else self.output)
+
+    @property
+    def places(self) -> str:
+        """Where the whole model is, for a person: here, in its mirror, or in both."""
+        if self.mirror is None:
+            return str(self.output)
+        if self.where == self.mirror or not (self.output / "config.json").exists():
+            return self.mirror
+        return f"{self.output}, and {self.mirror}"
+
+
+class Reporter:
+    """Told about a run as it goes; does nothing with it."""
+
+    def doing(self, what: str) -> None:
+        """Another phase begins, like ``opening the models``: one that may take a while."""
+
+    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+        """The plan is made and checked."""
+
+    def began(self, attempt: int, budget: int) -> None:
+        """An attempt began, and is in the ledger; it may have `budget` bytes of RSS."""
+
+    def beat(self) -> None:
+        """Bytes were read or computed. Called often, by any thread; to be answered at once."""
+
+    def fetching(self, fetched: Fetched) -> None:
+        """Source files are being downloaded, or were in this attempt."""
+
+    def pulse(self, pulse: Pulse) -> None:
+        """A batch was computed."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should know."""
+
+    def done(self, result: Result) -> None:
+        """The output is whole."""

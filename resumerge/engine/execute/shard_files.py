@@ -1,0 +1,98 @@
+"""The output's shards on disk: ``*.partial`` until every unit in them is committed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from resumerge.planning.plan import Plan, Shard
+from resumerge.storage import Storage, is_in_memory
+
+PARTIAL = ".partial"
+
+
+class ShardFiles:
+    """The files of one plan in its output folder."""
+
+    def __init__(self, plan: Plan, folder: Path, storage: Storage, *, sparse: bool = False) -> None:
+        """
+        Args:
+            sparse: shards get their space as they are written (`room.takes_space_later`).
+        """
+        self._plan = plan
+        self.folder = folder
+        self._storage = storage
+        self._sparse = sparse
+        self._open: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def final(self, shard: Shard) -> Path:
+        """Where a sealed shard is."""
+        return self.folder / shard.name
+
+    def partial(self, shard: Shard) -> Path:
+        """Where a shard is until it is sealed."""
+        return self.folder / (shard.name + PARTIAL)
+
+    def create(self, shard: Shard) -> None:
+        """Make the partial file at its full size, with its header."""
+        path = self.partial(shard)
+        self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
+
+    def lacking(self, shard: Shard) -> int:
+        """Bytes that a shard has yet to take on the disk."""
+        path = next((p for p in (self.final(shard), self.partial(shard)) if p.exists()), None)
+        if path is None:
+            return shard.nbytes
+        # Elsewhere a file was given its space when it was made, and may be compressed since.
+        taken = path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
+        return max(0, shard.nbytes - taken)
+
+    def remove(self, shard: Shard) -> None:
+        """Give up the partial file, if there is one."""
+        self._close(shard.index)
+        self._storage.remove(self.partial(shard))
+
+    def is_intact(self, shard: Shard, path: Path) -> bool:
+        """Whether a file has the shard's size and header."""
+        try:
+            if path.stat().st_size != shard.nbytes:
+                return False
+            with path.open("rb") as stream:
+                return stream.read(len(shard.header)) == shard.header
+        except OSError:
+            return False
+
+    def descriptor(self, number: int) -> int:
+        """An open descriptor of a shard's partial file."""
+        with self._lock:
+            if number not in self._open:
+                path = self.partial(self._plan.shards[number])
+                self._open[number] = self._storage.open(path)
+            return self._open[number]
+
+    def sync(self, number: int) -> None:
+        """Make what was written to a shard durable."""
+        self._storage.sync_data(self.descriptor(number))
+
+    def seal(self, shard: Shard) -> None:
+        """Give a whole shard its final name, durably."""
+        self._close(shard.index)
+        self._storage.sync_file(self.partial(shard))
+        self._storage.rename(self.partial(shard), self.final(shard))
+
+    def unseal(self, shard: Shard) -> None:
+        """Take the final name from a shard that turned out not to be whole."""
+        self._storage.rename(self.final(shard), self.partial(shard))
+
+    def close(self) -> None:
+        """Close every file."""
+        for number in list(self._open):
+            self._close(number)
+
+    def _close(self, number: int) -> None:
+        with self._lock:
+            fd = self._open.pop(number, None)
+            if fd is not None:
+                os.close(fd)

@@ -1,0 +1,65 @@
+"""The torch side of evaluating a block: operands into float32, results into the output's dtype."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from resumerge.engine.execute.buffers import Buffers
+from resumerge.engine.execute.row_gather import RowReader
+from resumerge.methods import Block
+from resumerge.planning.plan import Operand, Unit
+from resumerge.sources.dtypes import FLOATS, nbytes
+from resumerge.sources.reader import SourceReader
+
+
+class Arithmetic:
+    """Reads operands as float32 tensors on a device, and rounds results to bytes."""
+
+    def __init__(self, reader: SourceReader, buffers: Buffers, device: str) -> None:
+        self._reader = reader
+        self._buffers = buffers
+        self._rows = RowReader(reader, buffers)
+        self._device = torch.device(device)
+
+    def start_thread(self) -> None:
+        """A block is computed by one thread: torch's own would change the order of sums."""
+        torch.set_num_threads(1)
+
+    def inputs(self, unit: Unit, block: Block) -> list[Tensor]:
+        """The operands of a block in float32, rounded to the recipe's dtype before."""
+        cast = unit.expression.cast
+        return [
+            self._input(k, operand, block, cast).to(self._device)
+            for k, operand in enumerate(unit.expression.operands)
+        ]
+
+    def rounded(self, unit: Unit, result: Tensor) -> memoryview:
+        """The bytes of a result in the unit's dtype: the one rounding."""
+        dtype = getattr(torch, FLOATS[unit.dtype])
+        buffer = self._buffers.take("out", result.numel() * dtype.itemsize)
+        rounded = torch.from_numpy(buffer).view(dtype).copy_(result)
+        if dtype.itemsize > 1:
+            rounded.masked_fill_(rounded.isnan(), math.nan)  # one NaN for all, wherever it is from
+        return buffer.data
+
+    def _input(self, k: int, operand: Operand, block: Block, cast: str | None) -> Tensor:
+        own = FLOATS[operand.tensor.dtype]
+        wide = self._buffers.take(f"float32 {k}", (block.stop - block.start) * 4)
+        values = torch.from_numpy(wide).view(torch.float32)
+        if operand.rows is not None:
+            self._rows.read_into(operand.rows, block.start, block.stop, cast, values)
+            return values
+        if own == "float32" and cast in (None, own):
+            self._read(operand, block, wide.data)
+            return values
+        dtype = operand.tensor.dtype
+        raw = self._buffers.take(f"raw {k}", nbytes(dtype, block.stop) - nbytes(dtype, block.start))
+        self._read(operand, block, raw.data)
+        read = torch.from_numpy(raw).view(getattr(torch, own))
+        return values.copy_(read if cast in (None, own) else read.to(getattr(torch, cast)))
+
+    def _read(self, operand: Operand, block: Block, view: memoryview) -> None:
+        self._reader.read_into(operand.source, operand.tensor, block.start, block.stop, view)

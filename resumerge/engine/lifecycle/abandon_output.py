@@ -1,0 +1,34 @@
+"""Giving up a run: its output files and its ledger go, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from resumerge.engine.recovery.ownership import written_files
+from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import UNBORN
+from resumerge.storage import Storage
+
+
+def discard(ledger: Ledger, folder: Path, out: Path, storage: Storage) -> None:
+    """Remove what a run wrote: its shards, the files beside them, and the run's folder.
+
+    Files that the run did not write, and those that were edited since, are left, and the output
+    folder with them. The ledger goes last and at once: as long as anything of the run is there, it
+    is known whose it is.
+    """
+    folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
+    written = written_files(ledger, out)
+    ledger.close()
+    for name in sorted(written):
+        storage.remove(out / name)
+    for name in folders:
+        if (out / name).is_dir() and not any((out / name).iterdir()):
+            (out / name).rmdir()
+    for path in (out, *(out / name for name in folders)):
+        if path.is_dir():
+            storage.sync_folder(path)
+    gone = folder.with_name(folder.name + UNBORN)
+    storage.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)

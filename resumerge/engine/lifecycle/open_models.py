@@ -1,0 +1,114 @@
+"""Opening the models of a recipe: all that is wrong with them at once, at the recipe's lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.resources.disk_errors import UNFIT_ERRORS
+from resumerge.errors import InputError, Problem, Resumable
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.recipe.references import is_local
+from resumerge.sources import Records, Source, open_source
+
+
+class NotOpened(InputError):
+    """A model could not be opened; for a run that has begun, it may be away only for now."""
+
+
+def open_sources(
+    recipe: Recipe,
+    pins: Mapping[str, dict[str, Any]],
+    problems: list[Problem],
+    records: Records,
+    offline: bool,
+) -> dict[ModelRef, Source]:
+    """Every model that the recipe names, in its order. Local ones are opened first: while
+    something is wrong already, the network is not waited for.
+
+    Args:
+        pins: `revision` and `folder` of each model, where a run has pinned them.
+        problems: of the recipe; those of the models are added.
+
+    Raises:
+        NotOpened: with all problems, where a model could not be opened.
+        Resumable: the network failed.
+    """
+    opened: dict[ModelRef, Source] = {}
+    for refs in _near_and_far(recipe, pins):
+        for ref in refs:
+            try:
+                opened[ref] = open_source(ref, pins, offline=offline, records=records)
+            except Resumable as error:
+                hint = f"If {ref} is meant as a folder: there is none of that name in {Path.cwd()}."
+                raise Resumable(error.reason, f"{error}\n{hint}") from error
+            except InputError as error:
+                problems += [_named_in(recipe, ref, problem) for problem in error.problems]
+            except OSError as error:
+                if pins or error.errno not in UNFIT_ERRORS:
+                    raise
+                problems.append(_named_in(recipe, ref, _unreadable(ref, error)))
+        if problems and not offline:
+            break
+    if len(opened) < len(recipe.models):
+        raise NotOpened(in_order(problems).problems)
+    return {ref: opened[ref] for ref in recipe.models}
+
+
+def with_place(recipe: Recipe, problem: Problem) -> Problem:
+    """A problem with one of the models as a whole, with the place where the recipe names it."""
+    for ref in recipe.models:
+        problem = _named_in(recipe, ref, problem)
+    return problem
+
+
+def in_order(problems: list[Problem]) -> InputError:
+    """The problems by their lines, to be raised."""
+    return InputError(sorted(problems, key=lambda p: (p.line is None, p.line or 0)))
+
+
+def _near_and_far(
+    recipe: Recipe, pins: Mapping[str, dict[str, Any]]
+) -> tuple[list[ModelRef], list[ModelRef]]:
+    """The models that are local folders, adapter and all, and those that the Hub is asked for."""
+    near: list[ModelRef] = []
+    far: list[ModelRef] = []
+    for ref in recipe.models:
+        local = all("folder" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
+        (near if local else far).append(ref)
+    return near, far
+
+
+def _unreadable(ref: ModelRef, error: OSError) -> Problem:
+    return Problem(
+        "A model cannot be read",
+        where=ref.text,
+        expected="a folder with config.json and model.safetensors",
+        found=f"{error.filename}: {error.strerror}",
+        fix="change its permissions, or name another folder",
+    )
+
+
+def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
+    """`with_place`, for one of the models."""
+    names = {ref.text, *(part.name for part in ref.parts), *(_folder(p) for p in ref.parts)}
+    name, _, revision = problem.where.partition("@")
+    if problem.where not in names and (name not in names or "/" in revision):
+        return problem
+    paths = [i.path for s in recipe.slices for i in s.inputs if i.model == ref]
+    paths += ["base_model"] if recipe.base_model == ref else []
+    paths += [recipe.tokenizer.key] if recipe.tokenizer else []
+    path = next(iter(paths), "base_model")
+    path += "" if path in ("base_model", "tokenizer", "tokenizer_source") else ".model"
+    what = f"{problem.what}: {problem.where}"
+    return replace(problem, what=what, where=recipe.file, path=path, line=recipe.line(path))
+
+
+def _folder(part: ModelRef) -> str:
+    if not is_local(part.name):
+        return part.name
+    # Not Path's own, which raises for the home of nobody.
+    return str(Path(os.path.expanduser(part.name)).resolve())  # noqa: PTH111

@@ -1,0 +1,133 @@
+"""Giving up what a run wrote to its mirror, and nothing else.
+
+What is to be removed is found first, so that everything that can be refused is refused while all is
+still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from resumerge.engine.mirrored.mirror_session import SHOWN, FarSide
+from resumerge.errors import refuse
+from resumerge.ledger import Ledger
+from resumerge.mirror.backup_names import aside_name, is_aside
+from resumerge.mirror.conflicts import books_in
+from resumerge.mirror.lease import patiently
+from resumerge.mirror.lease_record import epochs, lease_name
+from resumerge.mirror.manifest import DONE_FILE, SHARD, read_done
+from resumerge.mirror.snapshots import OF_HUB
+from resumerge.mirror.stores.base import BOOKS, Place
+from resumerge.mirror.stores.folder import PART
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """What is in a mirror that is to be given up.
+
+    Args:
+        remove: names, in the order that they go.
+        aside: names of files that somebody edited, by the ones that they get.
+    """
+
+    remove: list[str]
+    aside: Mapping[str, str]
+
+
+def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
+    """Bytes and SHA-256 of what a ledger says is in the mirror, by name."""
+    rows = ledger.rows("SELECT * FROM mirrored")
+    shards = ledger.rows("SELECT name FROM shards")
+    unknown = {row["name"]: (-1, "") for row in shards}
+    return {**unknown, **{row["name"]: (row["nbytes"], row["sha256"]) for row in rows}}
+
+
+def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -> Theirs:
+    """What a run wrote to its mirror; nothing is changed yet, but the mirror is held.
+
+    Args:
+        files: bytes and SHA-256 of each, by name. A shard of that size that differs is damaged;
+            what else differs was edited.
+
+    Raises:
+        InputError: there is something else; nothing was removed.
+        Resumable: the mirror cannot be reached.
+    """
+    lease = far.hold(run)
+    there = far.files()
+    if (done := patiently(far.place, lambda: read_done(far.place))) and done.run == run:
+        files = {**files, **done.files}
+    ours = {
+        name
+        for name, (nbytes, sha256) in files.items()
+        if there.get(name) == nbytes
+        and (
+            name.endswith(SHARD)
+            or patiently(far.place, lambda: far.place.sha256(name, far.moved)) == sha256  # noqa: B023
+        )
+    }
+    edited = sorted((files.keys() & there.keys()) - ours)
+    ours |= {name + PART for name in files} & there.keys()
+    leases = {lease_name(n) for n in epochs(there)}
+    books = {name for name in there if name.startswith(f"{BOOKS}/")} - leases
+    hub = OF_HUB if far.url.startswith("hf://") else set()
+    known = ours | books | leases | hub | set(edited)
+    if others := sorted(n for n in there if n not in known and not is_aside(n)):
+        raise refuse(
+            "The mirror holds files that the run did not write",
+            where=far.url,
+            expected="nothing but what the run wrote there",
+            found=", ".join(others[:SHOWN]),
+            fix="move away what is to be kept, and delete the rest",
+        )
+    first = [name for name in ("config.json",) if name in ours]
+    rest = sorted(ours - set(first))
+    last = sorted(books_in(books), key=lambda name: (name != DONE_FILE, name))
+    lease.check()
+    return Theirs([*first, *rest, *last], asides(edited, there))
+
+
+def give_up(far: FarSide, theirs: Theirs) -> None:
+    """Remove what a run wrote to its mirror; what was edited since gets another name.
+
+    Raises:
+        InputError, Resumable: the mirror cannot be used.
+    """
+    set_aside(far, theirs.aside)
+    if theirs.remove:
+        patiently(far.place, lambda: far.place.write({}, theirs.remove))
+
+
+def set_aside(far: FarSide, names: Mapping[str, str]) -> None:
+    """Give files of a mirror other names; they are there under one of both at every instant.
+
+    Raises:
+        InputError, Resumable: the mirror cannot be used.
+    """
+    place = far.place
+    for name, aside in names.items():
+        if patiently(place, lambda: _rename(place, name, aside)):  # noqa: B023
+            continue
+        with TemporaryDirectory(prefix="resumerge-") as folder:
+            copy = Path(folder) / "copy"
+            patiently(place, lambda: place.download(name, copy, far.moved))  # noqa: B023
+            patiently(place, lambda: place.upload(aside, copy, far.moved))  # noqa: B023
+            patiently(place, lambda: place.write({}, [name]))  # noqa: B023
+
+
+def _rename(place: Place, name: str, aside: str) -> bool:
+    """Rename a file where the place can do that; one that an earlier try renamed stays so."""
+    try:
+        return place.rename(name, aside)
+    except FileNotFoundError:
+        if aside not in place.files():
+            raise
+        return True
+
+
+def asides(names: Iterable[str], there: Mapping[str, int]) -> dict[str, str]:
+    """The names that files get which are set aside: none that is there."""
+    return {name: aside_name(name, there.__contains__) for name in names}

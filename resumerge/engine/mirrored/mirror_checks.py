@@ -1,0 +1,55 @@
+"""Whether a run may have its mirror where a user says; asked before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resumerge.errors import Problem, refuse
+from resumerge.mirror.names import SCHEME
+from resumerge.options import Options
+
+
+def check_state_apart(state: Path, url: str) -> None:
+    """The state folder must not lie in the mirror: databases in use do not belong on a drive.
+
+    Raises:
+        InputError: it does.
+    """
+    if url.startswith(SCHEME):
+        return
+    here, there = state.absolute().resolve(), Path(url).resolve()
+    if here == there or there in here.parents:
+        raise refuse(
+            "The state folder lies in the mirror",
+            where=url,
+            expected="ledgers on a disk of this machine; the mirror gets copies of them",
+            found=f"the state folder is {state.absolute()}",
+            fix="name another one with --state-dir, or start in another folder",
+        )
+
+
+def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
+    """Options about a mirror need one, named or known to the run.
+
+    Args:
+        options: as given now.
+        url: of the mirror, if there is one.
+    """
+    given = {
+        "--mirror-then-delete": options.mirror_then_delete,
+        "--mirror-rate": options.mirror_rate,
+        "--mirror-wait": options.mirror_wait,
+        "--take-over": options.take_over,
+        "--bring-back": options.bring_back,
+    }
+    names = [name for name, value in given.items() if value is not None and value is not False]
+    if url is not None or not names:
+        return []
+    return [
+        Problem(
+            "There is no mirror",
+            expected="--mirror DEST as well",
+            found=" and ".join(names),
+            fix="add --mirror DEST: a folder on another disk, or hf://org/name",
+        )
+    ]

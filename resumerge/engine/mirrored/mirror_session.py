@@ -1,0 +1,178 @@
+"""A run's mirror as one session has to do with it: its place, and the right to write there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resumerge.engine.execute.reporter import Reporter
+from resumerge.engine.resources.signals import Stop
+from resumerge.errors import InputError, Problem, Resumable, refuse
+from resumerge.mirror import Lease, Place
+from resumerge.mirror.lease import patiently
+from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, Held, look
+from resumerge.mirror.stores.open import open_place
+from resumerge.options import Options
+
+SHOWN = 5
+"""Files that a message names."""
+
+
+class FarSide:
+    """A mirror, held by this process from `hold` to `release`."""
+
+    def __init__(self, url: str, options: Options, reporter: Reporter, stop: Stop) -> None:
+        """
+        Raises:
+            InputError: the address is none.
+        """
+        self.place: Place = open_place(url, offline=options.offline)
+        self._take_over, self._reporter, self._stop = options.take_over, reporter, stop
+        self._lease: Lease | None = None
+
+    @property
+    def url(self) -> str:
+        """As the ledger has it."""
+        return self.place.url
+
+    def check_mounted(self) -> None:
+        """A folder can only be there where the one above it is.
+
+        Raises:
+            Resumable: it is not.
+        """
+        above = Path(self.url).parent
+        if not self.url.startswith("hf://") and not above.is_dir():
+            raise Resumable(
+                "mirror",
+                f"The mirror at {self.url} cannot be reached: there is no {above}. Mount the drive,"
+                " then resume; what is merged here stays",
+            )
+
+    def look(self, ledger: Path) -> Held:
+        """See what the mirror holds; see `resumerge.mirror.state.look`.
+
+        Raises:
+            InputError: nothing can be read there.
+            Resumable: it cannot be reached.
+        """
+        return patiently(self.place, lambda: look(self.place, ledger))
+
+    def files(self) -> dict[str, int]:
+        """Bytes of every file that is there, by name.
+
+        Raises:
+            InputError, Resumable: as `look`.
+        """
+        return patiently(self.place, self.place.files)
+
+    def hold(self, run: str) -> Lease:
+        """The lease, taken now unless it is held already.
+
+        Raises:
+            InputError: another machine works there, or nothing can be written there.
+            Resumable: it cannot be reached.
+        """
+        if self._lease is None:
+            self._lease = Lease.take(
+                self.place,
+                run,
+                take_over=self._take_over,
+                note=self._reporter.note,
+                beat=self._reporter.beat,
+            )
+        return self._lease
+
+    def note(self, text: str) -> None:
+        """Tell a person something about it."""
+        self._reporter.note(text)
+
+    def release(self) -> None:
+        """Let other machines go on."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    def moved(self, nbytes: int) -> None:
+        """Bytes came from there: the watchdog hears of it, and a signal is heard."""
+        self._reporter.beat()
+        self._stop.check()
+
+
+def check_reachable(far: FarSide) -> list[Problem]:
+    """A mirror's folder is made, the one that it lies in is not: a drive that is not mounted must
+    not be taken for an empty one."""
+    folder = Path(far.url)
+    if far.url.startswith("hf://") or folder.is_dir():
+        return []
+    if folder.exists() or folder.is_symlink():
+        return [
+            Problem(
+                "This cannot be a mirror",
+                where=far.url,
+                expected="a folder whose parent is there, or hf://org/name",
+                found="something that is no folder",
+                fix="name a folder, or a repo of the Hub",
+            )
+        ]
+    if folder.parent.is_dir():
+        return []
+    return [
+        Problem(
+            "The folder that the mirror is to lie in is not there",
+            where=far.url,
+            expected="a folder whose parent is there, or hf://org/name",
+            found=f"no folder {Path(far.url).parent}",
+            fix="is the drive not mounted? Mount it, or make the folder, or name another mirror",
+        )
+    ]
+
+
+def check_apart(out: Path, far: FarSide) -> list[Problem]:
+    """The mirror and the output must not lie in each other."""
+    if far.url.startswith("hf://"):
+        return []
+    here, there = out.resolve(), Path(far.url).resolve()
+    if here != there and here not in there.parents and there not in here.parents:
+        return []
+    return [
+        Problem(
+            "The mirror and the output lie in each other",
+            where=far.url,
+            found=f"the output is {out}",
+            fix="name a folder for the mirror beside it, on another disk",
+        )
+    ]
+
+
+def refuse_mirror(far: FarSide, held: Held) -> InputError:
+    """That a mirror holds what no run can go on with, to be raised."""
+    if held.what == DAMAGED:
+        return refuse(
+            "The mirror holds a run whose ledger cannot be used",
+            where=far.url,
+            found="; ".join(held.skipped[:SHOWN]),
+            fix="name another mirror, or delete what is in this one",
+        )
+    if held.what == FOREIGN:
+        return refuse(
+            "The mirror holds something else",
+            where=far.url,
+            expected="a new or empty folder or repo, or the mirror of this run",
+            found=", ".join(held.others[:SHOWN]),
+            fix="name another mirror, or move away what is there",
+        )
+    if held.what == NOTHING:
+        return refuse(
+            "There is no run in this mirror",
+            where=far.url,
+            expected="the mirror of a run",
+            found="nothing",
+            fix="check its name; a drive has to be mounted first",
+        )
+    run = held.done.run if held.what == FINISHED and held.done else "another"
+    return refuse(
+        "The mirror holds another run",
+        where=far.url,
+        found=f"{held.what}: {run}",
+        fix="name another mirror, or add --restart to give up what the run wrote there",
+    )

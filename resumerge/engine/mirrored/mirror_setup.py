@@ -1,0 +1,36 @@
+"""The mirror of a run, for the time that one attempt works on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resumerge.engine.execute.reporter import Reporter
+from resumerge.engine.mirrored.mirror_session import FarSide
+from resumerge.ledger import Ledger
+from resumerge.mirror import Manner, Mirror
+from resumerge.options import MIRROR_WAIT, Options
+from resumerge.storage import Storage
+
+
+def mirror_of(
+    far: FarSide, ledger: Ledger, out: Path, options: Options, storage: Storage, reporter: Reporter
+) -> Mirror:
+    """The run's mirror, for one attempt; this process holds it from now on.
+
+    Raises:
+        InputError: another machine works there, or nothing can be written there.
+        Resumable: it cannot be reached.
+    """
+    lease = far.hold((ledger.run() or {})["id"])
+    manner = manner_of(options)
+    return Mirror(far.place, lease, ledger, out, manner, storage, reporter.note)
+
+
+def manner_of(options: Options) -> Manner:
+    """How a run is to be mirrored, as its options say."""
+    wait = options.mirror_wait
+    return Manner(
+        then_delete=bool(options.mirror_then_delete),
+        rate=options.mirror_rate,
+        patience=MIRROR_WAIT if wait is None else wait,
+    )

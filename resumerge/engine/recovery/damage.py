@@ -1,0 +1,66 @@
+"""Units that were computed from a file that was found damaged are computed again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from resumerge.engine.execute.work_queue import files_of
+from resumerge.hub.callbacks import Watch
+from resumerge.hub.metadata_cache import Damage, Records
+from resumerge.ledger import Ledger
+from resumerge.planning.plan import Plan
+from resumerge.sources.hub_models.hub_files import DAMAGED, hub_file, stands
+
+
+def find_damage(plan: Plan, ledger: Ledger, records: Records) -> dict[tuple[int, str], Damage]:
+    """Files of the plan that were found damaged since the run began, and not yet dealt with.
+
+    Returns:
+        The latest damage of each file, by number of the source and name.
+    """
+    began = (ledger.run() or {})["created"]
+    dealt_with = {
+        json.loads(row["data"]).get("damage")
+        for row in ledger.rows("SELECT data FROM events WHERE kind = ?", [DAMAGED])
+    }
+    found = {}
+    for files in {files_of(plan, unit) for unit in plan.units}:
+        for number, name in files:
+            file = hub_file(plan.sources[number], name)
+            for path in {file.pointer, file.blob}:
+                for damage in records.damages(path, since=began):
+                    if damage.id not in dealt_with:
+                        found[number, name] = damage
+    return found
+
+
+def forget_damaged(plan: Plan, ledger: Ledger, records: Records, check: Callable[[], None]) -> None:
+    """Make the units pending that were computed from damaged files.
+
+    Which of them were computed before the damage cannot be told. Files that are still needed, and
+    that changed since units were computed from them, are read again first.
+
+    Args:
+        check: called now and then; what it raises ends the reading.
+    """
+    while True:
+        progress = ledger.progress()
+        computed: set[tuple[int, str]] = set()
+        needed: set[tuple[int, str]] = set()
+        for unit, known in zip(plan.units, progress):
+            computed |= files_of(plan, unit) if known.committed_blocks else set()
+            needed |= files_of(plan, unit) if known.checksum is None else set()
+        for number, name in computed & needed:
+            stands(hub_file(plan.sources[number], name), records, Watch(check=check))
+        damages = find_damage(plan, ledger, records)
+        if not damages:
+            return
+        for key, damage in damages.items():
+            units = [
+                unit.index
+                for unit, known in zip(plan.units, progress)
+                if known.committed_blocks and key in files_of(plan, unit)
+            ]
+            model = plan.sources[key[0]].ref.text
+            ledger.forget(units, DAMAGED, model=model, file=key[1], damage=damage.id)

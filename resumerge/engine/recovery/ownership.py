@@ -1,0 +1,57 @@
+"""Which files of an output folder a run wrote: only those may it replace or remove.
+
+A name is not enough: the user may have put a file of that name there, or edited ours.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from resumerge.engine.execute.checksums import hash_block
+from resumerge.engine.execute.shard_files import PARTIAL
+from resumerge.ledger import Ledger
+from resumerge.mirror.backup_names import aside_name
+from resumerge.storage import Storage
+
+
+def written_files(ledger: Ledger, out: Path) -> set[str]:
+    """Names, relative to `out`, of the files there that are as the run wrote them.
+
+    A shard is known by its size and header, a file beside the shards by its checksum, and what is
+    not finished by its name.
+    """
+    shards = [
+        row["name"]
+        for row in ledger.rows("SELECT * FROM shards")
+        if _has_head(out / row["name"], row)
+    ]
+    companions = [
+        name for name, checksum in ledger.companions().items() if has_checksum(out / name, checksum)
+    ]
+    partial = [
+        name + PARTIAL for name in ledger.written_names() if (out / (name + PARTIAL)).is_file()
+    ]
+    return {*shards, *companions, *partial}
+
+
+def has_checksum(path: Path, checksum: str) -> bool:
+    """Whether a file is there and has this xxh3-128 (hex digits)."""
+    return path.is_file() and hash_block(path.read_bytes()).hex() == checksum
+
+
+def _has_head(path: Path, row: dict[str, object]) -> bool:
+    if not path.is_file() or path.stat().st_size != row["nbytes"]:
+        return False
+    with path.open("rb") as file:
+        return hash_block(file.read(int(str(row["header_bytes"])))).hex() == row["header_checksum"]
+
+
+def set_aside(path: Path, storage: Storage) -> Path:
+    """Give a file that is not the run's another name, which is returned, and its own to the run's.
+
+    See `aside_name`.
+    """
+    aside = path.with_name(aside_name(path.name, lambda n: os.path.lexists(path.with_name(n))))
+    storage.rename(path, aside)
+    return aside

@@ -1,0 +1,261 @@
+"""Reading an output again and comparing it with the checksums in the ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.execute.checksums import first_mismatch, hash_block
+from resumerge.engine.execute.reporter import Reporter
+from resumerge.engine.execute.shard_files import PARTIAL
+from resumerge.engine.mirrored.mirror_session import FarSide, refuse_mirror
+from resumerge.engine.recovery.ownership import has_checksum
+from resumerge.engine.recovery.recovery import open_ledger, read_ledger
+from resumerge.engine.resources.disk_errors import resumable_disk_errors
+from resumerge.engine.resources.lock import LOCK_FILE, lock_holder, run_lock
+from resumerge.engine.resources.signals import Stop
+from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.run_store import Home
+from resumerge.mirror.audit import compare
+from resumerge.mirror.backup_names import CARD
+from resumerge.mirror.lease import patiently
+from resumerge.mirror.stores.open import open_place
+from resumerge.options import Options
+from resumerge.planning.plan import Expression, Unit
+from resumerge.storage import Storage
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a verification found.
+
+    Args:
+        units: compared.
+        nbytes: read and compared.
+        damaged: names of units whose bytes differ or are missing, with what was found.
+        pending: units that are not committed yet, and so have nothing to compare with.
+        marked: damage is noted in the ledger, so that ``resume`` mends it; not where another
+            process works on the run, or the ledger is read-only.
+        mirror: the address, where a mirror was verified and not what is here.
+        remake: it holds a finished run that this machine does not know, so that only a new run can
+            mend what is damaged.
+    """
+
+    run: str
+    output: Path
+    units: int
+    nbytes: int
+    pending: int
+    damaged: dict[str, str]
+    marked: bool = True
+    mirror: str | None = None
+    remake: bool = False
+
+    @property
+    def intact(self) -> bool:
+        return not self.damaged
+
+    @property
+    def where(self) -> str:
+        """The mirror's address, or the output folder."""
+        return self.mirror or str(self.output)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``verify --json``."""
+        return {
+            "run": self.run,
+            "output": self.where,
+            "mirror": self.mirror,
+            "intact": self.intact,
+            "units": {"compared": self.units, "pending": self.pending},
+            "bytes": self.nbytes,
+            "damaged": [{"name": n, "found": found} for n, found in self.damaged.items()],
+            "marked": self.marked,
+        }
+
+
+def verify_run(folder: Path, storage: Storage) -> Verification:
+    """Read every committed block of a run's output.
+
+    What is damaged is made pending in the ledger, so that ``resume`` computes it anew. The ledger
+    is only read while another process works on the run, and where it cannot be written to.
+
+    Raises:
+        InputError: neither the ledger nor its snapshot can be used.
+        Resumable: the output cannot be read now.
+    """
+    with resumable_disk_errors():
+        if lock_holder(folder) is not None or not _is_writable(folder):
+            return _verify(folder, read_ledger(folder), mark=False)
+        with run_lock(folder, folder.name):
+            return _verify(folder, open_ledger(folder, storage)[0], mark=True)
+
+
+def verify_mirror(url: str, home: Home, storage: Storage) -> Verification:
+    """Compare what a mirror holds with the checksums of its own ledger; nothing is noted there.
+
+    Where its run is one of this machine, that does not believe any more that the mirror has what
+    is damaged, and ``resume`` brings it again.
+
+    Raises:
+        InputError: there is no run in it.
+        Resumable: it cannot be read now.
+    """
+    far = FarSide(url, Options(), Reporter(), Stop())
+    with tempfile.TemporaryDirectory() as folder, resumable_disk_errors():
+        path = Path(folder) / LEDGER_FILE
+        held = far.look(path)
+        units: list[dict[str, Any]] = []
+        if held.done is not None:
+            run, files = held.done.run, dict(held.done.files)
+        elif held.snapshot:
+            with closing(Ledger(path, read_only=True)) as ledger:
+                run = (ledger.run() or {})["id"]
+                rows = ledger.rows("SELECT * FROM mirrored")
+                files = {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}
+                units = ledger.rows(
+                    "SELECT units.name, shards.name AS shard FROM units"
+                    " JOIN shards ON shards.number = units.shard"
+                )
+        else:
+            raise refuse_mirror(far, held)
+        if held.done is not None and CARD in held.files:
+            files.pop(CARD, None)
+        damaged = patiently(far.place, lambda: compare(far.place, files, far.moved))
+        known = next((folder for folder in home.runs() if folder.name == run), None)
+        marked = bool(damaged) and known is not None and _disbelieve(known, far, damaged, storage)
+        remake = held.done is not None and known is None
+        compared = sum(unit["shard"] in files for unit in units) if units else len(files)
+        nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
+        pending = len(units) - compared if units else 0
+        there = Path(far.url)
+        return Verification(run, there, compared, nbytes, pending, damaged, marked, far.url, remake)
+
+
+def _disbelieve(folder: Path, far: FarSide, damaged: Iterable[str], storage: Storage) -> bool:
+    """Let a run forget that its mirror has what is damaged there; whether that could be noted."""
+    if lock_holder(folder) is not None or not _is_writable(folder):
+        return False
+    with run_lock(folder, folder.name):
+        ledger, _ = open_ledger(folder, storage)
+        try:
+            if (ledger.run() or {})["mirror"] != far.url:
+                return False
+            for name in damaged:
+                ledger.event("mirror_damaged", name=name, found="verify", mirror=far.url)
+                ledger.forget_mirrored(name)
+            ledger.set_state("interrupted")
+            return True
+        finally:
+            ledger.close()
+
+
+def _is_writable(folder: Path) -> bool:
+    files = [folder, *(folder / name for name in (LEDGER_FILE, LOCK_FILE))]
+    return all(os.access(path, os.W_OK) for path in files if path.exists())
+
+
+def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
+    try:
+        out = Path((ledger.run() or {})["output"])
+        damaged: dict[str, str] = {}
+        lost: list[int] = []
+        away = _away(ledger, out)
+        compared = nbytes = pending = 0
+        for shard in ledger.rows("SELECT * FROM shards ORDER BY number"):
+            rows = ledger.rows(
+                "SELECT * FROM units WHERE shard = ? ORDER BY number", [shard["number"]]
+            )
+            committed = [row for row in rows if row["committed_blocks"]]
+            forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
+            pending += len(rows) - len(committed) - len(forgotten)
+            found = _compare(out, shard, committed)
+            if shard["name"] in away:
+                found = {row["number"]: away[shard["name"]] for row in committed}
+                found = {number: what for number, what in found.items() if what}
+                if mark and found:
+                    ledger.forget_mirrored(shard["name"])
+            damaged.update({row["name"]: "found damaged before" for row in forgotten})
+            compared += len(committed)
+            nbytes += sum(row["nbytes"] for row in committed if row["number"] not in found)
+            lost += found
+            names = {row["number"]: row["name"] for row in rows}
+            damaged.update({names[number]: what for number, what in found.items()})
+        for name, checksum in ledger.companions().items():
+            if name != CARD and not has_checksum(out / name, checksum):
+                damaged[name] = "the file differs or is missing"
+        if mark and lost:
+            ledger.forget(lost, "verify_found_damage", names=list(damaged)[:5])
+        if mark and damaged:
+            ledger.set_state("interrupted")
+        return Verification(folder.name, out, compared, nbytes, pending, damaged, mark)
+    finally:
+        ledger.close()
+
+
+def _away(ledger: Ledger, out: Path) -> dict[str, str]:
+    """What is wrong with each shard that is in the mirror alone; empty where nothing is."""
+    run = ledger.run() or {}
+    noted = {n: s for n, s in ledger.mirrored().items() if not (out / n).exists()}
+    if not noted:
+        return {}
+    place = open_place(run["mirror"])
+    found = {}
+    for name, sha256 in noted.items():
+        now = patiently(place, lambda: place.sha256(name, lambda nbytes: None))  # noqa: B023
+        found[name] = "" if now == sha256 else f"{name} in the mirror {_differs(now)}"
+    return found
+
+
+def _differs(sha256: str | None) -> str:
+    return "is missing" if sha256 is None else "differs"
+
+
+def _compare(out: Path, shard: dict[str, Any], rows: list[dict[str, Any]]) -> dict[int, str]:
+    """What is wrong with which unit of a shard."""
+    opened = _open_shard(out / shard["name"])
+    if opened is None:
+        return {row["number"]: f"{shard['name']} is missing" for row in rows}
+    path, fd = opened
+    try:
+        head = os.pread(fd, shard["header_bytes"], 0)
+        if hash_block(head).hex() != shard["header_checksum"]:
+            return {row["number"]: f"the header of {path.name} differs" for row in rows}
+        found = {}
+        for row in rows:
+            index = first_mismatch(fd, unit_of_row(row), row["block_hashes"])
+            if index is not None:
+                found[row["number"]] = f"block {index} differs in {path.name}"
+        return found
+    finally:
+        os.close(fd)
+
+
+def _open_shard(final: Path) -> tuple[Path, int] | None:
+    """A shard under the name that it has now: it may be sealed, or opened again, meanwhile."""
+    partial = final.with_name(final.name + PARTIAL)
+    for path in (final, partial, final):
+        with suppress(FileNotFoundError):
+            return path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return None
+
+
+def unit_of_row(row: dict[str, Any]) -> Unit:
+    """A unit as the ledger knows it: its place, without what computes it."""
+    return Unit(
+        row["number"],
+        row["name"],
+        row["dtype"],
+        tuple(json.loads(row["shape"])),
+        row["shard"],
+        row["offset"],
+        row["nbytes"],
+        row["grain"],
+        Expression("", ()),
+    )

@@ -1,0 +1,187 @@
+"""``resumerge cache``: whether cached sources have the content that their names say; mending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
+from resumerge.errors import ResumergeError, refuse
+from resumerge.host.machine import cores
+from resumerge.hub.cache import HubFile, cache_folder, cached_revisions
+from resumerge.hub.content_hash import is_intact
+from resumerge.hub.snapshot import cached_files, hub_snapshot, with_facts
+from resumerge.ledger.run_store import Home
+from resumerge.options import Options
+from resumerge.planning import Plan, read_recipe
+from resumerge.recipe.references import is_local
+from resumerge.sources import Records
+from resumerge.sources.hub_models.hub_files import bring, hub_file
+
+Report = Callable[[str], None]
+"""Called with the name of each file before it is read or downloaded."""
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """One file of the Hub's cache, and its state.
+
+    Args:
+        model: the repo.
+        revision: the commit.
+        state: ``intact``, ``damaged``, ``missing`` or, after a repair, ``mended``.
+        bytes: of the whole file, where that is known.
+        path: where it is, or would be.
+    """
+
+    model: str
+    revision: str
+    file: str
+    state: str
+    bytes: int
+    path: str
+
+
+@dataclass(frozen=True)
+class CacheReport:
+    """What was found.
+
+    Args:
+        notes: what a person should know about what was looked at.
+    """
+
+    files: list[CachedFile]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def intact(self) -> bool:
+        """Whether nothing is damaged or missing (any more)."""
+        return all(file.state in ("intact", "mended") for file in self.files)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``cache check --json``."""
+        return {
+            "intact": self.intact,
+            "files": [asdict(file) for file in self.files],
+            "notes": self.notes,
+        }
+
+
+def check_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
+    """Read cached files again, whatever is remembered of them, and compare them with their hashes.
+
+    Verdicts are noted in the state folder: the next ``run`` or ``resume`` fetches what is damaged.
+
+    Args:
+        target: a recipe, of which the files are looked at that its merge needs; or ``org/name`` or
+            ``org/name@revision``, of which all files are that the cache holds.
+
+    Raises:
+        InputError: no such recipe; or nothing of the repo is in the cache.
+    """
+    records = Records(Home(options.state_dir).folder)
+    try:
+        files, notes = _files_of(target, options)
+        return CacheReport(_checked(files, records, report), notes)
+    finally:
+        records.close()
+
+
+def repair_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
+    """Check, and fetch what is damaged or missing, and nothing else.
+
+    Raises:
+        InputError: as `check_cache`; or the Hub denies a file.
+        Resumable: the network or the disk failed.
+    """
+    records = Records(Home(options.state_dir).folder)
+    try:
+        files, notes = _files_of(target, options)
+        found = _checked(files, records, report)
+        return CacheReport([_mended(file, records, report) for file in found], notes)
+    except DISK_ERRORS as error:
+        raise out_of_order(error, "repair again") from error
+    finally:
+        records.close()
+
+
+def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
+    path = Path(target)
+    if path.is_file() or path.suffix in (".yaml", ".yml"):
+        recipe = read_recipe(path)
+        try:
+            return _needed(Session(options).plan(recipe)), []
+        except ResumergeError as error:
+            repos = [part for ref in recipe.models for part in ref.parts if not is_local(part.name)]
+            files = [f for ref in repos for f in cached_files(ref.name, ref.revision)]
+            if not files:
+                raise
+            note = f"The recipe cannot be planned now, so all of its cached files count: {error}"
+            return files, [note]
+    repo, _, revision = target.partition("@")
+    files = [] if is_local(repo) else cached_files(repo, revision or None)
+    if files:
+        return files, []
+    if revision and (others := cached_revisions(repo)):
+        raise refuse(
+            "The cache has nothing of this revision",
+            where=target,
+            expected=f"one of the cached revisions of {repo}",
+            found=f"{revision[:100]}; cached are {', '.join(others[:8])}",
+            fix="name one of these, or the repo alone for all of them",
+        )
+    raise refuse(
+        "This is neither a recipe nor a repo in the cache",
+        where=target,
+        expected=f"a YAML file, or org/name of a repo that is in {cache_folder()}",
+        found="nothing of that name",
+        fix="check the name, or HF_HOME if the cache is elsewhere",
+    )
+
+
+def _needed(plan: Plan) -> list[HubFile]:
+    """The weights that a merge reads, and what lies beside those of the reference model."""
+    files = []
+    for number, source in enumerate(plan.sources):
+        beside = source.companions if number == plan.reference else {}
+        files += [
+            hub_file(source, name)
+            for name in [*beside, *sorted(plan.bytes_needed(number))]
+            if source.part_of(name)[0].kind == "hub"
+        ]
+    return list(dict.fromkeys(files))
+
+
+def _checked(files: Iterable[HubFile], records: Records, report: Report | None) -> list[CachedFile]:
+    def check(file: HubFile) -> CachedFile:
+        if report is not None:
+            report(file.name)
+        path, state = file.content, "missing"
+        if path is not None:
+            intact = is_intact(path, file.etag, file.size)
+            records.settle(path, file.etag, intact)
+            state = "intact" if intact else "damaged"
+        return _described(file, state)
+
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(check, files))
+
+
+def _mended(found: CachedFile, records: Records, report: Report | None) -> CachedFile:
+    if found.state == "intact":
+        return found
+    if report is not None:
+        report(found.file)
+    snapshot = with_facts(hub_snapshot(found.model, found.revision, records), [found.file])
+    file = snapshot.files[found.file]
+    bring(file, records)
+    return _described(file, "mended")
+
+
+def _described(file: HubFile, state: str) -> CachedFile:
+    path = file.content or file.pointer
+    return CachedFile(file.repo, file.commit, file.name, state, file.size, str(path))

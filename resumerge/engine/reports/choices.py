@@ -1,0 +1,118 @@
+"""What a run would choose because of the machine that it is on, and how to choose otherwise."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.execute.device import resolve_device
+from resumerge.errors import InputError
+from resumerge.ledger.run_store import Home
+from resumerge.options import Options
+
+STATE_DIR = "RESUMERGE_STATE_DIR"
+AUTO = "auto"
+MOST_CORES = "the cores that this process may use"
+
+
+def choices(
+    host: dict[str, Any],
+    options: Options,
+    *,
+    out: Path | None,
+    budget: int,
+    threads: int | None,
+    progress: str = AUTO,
+) -> list[dict[str, Any]]:
+    """Each with ``what``, ``chosen``, ``because`` and ``option``, the one that overrides it.
+
+    Args:
+        host: see `describe_host`.
+        budget: bytes of RSS.
+        threads: None where there is no plan that they would have to fit.
+        progress: how it is to be shown.
+    """
+    return [
+        _memory(host, options, budget),
+        _threads(host, options, threads),
+        _device(host, options),
+        _progress(host, progress),
+        _state(host, options),
+        *_mirror(host, options, out),
+    ]
+
+
+def _choice(what: str, chosen: object, because: str, option: str) -> dict[str, Any]:
+    return {"what": what, "chosen": chosen, "because": because, "option": option}
+
+
+def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, Any]:
+    memory = host["memory"]
+    why = f"{memory['bound']} has {memory['available'] / 1e9:.3g} GB left"
+    if options.memory is not None:
+        why = "it was asked for" if budget == options.memory else f"{why}, less than asked for"
+    return _choice("memory", budget, why, "--memory SIZE")
+
+
+def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dict[str, Any]:
+    wanted = options.threads or host["cores"]
+    why = "they were asked for" if options.threads else MOST_CORES
+    if threads is not None and threads < wanted:
+        why = f"no more of {wanted} fit into the memory"
+    return _choice("threads", wanted if threads is None else threads, why, "--threads N")
+
+
+def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
+    gpus, device = host["gpus"], options.device
+    if device == AUTO:
+        with suppress(InputError):
+            device = resolve_device(device)
+        why = "auto takes a GPU where there is one that can be used"
+    elif device != "cpu":
+        why = "it was asked for"
+    elif gpus:
+        why = f"a merge waits for disks; {gpus[0]['name']} is here, too: --device cuda"
+    else:
+        why = "there is no GPU"
+    return _choice("device", device, why, "--device DEV")
+
+
+def _progress(host: dict[str, Any], asked: str) -> dict[str, Any]:
+    if asked != AUTO:
+        return _choice("progress", asked, "it was asked for", "--progress STYLE")
+    style, why = {
+        "terminal": ("bar", "output goes to a terminal"),
+        "cell": ("lines", "output goes to a notebook's cell; in Python it is a live picture"),
+        "log": ("lines", "output goes to a file or a pipe"),
+    }[host["output"]]
+    return _choice("progress", style, why, "--progress STYLE")
+
+
+def _state(host: dict[str, Any], options: Options) -> dict[str, Any]:
+    folder = Home(options.state_dir).folder
+    named = "RESUMERGE_STATE_DIR names it" if os.environ.get(STATE_DIR) else "in the working folder"
+    why = named if options.state_dir is None else "it was asked for"
+    for durable in host["durable"]:
+        if durable["kind"] in ("drive", "bucket") and folder.is_relative_to(durable["folder"]):
+            why = (
+                "a ledger needs locks, which a mounted drive lacks: keep it on this machine's own "
+                "disk, and name the drive as --mirror"
+            )
+    return _choice("state", str(folder), why, "--state-dir DIR")
+
+
+def _mirror(host: dict[str, Any], options: Options, out: Path | None) -> Iterator[dict[str, Any]]:
+    if options.mirror is not None:
+        yield _choice("mirror", options.mirror, "it was asked for", "--mirror DEST")
+        return
+    drives = [d["folder"] for d in host["durable"] if d["kind"] == "drive"]
+    name = out.absolute().name if out is not None else "merged"
+    if drives:
+        suggested = f"--mirror {drives[0]}/{name}"
+        yield _choice("mirror", None, "Google Drive is mounted, and outlives this VM", suggested)
+    elif host["vanishes"]:
+        why = f"this {host['platform'].capitalize()} machine may be taken away with its disk"
+        yield _choice("mirror", None, why, "--mirror DEST")

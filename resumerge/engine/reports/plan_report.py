@@ -1,0 +1,167 @@
+"""``resumerge plan``: everything that can be known of a merge without doing it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.checks.preflight import (
+    OUTPUT,
+    STATE,
+    check_disk,
+    check_output,
+    check_outside,
+    check_path,
+    check_sources,
+    check_writable,
+    existing_folder,
+    fit_threads,
+    free_bytes,
+    memory_budget,
+    too_many_threads,
+)
+from resumerge.engine.execute.device import resolve_device
+from resumerge.engine.execute.reporter import Reporter
+from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.mirrored.mirror_session import FarSide, check_apart, check_reachable
+from resumerge.engine.reports.choices import choices
+from resumerge.engine.resources.signals import Stop
+from resumerge.errors import InputError, Problem, Resumable
+from resumerge.host.host import describe_host
+from resumerge.host.speed import probe
+from resumerge.ledger.run_store import Home
+from resumerge.options import Options
+from resumerge.planning import Plan, read_recipe
+from resumerge.planning.estimates.estimate import disk_needed, estimate, largest_file
+from resumerge.planning.estimates.time import computes
+
+
+def describe_plan(
+    config: Path, out: Path | None, options: Options, progress: str = "auto"
+) -> dict[str, Any]:
+    """The document of ``plan --json``; problems are listed in it, not raised.
+
+    Args:
+        out: checked as ``run`` would, where it is given and has no run; else the working folder's
+            disk is.
+        options: a mirror's address is checked, and nothing is asked of it.
+        progress: as a run is to show it.
+    """
+    document = _described(config, out, options)
+    host = {**describe_host(), "disk": document.pop("speed")}
+    host["disk"] |= {
+        "folder": str((out or Path.cwd()).absolute()),
+        "free": document["disk"]["free"],
+    }
+    chosen = choices(
+        host,
+        options,
+        out=out,
+        budget=document["memory"]["budget"],
+        threads=document.get("threads"),
+        progress=progress,
+    )
+    return {**document, "host": host, "choices": chosen}
+
+
+def _described(config: Path, out: Path | None, options: Options) -> dict[str, Any]:
+    budget = memory_budget(options.memory)
+    home = Home(options.state_dir)
+    if unusable := [*check_path(home.folder, STATE), *_unusable(out)]:
+        return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
+    try:
+        earlier = home.of_output(out) if out is not None else []
+        plan = Session(options).plan(read_recipe(config))
+    except InputError as error:
+        return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
+    except Resumable as error:
+        what, *more = str(error).split("\n")
+        problem = Problem(what, where=str(config), fix=" ".join(more))
+        return {**_nothing(budget, out), "problems": [asdict(problem)]}
+    problems = _mirror_problems(out, options)
+    if out is not None and not earlier:
+        problems += check_writable(home.folder, STATE)
+        problems += check_output(out)
+        problems += check_outside(out, (source.folder for source in plan.sources))
+    problems += check_disk(out or Path.cwd(), disk_needed(plan))
+    problems += check_sources(
+        plan, out or Path.cwd(), disk_needed(plan), offline=options.offline, evict=options.evict
+    )
+    try:
+        resolve_device(options.device)
+    except InputError as error:
+        problems += error.problems
+    try:
+        threads = fit_threads(plan, options.threads, budget, options.memory)
+    except InputError as error:
+        problems += error.problems
+        threads = 1
+    folder = existing_folder(out or Path.cwd())
+    speed = probe(largest_file(plan), folder, computes=computes(plan))
+    predicted = estimate(plan, threads, speed)
+    return {
+        "units": len(plan.units),
+        "output_bytes": plan.output_bytes,
+        "shards": len(plan.shards),
+        "memory": {"predicted_peak_rss": predicted.peak_rss, "budget": budget},
+        "disk": {"needed": predicted.disk, "free": free_bytes(out or Path.cwd())},
+        "download": {
+            "bytes": predicted.download,
+            "files": predicted.download_files,
+            "cached_bytes": predicted.cached,
+        },
+        "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
+        "sources": [_source(plan, number) for number in range(len(plan.sources))],
+        "threads": threads,
+        "method": plan.recipe.merge_method,
+        "layers": [list(o.inputs) for m in plan.layer_maps[:1] for o in m.origins],
+        "stacks": dict(plan.layers.counts),
+        "layer_maps": [
+            {"stack": m.stack, "layers": [list(o.inputs) for o in m.origins]}
+            for m in plan.layer_maps
+        ],
+        "largest_unit": {"name": predicted.largest.name, "bytes": predicted.largest.nbytes},
+        "notes": [*plan.notes, *predicted.notes, *too_many_threads(options.threads)],
+        "problems": [asdict(problem) for problem in problems],
+        "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
+    }
+
+
+def _mirror_problems(out: Path | None, options: Options) -> list[Problem]:
+    if options.mirror is None:
+        return []
+    try:
+        far = FarSide(options.mirror, options, Reporter(), Stop())
+    except InputError as error:
+        return error.problems
+    apart = check_apart(out, far) if out is not None else []
+    return apart or check_reachable(far)
+
+
+def _unusable(out: Path | None) -> list[Problem]:
+    return [] if out is None else check_path(out.absolute(), OUTPUT)
+
+
+def _source(plan: Plan, number: int) -> dict[str, Any]:
+    source = plan.sources[number]
+    return {
+        "model": source.ref.text,
+        "kind": source.kind,
+        "revision": source.revision,
+        "bytes_needed": sum(plan.bytes_needed(number).values()),
+    }
+
+
+def _nothing(budget: int, out: Path | None) -> dict[str, Any]:
+    return {
+        "units": 0,
+        "output_bytes": 0,
+        "shards": 0,
+        "memory": {"predicted_peak_rss": 0, "budget": budget},
+        "disk": {"needed": 0, "free": free_bytes(out or Path.cwd())},
+        "download": {"bytes": 0, "files": 0, "cached_bytes": 0},
+        "time": {"estimate_s": 0.0, "basis": "nothing could be planned"},
+        "sources": [],
+        "speed": {"read_bytes_per_s": None, "write_bytes_per_s": None},
+    }

@@ -1,0 +1,184 @@
+"""A Hub repo at one commit: which files it has, as the Hub lists them or as the cache has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from resumerge.errors import refuse
+from resumerge.hub.cache import (
+    COMMIT,
+    HubFile,
+    link_etag,
+    remember_commit,
+    remembered_commit,
+    repo_folder,
+    snapshot_folder,
+)
+from resumerge.hub.client import hub_call
+from resumerge.hub.content_hash import content_digest, feed
+from resumerge.hub.metadata_cache import Records
+
+LIST_TIMEOUT = 30.0
+"""Seconds to wait for a listing; the Hub takes a while for repos with thousands of files."""
+
+_ETAG = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A repo at one commit.
+
+    Args:
+        folder: the snapshot's folder in the standard cache, whether or not it exists yet.
+        files: by name; all of the repo's if `online`, else those that are known of.
+        online: whether the Hub was asked.
+    """
+
+    repo: str
+    commit: str
+    folder: Path
+    files: Mapping[str, HubFile]
+    online: bool
+
+
+def hub_snapshot(repo: str, revision: str | None, records: Records) -> Snapshot:
+    """Resolve a revision to its commit and list the files: one request to the Hub.
+
+    Args:
+        repo: ``org/name``.
+        revision: branch, tag or commit; None for the default branch.
+
+    Raises:
+        InputError: no such repo or revision, or no access.
+        Resumable: the network failed.
+    """
+    from huggingface_hub import HfApi
+
+    info = hub_call(
+        lambda: HfApi(library_name="resumerge").model_info(
+            repo, revision=revision or "main", files_metadata=True, timeout=LIST_TIMEOUT
+        ),
+        repo=repo,
+        revision=revision,
+    )
+    commit = info.sha or ""
+    if not COMMIT.fullmatch(commit):
+        raise refuse("The Hub's answer names no commit", where=repo, found=commit[:60])
+    if revision != commit:
+        remember_commit(repo, revision or "main", commit)
+    files = {
+        sibling.rfilename: HubFile(
+            repo,
+            commit,
+            sibling.rfilename,
+            sibling.size if sibling.size is not None else -1,
+            (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or "",
+        )
+        for sibling in info.siblings or []
+    }
+    records.keep_listing(repo, commit, {n: (f.size, f.etag) for n, f in files.items()})
+    return Snapshot(repo, commit, snapshot_folder(repo, commit), files, online=True)
+
+
+def with_facts(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
+    """The snapshot with size and etag of the named files, asked for one by one if not listed.
+
+    The Hub lists them; mirrors of it do not always.
+    """
+    files = dict(snapshot.files)
+    for name in names:
+        file = files[name]
+        if file.size < 0 or not file.etag:
+            file = files[name] = _asked(file)
+        if not _ETAG.fullmatch(file.etag):
+            raise refuse(
+                "The Hub names a file's content by something that is no hash",
+                where=f"{file.repo}@{file.commit}/{name}",
+                found=repr(file.etag[:60]),
+            )
+    return replace(snapshot, files=files)
+
+
+def _asked(file: HubFile) -> HubFile:
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    url = hf_hub_url(file.repo, file.name, revision=file.commit)
+    found = hub_call(
+        lambda: get_hf_file_metadata(url, timeout=LIST_TIMEOUT, library_name="resumerge"),
+        repo=file.repo,
+        revision=file.commit,
+    )
+    if found.size is None or found.etag is None:
+        raise refuse(
+            "The server tells neither size nor etag of a file",
+            where=f"{file.repo}@{file.commit}/{file.name}",
+            fix="use another mirror, or unset HF_ENDPOINT",
+        )
+    return replace(file, size=found.size, etag=found.etag)
+
+
+def cached_snapshot(repo: str, revision: str | None, records: Records) -> Snapshot:
+    """The same without the network: what the cache holds of a revision, and the records know.
+
+    Raises:
+        InputError: nothing of the repo, the branch or the commit is in it.
+    """
+    branch = revision or "main"
+    commit = branch if COMMIT.fullmatch(branch) else remembered_commit(repo, branch)
+    if commit is None or not snapshot_folder(repo, commit).is_dir():
+        raise refuse(
+            "The network is off, and the cache does not have this model",
+            where=f"{repo}@{branch}",
+            expected=f"a snapshot below {repo_folder(repo)}",
+            found="other revisions of it" if repo_folder(repo).is_dir() else "nothing of this repo",
+            fix="run once without --offline (and with HF_HUB_OFFLINE unset)",
+        )
+    folder = snapshot_folder(repo, commit)
+    files = {
+        name: HubFile(repo, commit, name, size, etag)
+        for name, (size, etag) in records.listing(repo, commit).items()
+        if size >= 0 and etag
+    }
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name not in files:
+            etag = link_etag(path) or _etag_of(path)
+            files[name] = HubFile(repo, commit, name, path.stat().st_size, etag)
+    return Snapshot(repo, commit, folder, files, online=False)
+
+
+def cached_files(repo: str, revision: str | None) -> list[HubFile]:
+    """Every file that the cache has of a repo, or has a name for; each content once.
+
+    Args:
+        revision: branch or commit; None for all commits.
+    """
+    snapshots = repo_folder(repo) / "snapshots"
+    commits = sorted(path.name for path in snapshots.glob("*") if path.is_dir())
+    if revision is not None:
+        commits = [c for c in commits if c in (revision, remembered_commit(repo, revision))]
+    found: dict[str, HubFile] = {}
+    for commit in commits:
+        for path in sorted((snapshots / commit).rglob("*")):
+            if path.is_symlink() or path.is_file():
+                name = path.relative_to(snapshots / commit).as_posix()
+                size = path.stat().st_size if path.exists() else 0
+                etag = link_etag(path) or _etag_of(path)
+                found.setdefault(etag, HubFile(repo, commit, name, size, etag))
+    return list(found.values())
+
+
+def _etag_of(path: Path) -> str:
+    """For a cache on a disk without links, where no blob is named so."""
+    size = path.stat().st_size
+    digest = content_digest(("0" * 64) if path.suffix in LFS else ("0" * 40), size)
+    assert digest is not None
+    feed(path, digest)
+    return digest.hexdigest()
+
+
+LFS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".model"})
+"""Files that are LFS or Xet files in nearly every repo."""

@@ -1,0 +1,71 @@
+"""The key of a rank, by two histograms: of the upper 16 bits, then of the lower 16 in one bin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels.selection.keys import Bits, Key
+from resumerge.methods.base import Scan
+
+_LOW_BITS = 16
+_BINS = 1 << _LOW_BITS
+
+Which = tuple[int, int]
+"""A vector, and a number k of its largest elements."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the k-th largest was found: its key, and its rank among the `equal` ones, from 1."""
+
+    key: int
+    rank: int
+    equal: int
+
+
+def find(wanted: Iterable[Which], scan: Scan[Any], key: Key) -> dict[Which, Place]:
+    vectors = sorted({i for i, _ in wanted})
+    upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
+    for part in scan(lambda v, block: {i: _histogram(key(v[i])) for i in vectors}):
+        for i, counts in part.items():
+            upper[i] += counts
+    coarse = {(i, k): bin_of(upper[i], k) for i, k in sorted(wanted)}
+    bins = {i: sorted({place[0] for (j, _), place in coarse.items() if j == i}) for i in vectors}
+    lower = {(i, upper_bin): np.zeros(_BINS, np.int64) for i in vectors for upper_bin in bins[i]}
+    for part in scan(lambda v, block: _low_histograms(v, bins, key)):
+        for which, counts in part.items():
+            lower[which] += counts
+    places = {}
+    for (i, k), (upper_bin, rest) in coarse.items():
+        counts = lower[i, upper_bin]
+        low, rank = bin_of(counts, rest)
+        places[i, k] = Place((upper_bin << _LOW_BITS) | low, rank, int(counts[low]))
+    return places
+
+
+def _histogram(bits: Bits) -> np.ndarray:
+    return np.bincount(bits >> _LOW_BITS, minlength=_BINS)
+
+
+def _low_histograms(
+    vectors: Mapping[int, Any], bins: Mapping[int, Sequence[int]], key: Key
+) -> dict[Which, np.ndarray]:
+    found = {}
+    for i, upper_bins in bins.items():
+        bits = key(vectors[i])
+        for upper_bin in upper_bins:
+            low = bits - np.uint32(upper_bin << _LOW_BITS)
+            found[i, upper_bin] = np.bincount(low[low < _BINS], minlength=_BINS)
+    return found
+
+
+def bin_of(counts: np.ndarray, k: int) -> tuple[int, int]:
+    """The bin that the k-th largest falls into, and its rank within that bin (from 1)."""
+    above = np.cumsum(counts[::-1])
+    position = int(np.searchsorted(above, k))
+    found = len(counts) - 1 - position
+    return found, k - int(above[position] - counts[found])

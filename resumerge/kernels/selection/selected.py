@@ -1,0 +1,68 @@
+"""Which elements of a vector a selection keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels.selection.keys import KINDS, Key, magnitude_bits
+from resumerge.methods.base import Block
+from resumerge.native import Vector, calls
+
+
+@dataclass
+class Selection:
+    """Which elements of one vector are the k largest.
+
+    Args:
+        threshold: key of the k-th largest; elements above it are kept.
+        equal: how many elements equal to it are kept, counted from the first
+            index; 0 keeps nothing at all.
+        before: for each block, how many elements equal to it stand in the blocks before, and in
+            the end how many there are; empty where all of them are kept.
+    """
+
+    threshold: int
+    equal: int
+    before: list[int] = field(default_factory=list)
+
+    def mask(self, values: Any, block: Block, key: Key = magnitude_bits) -> np.ndarray:
+        """1 where an element of the block is kept, else 0: uint8."""
+        if self.equal == 0:
+            return np.zeros(len(values), np.uint8)
+        quota = self._quota(len(values), block)
+        if isinstance(values, Vector):
+            return calls.mask_above(values, KINDS[key], self.threshold, quota)
+        bits, threshold = key(values), np.uint32(self.threshold)
+        if quota >= len(bits):
+            return (bits >= threshold).view(np.uint8)
+        kept = bits > threshold
+        if quota > 0:
+            kept[np.flatnonzero(bits == threshold)[:quota]] = True
+        return kept.view(np.uint8)
+
+    def rule(self, values: Any, block: Block) -> Any:
+        """What `combined` keeps of a block by magnitude: a mask, or a threshold in its place."""
+        if self.equal == 0 or not isinstance(values, Vector):
+            return self.mask(values, block)
+        return calls.Above(self.threshold, self._quota(len(values), block))
+
+    def _quota(self, length: int, block: Block) -> int:
+        """How many elements of a block that are equal to the threshold are kept."""
+        if not self.before:
+            return length
+        return max(0, self.equal - self.before[block.index])
+
+
+@dataclass
+class Band:
+    """The elements that are among the `outer` largest magnitudes but not among the `inner`."""
+
+    outer: Selection
+    inner: Selection
+
+    def mask(self, values: Any, block: Block) -> np.ndarray:
+        """1 where an element of the block is in the band, else 0: uint8."""
+        return self.outer.mask(values, block) & (self.inner.mask(values, block) ^ 1)

@@ -1,0 +1,44 @@
+"""Weighted average."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Method, Paper, Parameter, Work, in_order
+
+SMALLEST_SHARE = 1e-8
+"""Of the sum of the weights in that of their magnitudes; below it they cancel."""
+
+
+class Linear(Method):
+    """``sum(w_i * x_i)``, divided by ``sum(w_i)`` where `normalize` is on."""
+
+    name = "linear"
+    summary = "weighted average of the models"
+    papers = (
+        Paper(
+            "Model soups: averaging weights of multiple fine-tuned models improves accuracy "
+            "without increasing inference time",
+            "https://arxiv.org/abs/2203.05482",
+        ),
+    )
+    parameters = (
+        Parameter("weight", "share of this model", per_model=True),
+        Parameter("normalize", "divide by the sum of the weights", True, "bool"),
+    )
+
+    def objection(self, work: Work) -> str | None:
+        weights = in_order(work.per_model, "weight")
+        total, size = sum(weights), sum(map(abs, weights))
+        if work.params["normalize"] and abs(total) <= SMALLEST_SHARE * size:
+            return "weights that do not sum to zero, or normalize: false"
+        return None
+
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        weights = in_order(work.per_model, "weight")
+        total = sum(weights) if work.params["normalize"] else 1.0
+        return kernels.weighted_sum(inputs, [weight / total for weight in weights])

@@ -1,0 +1,84 @@
+"""Model stock: as near to the centre of the fine-tuned models as their angles tell."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work
+
+SMALLEST_PRODUCT = 1e-6
+"""Of two norms: what a dot product is divided by at least."""
+
+
+class ModelStock(Method):
+    """``t * mean(x_i) + (1 - t) * base`` with ``t = n c / (1 + (n-1) c)``.
+
+    n is the number of models, c the mean cosine between every two of their task vectors: of the
+    whole tensor or, with `filter_wise`, of each vector along the last dimension.
+    """
+
+    name = "model_stock"
+    summary = "the mean of fine-tuned models, pulled to the base by the angles between them"
+    papers = (
+        Paper(
+            "Model stock: all we need is just a few fine-tuned models",
+            "https://arxiv.org/abs/2403.19522",
+        ),
+    )
+    parameters = (
+        Parameter("filter_wise", "angles of each row, not of the whole tensor", False, "bool"),
+    )
+    base = "required"
+    fewest = 3
+
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def reads(self, work: Work) -> int:
+        return 1 if self._by_row(work) else 2
+
+    def row(self, work: Work) -> int | None:
+        return work.shape[-1] if self._by_row(work) else None
+
+    def statistics(self, work: Work, scan: Scan[Any]) -> float:
+        """The share t of the models' mean."""
+        products = scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
+        return float(share(kernels.summed(products)))
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base = inputs[work.base]  # type: ignore[index]
+        deltas = kernels.less_base(work, inputs)
+        if not self._by_row(work):
+            return kernels.sum_added(base, deltas, statistics / len(deltas))
+        row = work.shape[-1]
+        shares = share(kernels.row_gram(deltas, row)) / len(deltas)
+        factors = [np.ones(len(shares)), shares]
+        return kernels.weighted_sum_by_row([base, kernels.plain_sum(deltas)], factors, row)
+
+    def _by_row(self, work: Work) -> bool:
+        return bool(work.params["filter_wise"]) and len(work.shape) > 1
+
+
+@np.errstate(invalid="ignore")
+def share(products: np.ndarray) -> np.ndarray:
+    """t from the dot products of the task vectors, shape ``(n, n, ...)``.
+
+    Where the task vectors cancel, their mean is the base, and t is 0. Where there is NaN or
+    infinity, t is 1.
+    """
+    count = len(products)
+    pairs = list(combinations(range(count), 2))
+    norms = np.sqrt([products[i, i] for i in range(count)])
+    cosines = [
+        np.clip(products[i, j] / np.maximum(norms[i] * norms[j], SMALLEST_PRODUCT), -1.0, 1.0)
+        for i, j in pairs
+    ]
+    cosine = np.nan_to_num(sum(cosines) / len(pairs), nan=1.0)
+    divisor = np.asarray(1.0 + (count - 1) * cosine)
+    cancels = divisor == 0.0
+    result: np.ndarray = np.where(cancels, 0.0, count * cosine / np.where(cancels, 1.0, divisor))
+    return result

@@ -1,0 +1,92 @@
+"""The Karcher mean: the point of the sphere nearest to all models."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work
+
+OPPOSITE = 1e-7
+"""Sines below this, beyond a right angle: no direction leads to a point on the other side."""
+
+
+class Karcher(Method):
+    """``mean(|x_i|) * argmin_u sum(angle(u, x_i)**2)``, u of length one, by gradient descent.
+
+    A step goes from u along ``mean((θ_i / sin θ_i) * (x_i/|x_i| - cos θ_i * u))``. u stays in the
+    span of the models, so the iterations run on their dot products with each other, which one pass
+    over the tensor gives, and need no further pass. A model whose tensor is shorter than `tol` has
+    no direction, and one exactly opposite to u does not pull it anywhere. Where a
+    model has NaN or infinity the result is ``mean(x_i)``.
+    """
+
+    name = "karcher"
+    summary = "the Riemannian centre of the models on the sphere, without weights"
+    papers = (
+        Paper(
+            "Riemannian center of mass and mollifier smoothing",
+            "https://doi.org/10.1002/cpa.3160300502",
+        ),
+    )
+    parameters = (
+        Parameter("max_iter", "most steps", 10, "int", low=0),
+        Parameter("tol", "steps shorter than this end the search", 1e-5, low=0.0),
+    )
+
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def reads(self, work: Work) -> int:
+        return 2
+
+    def copies(self, work: Work) -> bool:
+        return len(work.per_model) == 1
+
+    def statistics(self, work: Work, scan: Scan[Any]) -> list[float]:
+        """The factor on each model."""
+        products = kernels.summed(scan(lambda x, block: kernels.gram(x)))
+        return factors(products, int(work.params["max_iter"]), float(work.params["tol"])).tolist()
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        return inputs[0] if len(inputs) == 1 else kernels.weighted_sum(inputs, statistics)
+
+
+def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
+    """The factor on each model, from their dot products with each other."""
+    if not np.isfinite(products).all():
+        return np.full(len(products), 1.0 / len(products))
+    norms = np.sqrt(np.diag(products))
+    used = norms > tol
+    inverse = np.where(used, 1.0 / np.where(used, norms, 1.0), 0.0)
+    if not used.any():
+        return inverse * norms.mean()
+    cosines = np.where(np.outer(used, used), products, 0.0) * np.outer(inverse, inverse)
+    mean = used / used.sum()
+    length = _length(cosines, mean)
+    if length < tol or length == 0.0:
+        mean = np.where(np.arange(len(mean)) == np.argmax(used), 1.0, 0.0)
+    else:
+        mean = mean / length
+    for _ in range(max_iter):
+        cosine = np.clip(cosines @ mean, -1.0, 1.0)
+        angle, sine = np.arccos(cosine), np.sqrt(1.0 - cosine**2)
+        pulls = used & (angle >= tol) & (sine >= np.where(cosine < 0.0, OPPOSITE, 0.0))
+        pull = np.where(pulls, np.where(sine > 0.0, angle / np.where(sine > 0, sine, 1.0), 1.0), 0)
+        pull = pull / used.sum()
+        step = pull - (pull @ cosine) * mean
+        length = _length(cosines, step)
+        if length < tol or length == 0.0:
+            break
+        mean = math.cos(length) * mean + math.sin(length) / length * step
+        mean = mean / _length(cosines, mean)
+    result: np.ndarray = mean * inverse * norms.mean()
+    return result
+
+
+def _length(products: np.ndarray, factors: np.ndarray) -> float:
+    square = float(factors @ products @ factors)
+    return 0.0 if square <= 0.0 else math.sqrt(square)

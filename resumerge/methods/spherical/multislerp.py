@@ -1,0 +1,91 @@
+"""Spherical interpolation between any number of models, through the tangent space of their mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work, in_order
+
+
+class MultiSlerp(Method):
+    """``|x| * exp_m(sum(w_i * log_m(u_i)))`` to first order, with ``u_i = x_i / |x_i|``.
+
+    m is the direction of ``sum(w_i * u_i)``; the tangents ``u_i - (u_i·m) m`` are averaged with the
+    weights, followed from m along the sphere, and scaled by ``|x| = sum(w_i * |x_i|)``. Everything
+    lies in the span of the models, so the dot products between them, one pass over the tensor, are
+    all that is needed to find the factor on each. Where the unit vectors cancel, or one has
+    NaN or infinity in it, the result is ``sum(w_i * x_i)``. With a base model, the x are task
+    vectors, and the base is added at the end.
+    """
+
+    name = "multislerp"
+    summary = "interpolation on the sphere between any number of models, or of task vectors"
+    papers = (
+        Paper(
+            "Spherical averages and applications to spherical splines and interpolation",
+            "https://doi.org/10.1145/502122.502124",
+        ),
+    )
+    parameters = (
+        Parameter("weight", "share of this model", per_model=True),
+        Parameter("normalize_weights", "divide the weights by their sum", True, "bool"),
+        Parameter("eps", "vectors shorter than this have no direction", 1e-8, low=0.0),
+    )
+    base = "optional"
+
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def reads(self, work: Work) -> int:
+        return 2 if len(work.others) > 1 else 1
+
+    def copies(self, work: Work) -> bool:
+        return len(work.per_model) == 1
+
+    def objection(self, work: Work) -> str | None:
+        weights = in_order([work.per_model[i] for i in work.others], "weight")
+        if len(weights) > 1 and work.params["normalize_weights"] and sum(weights) == 0.0:
+            return "weights that do not sum to zero, or normalize_weights: false"
+        return None
+
+    def statistics(self, work: Work, scan: Scan[Any]) -> list[float]:
+        """The factor on each model."""
+        products = kernels.summed(scan(lambda x, block: kernels.gram(kernels.less_base(work, x))))
+        weights = np.array(in_order([work.per_model[i] for i in work.others], "weight"))
+        if work.params["normalize_weights"]:
+            weights = weights / weights.sum()
+        return factors(products, weights, float(work.params["eps"])).tolist()
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        if len(work.others) == 1:
+            return inputs[work.others[0]]
+        mixed = kernels.weighted_sum(kernels.less_base(work, inputs), statistics)
+        return mixed if work.base is None else kernels.added(inputs[work.base], mixed)
+
+
+def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:
+    """The factor on each model, from their dot products with each other."""
+    if not np.isfinite(products).all():
+        return weights
+    norms = np.sqrt(np.diag(products))
+    sizes = norms + eps
+    inverse = np.where(sizes == 0.0, 0.0, 1.0 / np.where(sizes == 0.0, 1.0, sizes))
+    cosines = products * np.outer(inverse, inverse)
+    length = _length(cosines, weights)
+    if length < eps or length == 0.0:
+        return weights
+    mean = weights / length
+    tangent = weights - weights @ (cosines @ mean) * mean
+    step = _length(cosines, tangent) + eps
+    mixed = mean * math.cos(step) + tangent * (math.sin(step) / step if step > 0.0 else 1.0)
+    result: np.ndarray = mixed * inverse * (weights @ norms)
+    return result
+
+
+def _length(products: np.ndarray, factors: np.ndarray) -> float:
+    square = float(factors @ products @ factors)
+    return 0.0 if square <= 0.0 else math.sqrt(square)

@@ -1,0 +1,104 @@
+"""Arcs between two vectors: the whole of a tensor, its rows, or its columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work, in_order
+
+SMALLEST_NORM = 1e-7
+SMALLEST_WEIGHT_SUM = 1e-6
+
+
+class NuSlerp(Method):
+    """``sin((1-t)θ)/sin(θ) * a + sin(tθ)/sin(θ) * b``, with ``t = w_b / (w_a + w_b)``.
+
+    θ is the angle between a and b, as vectors of the whole tensor (`nuslerp_flatten`), of each
+    vector along the last dimension, or along the first (`nuslerp_row_wise`). Where its sine is zero
+    in float32, or there is NaN or infinity, the result is ``(1-t) * a + t * b``. With a base
+    model, a and b are task vectors, and the base is added to the result.
+    """
+
+    name = "nuslerp"
+    summary = "interpolation along the arc between two models, or between their task vectors"
+    papers = (
+        Paper("Animating rotation with quaternion curves", "https://doi.org/10.1145/325334.325242"),
+    )
+    parameters = (
+        Parameter("weight", "share of this model", per_model=True),
+        Parameter("nuslerp_flatten", "one angle for the whole tensor", True, "bool"),
+        Parameter(
+            "nuslerp_row_wise",
+            "without nuslerp_flatten: an angle for each vector along the first dimension, "
+            "not the last",
+            False,
+            "bool",
+        ),
+    )
+    base = "optional"
+    fewest = 2
+    most = 2
+
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def reads(self, work: Work) -> int:
+        return 1 if self._by_row(work) else 2
+
+    def row(self, work: Work) -> int | None:
+        if self._by_row(work):
+            return work.shape[-1]
+        return work.numel // max(1, work.shape[0]) if self._by_column(work) else None
+
+    def statistics(self, work: Work, scan: Scan[Any]) -> tuple[Any, Any]:
+        """The factors on both models: numbers, or one for each column."""
+        if self._by_column(work):
+            row = self._row(work)
+            products = scan(lambda x, block: kernels.column_gram(kernels.less_base(work, x), row))
+        else:
+            products = scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
+        return self._factors(work, kernels.summed(products))
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        pair = kernels.less_base(work, inputs)
+        if self._by_row(work):
+            row = self._row(work)
+            factors = self._factors(work, kernels.row_gram(pair, row))
+            mixed = kernels.weighted_sum_by_row(pair, factors, row)
+        elif self._by_column(work):
+            mixed = kernels.weighted_sum_by_column(pair, statistics, self._row(work))
+        else:
+            mixed = kernels.weighted_sum(pair, [float(f) for f in statistics])
+        return mixed if work.base is None else kernels.added(inputs[work.base], mixed)
+
+    def _by_row(self, work: Work) -> bool:
+        return self._split(work) and not work.params["nuslerp_row_wise"]
+
+    def _by_column(self, work: Work) -> bool:
+        return self._split(work) and bool(work.params["nuslerp_row_wise"])
+
+    def _split(self, work: Work) -> bool:
+        return len(work.shape) > 1 and not work.params["nuslerp_flatten"]
+
+    def _row(self, work: Work) -> int:
+        row = self.row(work)
+        assert row is not None
+        return row
+
+    @np.errstate(invalid="ignore")
+    def _factors(self, work: Work, products: np.ndarray) -> tuple[Any, Any]:
+        first, second = in_order([work.per_model[i] for i in work.others], "weight")
+        total = first + second
+        t = second / total if abs(total) >= SMALLEST_WEIGHT_SUM else 0.5
+        norms = np.maximum(np.sqrt([products[0, 0], products[1, 1]]), SMALLEST_NORM)
+        cosine = np.clip(products[0, 1] / (norms[0] * norms[1]), -1.0, 1.0)
+        straight = ~(np.abs(cosine).astype(np.float32) < 1.0)
+        angle = np.where(straight, 1.0, np.arccos(cosine))
+        sine = np.sin(angle)
+        return (
+            np.where(straight, 1.0 - t, np.sin((1.0 - t) * angle) / sine),
+            np.where(straight, t, np.sin(t * angle) / sine),
+        )

@@ -1,0 +1,63 @@
+"""Spherical linear interpolation between two models."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work
+
+NEARLY_PARALLEL = 0.9995
+"""Above this cosine the sphere is flat enough, and dividing by its sine is not safe."""
+
+SMALLEST_NORM = 1e-8
+
+
+class Slerp(Method):
+    """``sin((1-t)θ)/sin(θ) * a + sin(tθ)/sin(θ) * b``, θ the angle between a and b as vectors.
+
+    a is the base model, b the other one. Where they are nearly parallel the result is
+    ``(1-t) * a + t * b``.
+    """
+
+    name = "slerp"
+    summary = "interpolation along the arc between two models"
+    papers = (
+        Paper(
+            "Animating rotation with quaternion curves",
+            "https://doi.org/10.1145/325334.325242",
+        ),
+    )
+    parameters = (Parameter("t", "0 gives the base model, 1 the other one"),)
+    base = "required"
+    fewest = 2
+    most = 2
+
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def reads(self, work: Work) -> int:
+        return 2
+
+    def statistics(self, work: Work, scan: Scan[Any]) -> tuple[float, float]:
+        """The factors on the base and on the other model."""
+        a, b = self._roles(work)
+        (aa, ab), (_, bb) = kernels.summed(
+            scan(lambda x, block: kernels.gram([x[a], x[b]]))
+        ).tolist()
+        t = float(work.params["t"])
+        norms = [norm if norm > SMALLEST_NORM else 1.0 for norm in (math.sqrt(aa), math.sqrt(bb))]
+        cosine = ab / (norms[0] * norms[1])
+        if not abs(cosine) <= NEARLY_PARALLEL:
+            return 1.0 - t, t
+        angle = math.acos(cosine)
+        return math.sin((1.0 - t) * angle) / math.sin(angle), math.sin(t * angle) / math.sin(angle)
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        a, b = self._roles(work)
+        return kernels.weighted_sum([inputs[a], inputs[b]], statistics)
+
+    def _roles(self, work: Work) -> tuple[int, int]:
+        assert work.base is not None
+        return work.base, work.others[0]

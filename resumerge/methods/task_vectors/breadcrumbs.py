@@ -1,0 +1,70 @@
+"""Model breadcrumbs: neither the smallest nor the very largest changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Paper, Parameter, Scan, Work
+from resumerge.methods.task_vectors.base import TaskVectors, parameters
+from resumerge.methods.task_vectors.ties import TIES
+
+BREADCRUMBS = Paper(
+    "Model breadcrumbs: scaling multi-task model merging with sparse masks",
+    "https://arxiv.org/abs/2312.06795",
+)
+
+
+class Masked(TaskVectors):
+    """A task vector loses its ``int(gamma * n)`` largest elements by magnitude, and then keeps
+    ``int(density * n)`` of the largest that are left: fewer large ones go where they would not be
+    enough. Of equal magnitudes, those with the lowest index count as larger.
+    """
+
+    papers: ClassVar[tuple[Paper, ...]] = (BREADCRUMBS,)
+    parameters = (
+        *parameters(normalize=False, rescale=False),
+        Parameter(
+            "gamma",
+            "share of elements dropped because they are the largest",
+            0.01,
+            per_model=True,
+            low=0.0,
+            high=1.0,
+        ),
+    )
+    passes = 2
+
+    def held_bytes(self, work: Work) -> int:
+        shares = []
+        for i, density in self._densities(work).items():
+            top = min(float(work.per_model[i]["gamma"]), 1.0 - density)
+            shares.append([top + density, top])
+        return kernels.selection_bytes(work.numel, shares, work.bits)
+
+    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+        ranks = {}
+        for i, density in densities.items():
+            kept = int(density * work.numel)
+            top = min(int(float(work.per_model[i]["gamma"]) * work.numel), work.numel - kept)
+            ranks[i] = (top + kept, top) if kept else (0, 0)
+        found = kernels.select(ranks, work.numel, scan)
+        return {i: kernels.Band(*both) for i, both in found.items()}
+
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+        return cast(np.ndarray, selection.mask(delta, block))
+
+
+class Breadcrumbs(Masked):
+    name = "breadcrumbs"
+    summary = "task vectors without their smallest and their very largest elements"
+
+
+class BreadcrumbsTies(Masked):
+    name = "breadcrumbs_ties"
+    summary = "breadcrumbs' masks, then TIES' sign consensus"
+    papers = (BREADCRUMBS, TIES)
+    consensus = True

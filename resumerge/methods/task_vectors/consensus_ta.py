@@ -1,0 +1,56 @@
+"""Consensus merging: what matters to several tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Method, Paper, Parameter, Work, in_order
+
+
+class ConsensusTaskArithmetic(Method):
+    """``base + lambda * [sum(m_i) >= agree] * sum(y_i)`` with ``y_i = w_i * (x_i - base)``.
+
+    ``m_i = |y_i| >= threshold_i * |sum(y_j) - y_i|``: the element matters to model i, compared with
+    what the others make of it. Elements that matter to fewer than `agree` models (or to fewer than
+    all, where there are not so many) stay the base's.
+    """
+
+    name = "consensus_ta"
+    summary = "task arithmetic where an element matters to several of the models"
+    papers = (
+        Paper(
+            "Localizing task information for improved model merging and compression",
+            "https://arxiv.org/abs/2405.07813",
+        ),
+    )
+    parameters = (
+        Parameter("weight", "factor on this model's task vector", per_model=True),
+        Parameter("lambda", "factor on the combined task vector", 1.0),
+        Parameter(
+            "threshold",
+            "size of this model's change, relative to the others', from which it matters",
+            0.4,
+            per_model=True,
+            low=0.0,
+        ),
+        Parameter("agree", "models that an element must matter to", 2, "int", low=0),
+    )
+    base = "required"
+
+    def compiled(self, work: Work) -> bool:
+        return True
+
+    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base = inputs[work.base]  # type: ignore[index]
+        if not work.others:
+            return base
+        given = [work.per_model[i] for i in work.others]
+        return kernels.voted_sum(
+            base,
+            kernels.less_base(work, inputs),
+            in_order(given, "weight"),
+            in_order(given, "threshold"),
+            min(int(work.params["agree"]), len(given)),
+            float(work.params["lambda"]),
+        )

@@ -1,0 +1,41 @@
+"""DARE: drop and rescale."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Paper, Work
+from resumerge.methods.task_vectors.base import TaskVectors, parameters
+from resumerge.methods.task_vectors.ties import TIES
+
+DARE = Paper(
+    "Language models are Super Mario: absorbing abilities from homologous models as a free lunch",
+    "https://arxiv.org/abs/2311.03099",
+)
+
+
+class Dropped(TaskVectors):
+    """Each element of a task vector is kept with probability `density`."""
+
+    papers: ClassVar[tuple[Paper, ...]] = (DARE,)
+    parameters = parameters(normalize=False, rescale=True)
+    dear_masks = True
+
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+        density = float(work.per_model[i]["density"])
+        return kernels.random_mask(len(delta), density, f"{work.seed}/{i}/{work.unit}", block)
+
+
+class DareLinear(Dropped):
+    name = "dare_linear"
+    summary = "task vectors with elements dropped at random, and the rest rescaled"
+
+
+class DareTies(Dropped):
+    name = "dare_ties"
+    summary = "DARE's random dropping, then TIES' sign consensus"
+    papers = (DARE, TIES)
+    consensus = True

@@ -1,0 +1,50 @@
+"""Iso-C: a task matrix whose directions all count the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Method, Paper, Parameter, Work, in_order
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class IsoC(Method):
+    """``base + lambda * mean(s) * U V'``, where ``U diag(s) V'`` is ``sum(w_i * (x_i - base))``.
+
+    For matrices; other tensors get ``base + lambda * sum(w_i * (x_i - base)) / n``. A singular
+    value decomposition needs the whole matrix in memory, and takes time in proportion to rows
+    times columns times the lesser of both.
+    """
+
+    name = "iso_c"
+    summary = "the sum of task vectors with its spectrum flattened, so that no task dominates"
+    papers = (
+        Paper(
+            "No task left behind: isotropic model merging with common and task-specific subspaces",
+            "https://arxiv.org/abs/2502.04959",
+        ),
+    )
+    parameters = (
+        Parameter("weight", "factor on this model's task vector", 1.0, per_model=True),
+        Parameter("lambda", "factor on the combined task vector", 1.0),
+    )
+    base = "required"
+    whole_tensor = True
+
+    def row(self, work: Work) -> int | None:
+        return work.numel if len(work.shape) == 2 else None
+
+    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+        base = inputs[work.base]  # type: ignore[index]
+        if not work.others:
+            return base
+        weights = in_order([work.per_model[i] for i in work.others], "weight")
+        total = kernels.weighted_sum(kernels.less_base(work, inputs), weights)
+        if len(work.shape) == 2:
+            total = kernels.isotropic(total.view(work.shape)).flatten()
+        else:
+            total.div_(len(weights))
+        return base.add_(total, alpha=float(work.params["lambda"]))

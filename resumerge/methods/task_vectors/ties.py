@@ -1,0 +1,50 @@
+"""TIES: trim, elect signs, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from resumerge import kernels
+from resumerge.methods.base import Block, Paper, Scan, Work
+from resumerge.methods.task_vectors.base import TaskVectors, parameters
+
+TIES = Paper(
+    "TIES-Merging: resolving interference when merging models",
+    "https://arxiv.org/abs/2306.01708",
+)
+
+
+class Ties(TaskVectors):
+    """Each task vector keeps its ``max(1, int(density * n))`` elements of largest magnitude.
+
+    Of equal magnitudes at the threshold, those with the lowest index are kept.
+    """
+
+    name = "ties"
+    summary = "task vectors trimmed by magnitude; elements that disagree in sign are left out"
+    papers = (TIES,)
+    parameters = parameters(normalize=True, rescale=False)
+    consensus = True
+    passes = 2
+
+    def held_bytes(self, work: Work) -> int:
+        shares = [[density] for density in self._densities(work).values()]
+        return kernels.selection_bytes(work.numel, shares, work.bits)
+
+    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+        counts = {i: kept_count(density, work.numel) for i, density in densities.items()}
+        return dict(kernels.select_largest(counts, work.numel, scan))
+
+    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+        return cast(np.ndarray, selection.mask(delta, block))
+
+    def rule(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> Any:
+        return selection.rule(delta, block)
+
+
+def kept_count(density: float, numel: int) -> int:
+    """How many elements a density keeps: at least one, unless the density is zero."""
+    return max(1, int(density * numel)) if density > 0.0 else 0

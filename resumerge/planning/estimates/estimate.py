@@ -1,0 +1,86 @@
+"""What a merge will take, from the plan alone: memory, disk, download, time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from resumerge.host.speed import Speed
+from resumerge.planning.estimates.memory import Need, memory_need, whole_tensors
+from resumerge.planning.estimates.time import merge_seconds
+from resumerge.planning.plan import Plan, Unit
+
+COMPANION_BYTES = 30_000_000
+"""Bytes kept free for tokenizer, configs and the ledger."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes and seconds.
+
+    Args:
+        memory: of the merging process.
+        disk: to be free in the output's folder.
+        download: still to be fetched.
+        cached: of the sources' files, already on this machine.
+        largest: the unit with the most bytes.
+        seconds: of the merge, without downloads.
+        basis: what the time rests on.
+        notes: what a person should know, a line each.
+    """
+
+    memory: Need
+    disk: int
+    download: int
+    download_files: int
+    cached: int
+    largest: Unit
+    seconds: float
+    basis: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def peak_rss(self) -> int:
+        """Bytes of RSS."""
+        return self.memory.peak_rss
+
+
+def estimate(plan: Plan, threads: int, speed: Speed) -> Estimate:
+    """Estimate a plan, on a machine of that speed."""
+    download = files = cached = 0
+    for number, source in enumerate(plan.sources):
+        needed = plan.bytes_needed(number)
+        for name in needed:
+            file = source.files[name]
+            if file.present:
+                cached += file.size
+            else:
+                download, files = download + file.size, files + 1
+    seconds, basis = merge_seconds(plan, threads, speed)
+    return Estimate(
+        memory=memory_need(plan, threads),
+        disk=disk_needed(plan),
+        download=download,
+        download_files=files,
+        cached=cached,
+        largest=max(plan.units, key=lambda unit: unit.nbytes),
+        seconds=seconds,
+        basis=basis,
+        notes=tuple(filter(None, [whole_tensors(plan)])),
+    )
+
+
+def disk_needed(plan: Plan) -> int:
+    """Bytes to be free where the output goes."""
+    return plan.output_bytes + COMPANION_BYTES
+
+
+def largest_file(plan: Plan) -> Path | None:
+    """The largest of the files that are read and are on this machine already."""
+    files = [
+        (file.size, source.path(name))
+        for number, source in enumerate(plan.sources)
+        for name in plan.bytes_needed(number)
+        if (file := source.files[name]).present
+    ]
+    return max(files)[1] if files else None

@@ -1,0 +1,51 @@
+"""How long a merge takes: what there is to read, write and compute, at the machine's speed."""
+
+from __future__ import annotations
+
+from resumerge.host.speed import Speed
+from resumerge.planning.backend import is_compiled, needs_torch
+from resumerge.planning.estimates.costs import Cost, cost
+from resumerge.planning.plan import Plan, Unit
+
+REFERENCE_COMPUTE = 5.3e9
+"""Elements in a second that `probe` found on the machine that the costs were measured on."""
+
+START_SECONDS, TORCH_SECONDS = 0.35, 1.5
+"""CPU time until a merge begins, and for loading torch where it is needed."""
+
+
+def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
+    """Seconds for all of it, without downloads, and what that rests on.
+
+    Reading, computing and writing go on at once, so the slowest of them decides.
+    """
+    scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
+    milliseconds = sum(
+        unit.numel * len(unit.expression.operands) * _cost(plan, unit).milliseconds
+        for unit in plan.units
+    )
+    compute = scale * milliseconds / (1 << 20) / 1000 / threads
+    reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
+    read = reads / speed.read if speed.read else 0.0
+    write = plan.output_bytes / speed.write if speed.write else 0.0
+    start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
+    parts = {"reading": read, "writing": write, "computing": compute}
+    core = f", a core computes at {1 / scale:.1f} times the reference" if speed.compute else ""
+    basis = (
+        f"measured just now: reads {_rate(speed.read)}, writes {_rate(speed.write)}{core}; "
+        f"{max(parts, key=lambda name: parts[name])} takes longest"
+    )
+    return round(start + max(parts.values()), 1), basis
+
+
+def computes(plan: Plan) -> bool:
+    """Whether anything is computed: a plan that only copies needs neither NumPy nor torch."""
+    return any(unit.expression.method != "copy" for unit in plan.units)
+
+
+def _cost(plan: Plan, unit: Unit) -> Cost:
+    return cost(unit.expression.method, is_compiled(unit, plan.seed))
+
+
+def _rate(rate: float | None) -> str:
+    return "unknown" if rate is None else f"{rate / 1e6:.0f} MB/s"

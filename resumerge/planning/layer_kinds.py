@@ -1,0 +1,192 @@
+"""Every layer is of a kind that the model whose config.json the output gets has, and layers of
+different kinds (attention and state space, dense and expert) stand where it says that such stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from resumerge.errors import Problem
+from resumerge.layout import Part, is_computed, read_layer_list
+from resumerge.planning.mismatch import Mismatches
+from resumerge.planning.model_views import Models
+from resumerge.planning.plan import LayerMap
+from resumerge.planning.tensor_specs import guide_of
+from resumerge.recipe import ModelRef, Module, Recipe
+from resumerge.sources.types import TensorInfo
+
+Kind = frozenset[str]
+
+_BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
+
+
+def compare_layers(
+    recipe: Recipe, models: Models, module: Module, part: Part, mismatches: Mismatches
+) -> None:
+    """Collect how layers of other models differ from the reference's, in names and shapes.
+
+    A layer has to be like one of the reference's, whatever its number; where it is like none, it
+    is told how it differs from the one that it is most like.
+    """
+    assert part.stack is not None
+    reference = models.reference
+    ours = {
+        frozenset((rest, tensor.shape) for rest, tensor in layer.items()): layer
+        for layer in _layers(models, reference, part.stack).values()
+    }
+    for slice_ in module.slices:
+        guide = guide_of(recipe, slice_)
+        if guide.model == reference or guide.layer_range is None:
+            continue
+        theirs = _layers(models, guide.model, part.stack)
+        for number in range(*guide.layer_range):
+            layer = theirs.get(number, {})
+            found = frozenset((rest, tensor.shape) for rest, tensor in layer.items())
+            if found in ours:
+                continue
+            nearest = min(
+                ours, key=lambda own: (len(ours[own].keys() ^ layer.keys()), len(own ^ found))
+            )
+            own = ours[nearest]
+            stack = models.stack_in(guide.model, part.stack)
+            for rest in sorted(own.keys() | layer.keys()):
+                name = f"{stack}.{number}.{rest}"
+                if rest not in layer:
+                    mismatches.missing(guide, name, reference)
+                elif rest not in own:
+                    mismatches.surplus(guide, name, reference)
+                elif own[rest].shape != layer[rest].shape:
+                    mismatches.unlike(guide, name, reference, own[rest], layer[rest])
+
+
+def _layers(models: Models, ref: ModelRef, stack: str) -> dict[int, dict[str, TensorInfo]]:
+    """The tensors of each layer of a model's stack by the names that they have inside it."""
+    tensors, own = models.sources[ref].tensors, models.stack_in(ref, stack)
+    return {
+        number: {
+            rest: tensor
+            for rest in rests
+            if not is_computed(tensor := tensors[f"{own}.{number}.{rest}"])
+        }
+        for number, rests in models.layer_tensors(ref, stack).items()
+    }
+
+
+def check_kinds(
+    recipe: Recipe, models: Models, module: Module, part: Part, layers: LayerMap
+) -> tuple[list[Problem], list[str]]:
+    """Whether the output's config.json can say what its layers are.
+
+    Where config.json lists what each layer is, the list is cut with the layers. Where it does not,
+    the kinds follow from a layer's number by some rule of the architecture: the first few are
+    of one kind, and the rest repeat with a period. The rule is read off the reference's own layers;
+    the output has to follow it.
+
+    Returns:
+        problems and notes.
+    """
+    assert part.stack is not None
+    kinds = [
+        frozenset(layer)
+        for _, layer in sorted(_layers(models, models.reference, part.stack).items())
+    ]
+    notes = list(_rules_by_number(models, layers))
+    if len(set(kinds)) < 2 or _are_listed(models, layers, kinds):
+        return [], notes
+    refs = list(models.sources)
+    names = {ref: _layers(models, ref, part.stack) for ref in refs}
+    wanted = continued(kinds, len(layers.origins))
+    for place, (origin, kind) in enumerate(zip(layers.origins, wanted)):
+        source, layer = origin.inputs[0]
+        found = frozenset(names[refs[source]].get(layer, []))
+        if found != kind:
+            return [_out_of_place(recipe, models, module, kinds, place, refs[source], layer)], []
+    return [], notes
+
+
+def _rules_by_number(models: Models, layers: LayerMap) -> Iterator[str]:
+    """What config.json says of layers by their number, once layers have changed theirs."""
+    if all(layer == place for place, o in enumerate(layers.origins) for _, layer in o.inputs[:1]):
+        return
+    for key in layers.keys:
+        section: Any = models.sources[models.reference].config
+        for step in key.split(".")[:-1]:
+            section = section.get(step, {})
+        if any(isinstance(section.get(name), list) for name in ("layer_types", "block_types")):
+            return
+        for name, value in section.items():
+            if _BY_NUMBER.search(name) and type(value) is int and value > 1:
+                yield (
+                    f"config.json's {name}: {value} says by number what a layer does: the output's "
+                    "layers follow it anew, wherever they come from"
+                )
+
+
+def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
+    """The kinds of `count` layers after the rule that these follow: a beginning, then a period.
+
+    The shortest period that is seen at least twice; where none is, all the layers are one period.
+    """
+    for period in range(1, len(kinds) // 2 + 1):
+        first = len(kinds) - period
+        while first > 0 and kinds[first - 1] == kinds[first - 1 + period]:
+            first -= 1
+        if len(kinds) - first >= 2 * period:
+            return _extended(kinds, period, count)
+    return _extended(kinds, len(kinds), count)
+
+
+def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
+    found = list(kinds[:count])
+    while len(found) < count:
+        found.append(found[len(found) - period])
+    return found
+
+
+def _are_listed(models: Models, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
+    """Whether a list in config.json tells the kinds apart."""
+    config = models.sources[models.reference].config
+    for key in layers.keys:
+        section: Any = config
+        for step in key.split(".")[:-1]:
+            section = section.get(step, {})
+        for name, value in section.items():
+            said = read_layer_list(name, value, len(kinds))
+            if said is not None and _tells(said, kinds):
+                return True
+    return False
+
+
+def _tells(entries: Sequence[Any], kinds: Sequence[Kind]) -> bool:
+    said: dict[str, Kind] = {}
+    fits = all(said.setdefault(repr(e), kind) == kind for e, kind in zip(entries, kinds))
+    return fits and len(said) > 1
+
+
+def _out_of_place(
+    recipe: Recipe,
+    models: Models,
+    module: Module,
+    kinds: Sequence[Kind],
+    place: int,
+    ref: Any,
+    layer: int,
+) -> Problem:
+    letters: dict[Kind, str] = {}
+    text = "".join(letters.setdefault(kind, chr(ord("A") + len(letters) % 26)) for kind in kinds)
+    slice_, start = module.slices[0], 0
+    for slice_ in module.slices:
+        first, stop = slice_.inputs[0].layer_range or (0, 0)
+        if start + stop - first > place:
+            break
+        start += stop - first
+    return recipe.problem(
+        "A layer would stand where config.json expects one of another kind",
+        f"{slice_.inputs[0].path}.layer_range",
+        expected=f"layers in the order that {models.reference} has them, going on likewise: {text}"
+        " (a letter for each kind)",
+        found=f"layer {layer} of {ref} as layer {place} of the output",
+        fix="choose ranges that keep this order, such as whole periods of it",
+    )

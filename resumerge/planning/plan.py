@@ -1,0 +1,226 @@
+"""The plan: every output tensor with its final place and the expression that computes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from resumerge.layout import Layers
+from resumerge.methods import Block, Value
+from resumerge.recipe import Recipe
+from resumerge.sources.dtypes import nbytes
+from resumerge.sources.tokenizers.row_map import RowMap
+from resumerge.sources.types import Source, TensorInfo
+
+if TYPE_CHECKING:
+    from resumerge.planning.tokenizers.vocabulary import OutputVocabulary
+
+NUMERICS = 2
+"""Raised whenever the bits of any output could change; part of the fingerprint."""
+
+BLOCK = 1 << 18
+"""Elements of a block: the grain of computing and of checksums, part of the format.
+
+A block in float32 is 1 MiB, so that a thread's operands stay in the processor's second-level cache.
+Measured against 2^20: 18 to 32 % less CPU time and 20 to 130 MB less memory.
+"""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One input of an expression.
+
+    Args:
+        source: number of the source.
+        tensor: the tensor to read, in that source.
+        params: the per-model parameters, resolved for this tensor.
+        rows: where each of its rows comes from, if not from `tensor` as it is.
+    """
+
+    source: int
+    tensor: TensorInfo
+    params: Mapping[str, Value] = field(default_factory=dict)
+    rows: RowMap | None = None
+
+    @property
+    def tables(self) -> tuple[tuple[int, TensorInfo], ...]:
+        """Source and place of every tensor that is read."""
+        return self.rows.tables if self.rows else ((self.source, self.tensor),)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the ledger."""
+        rows = {"rows": self.rows.as_json()} if self.rows else {}
+        return {
+            "source": self.source,
+            "tensor": self.tensor.name,
+            "params": dict(self.params),
+            **rows,
+        }
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What computes a unit.
+
+    Args:
+        method: name of the merge method; ``copy`` for the bytes of the single operand.
+        params: the parameters of the merge, resolved for this tensor.
+        base: which operand is the base model, if one is.
+        cast: torch name of the dtype that inputs are rounded to first, or None.
+    """
+
+    method: str
+    operands: tuple[Operand, ...]
+    params: Mapping[str, Value] = field(default_factory=dict)
+    base: int | None = None
+    cast: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For the ledger and the fingerprint."""
+        return {
+            "method": self.method,
+            "params": dict(self.params),
+            "base": self.base,
+            "cast": self.cast,
+            "operands": [operand.as_json() for operand in self.operands],
+        }
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One output tensor: the thing that the ledger journals.
+
+    Args:
+        index: position in the plan.
+        dtype: safetensors name.
+        shard: number of the shard it stands in.
+        offset: of its first byte in the shard's file.
+        nbytes: length in bytes.
+        grain: elements of a block; `BLOCK`, or as many whole rows as fit where rows must not be
+            split.
+    """
+
+    index: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    nbytes: int
+    grain: int
+    expression: Expression
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks; an empty tensor has one, empty too."""
+        return max(1, -(-self.numel // self.grain))
+
+    def block(self, index: int) -> Block:
+        """The `index`-th block."""
+        return Block(index, index * self.grain, min((index + 1) * self.grain, self.numel))
+
+    def block_bytes(self, index: int) -> tuple[int, int]:
+        """(offset in the shard's file, length) of a block, in bytes."""
+        block = self.block(index)
+        first = nbytes(self.dtype, block.start)
+        return self.offset + first, nbytes(self.dtype, block.stop) - first
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One output file.
+
+    Args:
+        name: final name, without ``.partial``.
+        header: the file's first bytes: the length and the JSON.
+        nbytes: size of the whole file.
+        first: index of its first unit.
+        last: one past the index of its last unit.
+    """
+
+    index: int
+    name: str
+    header: bytes
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class LayerOrigin:
+    """Where one layer of the output comes from: (source number, its layer) of every input."""
+
+    inputs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class LayerMap:
+    """Where the layers of one stack come from, in an output whose layers were chosen by slices.
+
+    Args:
+        stack: its name in the output, like ``model.layers``.
+        keys: the dotted keys of config.json that count it.
+        origins: one for each layer of the output.
+    """
+
+    stack: str
+    keys: tuple[str, ...]
+    origins: tuple[LayerOrigin, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is known before the first byte is computed.
+
+    Args:
+        sources: the pinned inputs; the operands count them.
+        reference: which source gives the layout, config and tokenizer.
+        layers: of the reference model.
+        layer_maps: of each stack whose layers slices chose; empty where layers stay as they are.
+        seed: of the random masks.
+        shard_size: largest shard in bytes, as asked for.
+        notes: what a person should know, a line each.
+        vocabulary: of the output; None where the reference's tokenizer comes along as it is.
+        chat_template: Jinja; None to keep the tokenizer's.
+        tokenizers: a digest of each tokenizer that decides the output, by model.
+    """
+
+    recipe: Recipe
+    sources: tuple[Source, ...]
+    reference: int
+    layers: Layers
+    layer_maps: tuple[LayerMap, ...]
+    units: tuple[Unit, ...]
+    shards: tuple[Shard, ...]
+    seed: int
+    shard_size: int
+    notes: tuple[str, ...] = ()
+    vocabulary: OutputVocabulary | None = None
+    chat_template: str | None = None
+    tokenizers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def output_bytes(self) -> int:
+        """Size of all shards."""
+        return sum(shard.nbytes for shard in self.shards)
+
+    def bytes_needed(self, source: int) -> dict[str, int]:
+        """Bytes read from each file of a source."""
+        seen = {
+            (number, part.file, part.name): part
+            for unit in self.units
+            for operand in unit.expression.operands
+            for number, tensor in operand.tables
+            if number == source
+            for part in tensor.parts
+        }
+        needed: dict[str, int] = {}
+        for tensor in seen.values():
+            needed[tensor.file] = needed.get(tensor.file, 0) + tensor.nbytes
+        return needed

@@ -1,0 +1,155 @@
+"""Which tensors the output has, and what each is called in every input: before any is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from resumerge.layout import (
+    Part,
+    before_layers,
+    find_tensor,
+    own_head,
+    split,
+    step_position,
+)
+from resumerge.planning.model_views import Models
+from resumerge.planning.plan import LayerMap, LayerOrigin
+from resumerge.recipe import Input, Module, Recipe, Slice
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One output tensor before its operands are looked up.
+
+    Args:
+        names: the tensor's name in each input, by the input's position.
+        t: where gradients stand at it.
+        module: that its slice belongs to; None for a part that the recipe does not name, which
+            is kept as it is in the reference.
+        like: the reference's name of the tensor that it has the shape of; None in a stacked
+            layer, which may be of several kinds.
+    """
+
+    name: str
+    slice_: Slice
+    names: tuple[str, ...]
+    t: float
+    module: Module | None
+    like: str | None
+
+
+def guide_of(recipe: Recipe, slice_: Slice) -> Input:
+    """The input that says which tensors a slice has: the base where listed, else the first."""
+    base = slice_.base_model or recipe.base_model
+    return next((i for i in slice_.inputs if i.model == base), slice_.inputs[0])
+
+
+def aligned(models: Models, module: Module, part: Part) -> Iterator[Cell]:
+    """Every tensor of the part, computed from the same tensor of every input."""
+    [slice_] = module.slices
+    layers = models.layers[models.reference]
+    for name in part.tensors:
+        yield _cell(models, module, slice_, name, layers.position(name))
+    yield from _untied_head(models, module, slice_, part)
+
+
+def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Iterator[Cell]:
+    """What comes before the layers, the layers of every slice, what comes after them."""
+    first, last = module.slices[0], module.slices[-1]
+    assert part.stack is not None
+    yield from _outside(models, module, first, part, before=True)
+    output_layer = 0
+    for slice_ in module.slices:
+        guide = guide_of(recipe, slice_)
+        rests = models.layer_tensors(guide.model, part.stack)
+        start, stop = guide.layer_range or (0, 0)
+        for step in range(stop - start):
+            for rest in rests.get(start + step, []):
+                yield Cell(
+                    f"{part.stack}.{output_layer}.{rest}",
+                    slice_,
+                    tuple(
+                        f"{models.stack_in(i.model, part.stack)}.{i.layer_range[0] + step}.{rest}"
+                        for i in slice_.inputs
+                        if i.layer_range
+                    ),
+                    step_position(step, stop - start),
+                    module,
+                    None,
+                )
+            output_layer += 1
+    yield from _outside(models, module, last, part, before=False)
+    yield from _untied_head(models, module, last, part)
+
+
+def kept(models: Models, part: Part) -> Iterator[Cell]:
+    """A part that no module of the recipe names, as it is in the reference."""
+    slice_ = Slice((Input(models.reference),))
+    for name in part.tensors:
+        yield Cell(name, slice_, (name,), 0.0, None, name)
+
+
+def layer_map(models: Models, module: Module, stack: str) -> LayerMap:
+    """Where each layer of a stacked module comes from."""
+    origins = [
+        LayerOrigin(
+            tuple(
+                (models.numbers[i.model], i.layer_range[0] + step)
+                for i in slice_.inputs
+                if i.layer_range
+            )
+        )
+        for slice_ in module.slices
+        for step in range(_length(slice_))
+    ]
+    return LayerMap(
+        stack, tuple(models.layers[models.reference].keys.get(stack, ())), tuple(origins)
+    )
+
+
+def _outside(
+    models: Models, module: Module, slice_: Slice, part: Part, *, before: bool
+) -> Iterator[Cell]:
+    layers = models.layers[models.reference]
+    for name in part.tensors:
+        located = layers.locate(name)
+        numbered = split(name)
+        if numbered is not None and numbered.stack == part.stack:
+            if located is None and not before:  # predicts further tokens: it stays the last
+                last = (
+                    numbered.index
+                    - layers.counts[numbered.stack]
+                    + sum(_length(s) for s in module.slices)
+                )
+                cell = _cell(models, module, slice_, name, 0.0)
+                yield replace(cell, name=numbered.at(last))
+        elif (located is not None or before_layers(name)) == before:
+            yield _cell(models, module, slice_, name, 0.0)
+
+
+def _untied_head(models: Models, module: Module, slice_: Slice, part: Part) -> Iterator[Cell]:
+    """The head that the reference does without, as it uses its embedding, and an input has.
+
+    As mergekit 0.1.5, observed: the output gets one. A tied model's operand is its embedding.
+    """
+    heads = {i.model: own_head(models.sources[i.model]) for i in slice_.inputs}
+    reference = models.sources[models.reference]
+    for ref, head in heads.items():
+        name = models.name_like_ours(ref, head) if head else ""
+        embedding = find_tensor(reference, name)
+        if name in reference.tensors or embedding is None or embedding.name not in part.tensors:
+            continue
+        names = tuple(heads[i.model] or name for i in slice_.inputs)
+        yield Cell(name, slice_, names, 0.0, module, embedding.name)
+        return
+
+
+def _cell(models: Models, module: Module, slice_: Slice, name: str, t: float) -> Cell:
+    names = tuple(models.name_in(i.model, name) for i in slice_.inputs)
+    return Cell(name, slice_, names, t, module, name)
+
+
+def _length(slice_: Slice) -> int:
+    start, stop = slice_.inputs[0].layer_range or (0, 0)
+    return stop - start

@@ -1,0 +1,129 @@
+"""Which chat template the output has: the most common one, a built-in, or the recipe's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from resumerge.errors import Problem
+from resumerge.planning.spelling import nearest
+from resumerge.recipe import Recipe
+
+_CHATML = """\
+{%- for message in messages -%}
+{{ '<|im_start|>' ~ message.role ~ '\\n' ~ message.content ~ '<|im_end|>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}
+"""
+_LLAMA3 = """\
+{{- bos_token -}}
+{%- for message in messages -%}
+{{ '<|start_header_id|>' ~ message.role ~ '<|end_header_id|>\\n\\n' }}
+{{- message.content | trim }}{{ '<|eot_id|>' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+{%- endif -%}
+"""
+_ALPACA = """\
+{%- set headings = {'user': '### Instruction:\\n', 'assistant': '### Response:\\n'} -%}
+{%- for message in messages -%}
+{{ headings.get(message.role, '') ~ message.content | trim }}
+{{- eos_token if message.role == 'assistant' else '\\n\\n' }}
+{%- if message.role == 'assistant' and not loop.last -%}{{ '\\n\\n' }}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ headings.assistant }}{%- endif -%}
+"""
+_MISTRAL = """\
+{{- bos_token -}}
+{%- set kept = namespace(system='') -%}
+{%- for message in messages -%}
+{%- if message.role == 'system' -%}
+{%- set kept.system = message.content ~ '\\n\\n' -%}
+{%- elif message.role == 'user' -%}
+{{ '[INST] ' ~ kept.system ~ message.content ~ ' [/INST]' }}
+{%- set kept.system = '' -%}
+{%- else -%}
+{{ ' ' ~ message.content ~ eos_token }}
+{%- endif -%}
+{%- endfor -%}
+"""
+_EXAONE = """\
+{%- if messages and messages[0].role != 'system' -%}
+{{ '[|system|][|endofturn|]\\n' }}
+{%- endif -%}
+{%- for message in messages -%}
+{{ '[|' ~ message.role ~ '|]' ~ message.content }}
+{{- '\\n' if message.role == 'user' else '[|endofturn|]\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '[|assistant|]' }}{%- endif -%}
+"""
+
+BUILT_IN = {
+    "alpaca": _ALPACA,
+    "chatml": _CHATML,
+    "exaone": _EXAONE,
+    "llama3": _LLAMA3,
+    "mistral": _MISTRAL,
+}
+"""Jinja by name, written after the public descriptions of the formats."""
+
+
+def choose_template(
+    recipe: Recipe, templates: Iterable[str | None]
+) -> tuple[str | None, list[Problem], list[str]]:
+    """The template of the output, or None to keep the tokenizer's; problems; notes.
+
+    Args:
+        templates: of the models, the reference's first; needed for ``auto``, which takes the one
+            that most models have, and of those that are equally common the first.
+    """
+    asked = recipe.chat_template
+    if asked is None:
+        return None, [], []
+    if asked == "auto":
+        counts = Counter(template for template in templates if template)
+        if not counts:
+            return None, [], ["no model has a chat template, so the result has none"]
+        return max(counts, key=counts.__getitem__), [], []
+    if asked in BUILT_IN:
+        return BUILT_IN[asked], [], []
+    if "{{" not in asked and "{%" not in asked:
+        fix = nearest(asked, [*BUILT_IN, "auto"])
+        return (
+            None,
+            [
+                recipe.problem(
+                    f"There is no chat template called {asked.strip()!r}",
+                    "chat_template",
+                    expected=f"auto, one of {', '.join(BUILT_IN)}, or a Jinja template",
+                    found=asked.strip()[:60],
+                    fix=fix or "write one of these names, or a template with {{ … }}",
+                )
+            ],
+            [],
+        )
+    wrong = _syntax_error(asked)
+    if wrong is None:
+        return asked, [], []
+    problem = recipe.problem(
+        "The chat template is not valid Jinja",
+        "chat_template",
+        expected="a template that transformers can render",
+        found=wrong,
+        fix="correct it, or write the name of a built-in template",
+    )
+    return None, [problem], []
+
+
+def _syntax_error(template: str) -> str | None:
+    """What Jinja objects to; tags that only chat templates have are accepted."""
+    from jinja2 import Environment, TemplateSyntaxError
+
+    try:
+        Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template)
+    except TemplateSyntaxError as error:
+        if "'generation'" in str(error.message) or "'endgeneration'" in str(error.message):
+            return None
+        return f"{error.message} (line {error.lineno} of the template)"
+    return None

@@ -1,0 +1,360 @@
+"""The output's vocabulary: its tokens, and where every row of an embedding or a head comes from.
+
+The rules for rows are mergekit's; each was observed by running mergekit 0.1.5 on small models. A
+model's own row of a token is used where it has one. Where it has none, the row is the base model's,
+or else that of the only input that has the token, or else the average of those that have it, or
+zeros where none has; what the recipe says of a token goes before these rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from resumerge.errors import Problem
+from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
+from resumerge.planning.model_views import Models
+from resumerge.planning.plan import Expression
+from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
+from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
+from resumerge.sources.tokenizers.vocabulary import Vocabulary
+from resumerge.sources.types import TensorInfo
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
+
+PLAIN = {
+    "single_word": False,
+    "lstrip": False,
+    "rstrip": False,
+    "normalized": False,
+    "special": False,
+}
+"""Definition of a token that the recipe adds and no model has."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token that the host's vocabulary lacks.
+
+    Args:
+        definition: of an added token; None for a plain one, which text is never cut into by itself.
+    """
+
+    content: str
+    id: int
+    definition: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class OutputVocabulary:
+    """The tokens of the output.
+
+    Args:
+        host: whose tokenizer it is; its tokens keep their numbers.
+        reference: of the model that config.json and the like come from.
+        new: tokens added to the host's.
+        ids: number of every token.
+        rows: of embeddings and heads; more than tokens where the vocabulary is padded.
+        reference_rows: of the reference model's embedding.
+        merges: pairs of a BPE that go on where the host's end.
+    """
+
+    host: Vocabulary
+    reference: Vocabulary
+    new: tuple[NewToken, ...]
+    ids: Mapping[str, int]
+    rows: int
+    reference_rows: int
+    merges: tuple[Any, ...] = ()
+
+
+@dataclass
+class Alignment:
+    """Gives the operands of vocabulary tensors their rows.
+
+    Args:
+        vocabularies: of every source. The reference's (that of the base, or else the first model)
+            is the host of ``union`` and ``base``.
+    """
+
+    recipe: Recipe
+    setting: TokenizerSetting
+    models: Models
+    vocabularies: Mapping[ModelRef, Vocabulary]
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        source = self.setting.source
+        self.host = source if isinstance(source, ModelRef) else self.models.reference
+        self._sizes = {
+            ref: vocabulary_size(self.models.sources[ref], len(vocabulary.ids))
+            for ref, vocabulary in self.vocabularies.items()
+        }
+        self._known: dict[tuple[tuple[ModelRef, ...], ModelRef | None], list[Rows]] = {}
+        self._check_kinds()
+        self._check_tokens()
+        self.vocabulary = self._output()
+        if new := len(self.vocabulary.new):
+            self.notes.append(
+                f"the vocabulary is that of {self.host} with {new:,} tokens added: "
+                f"{len(self.vocabulary.ids):,} tokens, {self.vocabulary.rows:,} rows"
+            )
+
+    def applies(self, ref: ModelRef, tensor: TensorInfo) -> bool:
+        """Whether a model's tensor has a row for every token."""
+        return has_vocabulary_axis(tensor.name, tensor.shape, self._sizes[ref])
+
+    def shape(self, tensor: TensorInfo) -> tuple[int, ...]:
+        """A vocabulary tensor's shape in the output."""
+        axis = next((k for k, size in enumerate(tensor.shape) if size != 1), 0)
+        return (*tensor.shape[:axis], self.vocabulary.rows, *tensor.shape[axis + 1 :])
+
+    def aligned(self, expression: Expression) -> tuple[Expression, tuple[int, ...]]:
+        """An expression with its operands' rows aligned, if they are of tokens, and its shape."""
+        operands = expression.operands
+        every = list(self.models.sources)
+        refs = tuple(every[operand.source] for operand in operands)
+        if not self.applies(refs[0], operands[0].tensor):
+            return expression, operands[0].tensor.shape
+        shape = self.shape(operands[0].tensor)
+        if self.problems:  # they are told; there may be no rows to find
+            return expression, shape
+        base = refs[expression.base] if expression.base is not None else None
+        others = [ref for ref in self._named() if ref not in refs]
+        tables = [(operand.source, operand.tensor) for operand in operands]
+        for ref in others:
+            name = self.models.name_in(ref, operands[0].tensor.name)
+            tensor = self.models.find(ref, name)
+            if tensor is None or not self.applies(ref, tensor):
+                self._no_tensor(ref, name)
+                return expression, shape
+            tables.append((self.models.numbers[ref], tensor))
+        if (refs, base) not in self._known:
+            self._known[refs, base] = self._rows(refs, base, others)
+        maps = [
+            None if rows.is_identity(k, self._size(ref)) else RowMap(rows, tuple(tables))
+            for k, (rows, ref) in enumerate(zip(self._known[refs, base], refs))
+        ]
+        operands = tuple(replace(o, rows=rows) for o, rows in zip(operands, maps))
+        return replace(expression, operands=operands), shape
+
+    def _named(self) -> list[ModelRef]:
+        """Models that the recipe takes rows of single tokens from."""
+        found = (row.model for row in self.setting.tokens.values() if row.model is not None)
+        return list(dict.fromkeys(found))
+
+    def _size(self, ref: ModelRef) -> int:
+        return self._sizes[ref] or 0
+
+    def _output(self) -> OutputVocabulary:
+        host = self.vocabularies[self.host]
+        ids = dict(host.ids)
+        new = list(self._new_tokens(ids))
+        named = max(ids.values(), default=-1) + 1
+        multiple = self.setting.pad_to_multiple_of
+        rows = -(-named // multiple) * multiple if multiple else max(named, self._size(self.host))
+        return OutputVocabulary(
+            host,
+            self.vocabularies[self.models.reference],
+            tuple(new),
+            ids,
+            rows,
+            self._size(self.models.reference),
+            self._merges(host) if any(token.definition is None for token in new) else (),
+        )
+
+    def _new_tokens(self, ids: dict[str, int]) -> Iterator[NewToken]:
+        """What is added to the host's tokens, model by model in the order of their numbers."""
+        wanted: list[tuple[str, Mapping[str, Any] | None]] = []
+        if self.setting.source == "union":
+            for vocabulary in self._merged():
+                in_order = sorted(vocabulary.ids, key=vocabulary.ids.__getitem__)
+                wanted += [(token, vocabulary.added.get(token)) for token in in_order]
+        for token, row in self.setting.tokens.items():
+            known = self.vocabularies[row.model].added if row.model else {}
+            wanted.append((token, {**known.get(row.token or token, PLAIN), "content": token}))
+        following = max(ids.values(), default=-1) + 1
+        for token, definition in wanted:
+            if token not in ids:
+                ids[token] = following
+                yield NewToken(token, following, definition)
+                following += 1
+
+    def _merged(self) -> list[Vocabulary]:
+        """Of the models that are merged, the host's first."""
+        merged = dict.fromkeys([self.host, *self.recipe.merged_models])
+        return [self.vocabularies[ref] for ref in merged]
+
+    def _merges(self, host: Vocabulary) -> tuple[Any, ...]:
+        """The further merges of a BPE that was made from the host's by going on with it.
+
+        Only a vocabulary that has all of the host's plain tokens can be one; to read the merges of
+        the others would take most of the planning.
+        """
+        plain = host.ids.keys() - host.added.keys()
+        for other in self._merged():
+            if other is host or not other.kind.startswith("BPE") or not plain <= other.ids.keys():
+                continue
+            own, longer = _merges(host), _merges(other)
+            if len(longer) > len(own) and longer[: len(own)] == own:
+                return tuple(longer[len(own) :])
+        return ()
+
+    def _rows(
+        self, refs: tuple[ModelRef, ...], base: ModelRef | None, others: Sequence[ModelRef]
+    ) -> list[Rows]:
+        """For each input, the origin of every row of the output."""
+        ids, count = self.vocabulary.ids, self.vocabulary.rows
+        named = max(ids.values(), default=-1) + 1
+        own = np.stack([self._own(ref, count) for ref in refs])
+        has_token = np.zeros(count, bool)
+        has_token[list(ids.values())] = True
+        origins, firsts, averages = _assigned(own, refs.index(base) if base in refs else None)
+        nobody = has_token & (own < 0).all(0)
+        for token, row in self.setting.tokens.items():
+            number = ids[token]
+            nobody[number] = False
+            if row.model is None:
+                origins[number] = ZERO
+            else:
+                known = [*refs, *others].index(row.model)
+                origins[number], firsts[number] = known, self._number(token, row)
+            if row.force:
+                own[:, number] = -1
+        if nobody.any():
+            self.notes.append(
+                f"{int(nobody.sum())} tokens are in no model that is merged: their rows are zeros"
+            )
+        padding = self.setting.pad_to_multiple_of is not None
+        found = []
+        for k, ref in enumerate(refs):
+            mine = own[k]
+            spare = self._spare(ref, count, has_token)
+            mine = np.where(spare, np.arange(count), mine)
+            origin = np.where(mine >= 0, k, origins)
+            first = np.where(mine >= 0, mine, firsts)
+            if padding:
+                origin[named:] = MEAN
+            found.append(Rows.of(origin, first, named, averages))
+        return found
+
+    def _own(self, ref: ModelRef, count: int) -> np.ndarray:
+        """For every row of the output the row of the same token in a model, or -1."""
+        own = np.full(count, -1, np.int64)
+        ids, size = self.vocabulary.ids, self._size(ref)
+        for token, number in self.vocabularies[ref].ids.items():
+            if number < size and token in ids:
+                own[ids[token]] = number
+        return own
+
+    def _spare(self, ref: ModelRef, count: int, has_token: np.ndarray) -> np.ndarray:
+        """Rows without a token in the output that a model has without a token too."""
+        spare = ~has_token
+        spare[self._size(ref) :] = False
+        taken = [n for n in self.vocabularies[ref].ids.values() if n < count]
+        spare[taken] = False
+        return spare
+
+    def _number(self, token: str, row: TokenRow) -> int:
+        assert row.model is not None
+        if row.token_id is not None:
+            return row.token_id
+        return self.vocabularies[row.model].ids[row.token or token]
+
+    def _check_kinds(self) -> None:
+        host = self.vocabularies[self.host]
+        for ref in self.recipe.merged_models:
+            other = self.vocabularies[ref]
+            if other.kind == host.kind:
+                continue
+            if self.setting.source == "union":
+                self.problems.append(
+                    self.recipe.problem(
+                        f"The vocabularies of {host.ref} and {ref} cannot be united",
+                        self._path("source"),
+                        expected="tokenizers of one kind, which cut text alike",
+                        found=f"{host.kind} in {host.ref}, {other.kind} in {ref}",
+                        fix="write 'tokenizer_source: base' (or a model): the result has that "
+                        "tokenizer, and tokens with the same text are merged",
+                    )
+                )
+            else:
+                shared = len(other.ids.keys() & host.ids.keys())
+                self.notes.append(
+                    f"{ref} has another kind of tokenizer ({other.kind}) than {host.ref} "
+                    f"({host.kind}): {shared:,} of {len(host.ids):,} tokens are matched by text"
+                )
+
+    def _check_tokens(self) -> None:
+        for token, row in self.setting.tokens.items():
+            if row.model is None:
+                continue
+            vocabulary, size = self.vocabularies[row.model], self._size(row.model)
+            wanted = row.token or token
+            if row.token_id is not None:
+                fits, expected = row.token_id < size, f"a number below {size}"
+            else:
+                fits = vocabulary.ids.get(wanted, size) < size
+                have = [str(ref) for ref, v in self.vocabularies.items() if wanted in v.ids]
+                expected = f"one of: {', '.join(have)}" if have else "a token that a model has"
+            if not fits:
+                self.problems.append(
+                    self.recipe.problem(
+                        f"{row.model} has no row for the token {wanted!r}"
+                        if row.token_id is None
+                        else f"{row.model} has no row {row.token_id}",
+                        f"{self._path('tokens')}.{token}.source",
+                        expected=expected,
+                        found=f"{len(vocabulary.ids):,} tokens, {size:,} rows",
+                        fix="name a model that has it, or another token: "
+                        "{kind: model_token, model: …, token: …}",
+                    )
+                )
+
+    def _no_tensor(self, ref: ModelRef, name: str) -> None:
+        self.problems.append(
+            self.recipe.problem(
+                f"{ref} has no rows of tokens for {name}",
+                self._path("tokens"),
+                expected=f"a tensor {name} with {self._size(ref):,} rows",
+                found="none",
+                fix="take rows from models of one architecture",
+            )
+        )
+
+    def _path(self, key: str) -> str:
+        return "tokenizer_source" if self.setting.key != "tokenizer" else f"tokenizer.{key}"
+
+
+def _assigned(
+    own: np.ndarray, base: int | None
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """What inputs without a row for a token get: origin and row of each, and the averages.
+
+    Args:
+        own: each input's own row of every token, or -1; [inputs, rows].
+    """
+    count = own.shape[1]
+    has = own >= 0
+    origins = np.full(count, ZERO, np.int64)
+    firsts = np.zeros(count, np.int64)
+    once = has.sum(0) == 1
+    only = has.argmax(0)
+    origins[once], firsts[once] = only[once], own[only[once], np.flatnonzero(once)]
+    if base is not None:
+        origins[has[base]], firsts[has[base]] = base, own[base, has[base]]
+    averaged = np.flatnonzero((origins == ZERO) & (has.sum(0) > 1) & ~has.all(0))
+    origins[averaged], firsts[averaged] = AVERAGE, np.arange(len(averaged))
+    rows, members = np.nonzero(has[:, averaged].T)
+    offsets = np.concatenate(([0], np.cumsum(has[:, averaged].sum(0)))).astype(np.int64)
+    return origins, firsts, (offsets, members, own[members, averaged[rows]])
+
+
+def _merges(vocabulary: Vocabulary) -> list[Any]:
+    merges = vocabulary.facts()["model"].get("merges") or []
+    return [tuple(m.split(" ", 1)) if isinstance(m, str) else tuple(m) for m in merges]

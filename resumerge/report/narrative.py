@@ -1,0 +1,204 @@
+"""What a run went through and what it learned from it, in plain sentences."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resumerge.report.history import History, Lifetime
+from resumerge.report.sizes import counted, show_seconds, show_size
+
+TOLD_ATTEMPTS = 4
+"""Attempts whose ends are told one by one; of those before, only how many ended how."""
+
+NOTABLE_SHARE = 0.05
+"""Of the room that there was: what others must have taken to be worth a word."""
+
+_ENDS = {
+    "oom": "The kernel killed attempt {n} for memory",
+    "killed": "Attempt {n} was killed",
+    "interrupted": "Attempt {n} was stopped by a signal",
+    "error": "Attempt {n} stopped",
+}
+_SUMMED_ENDS = {
+    "oom": "killed for memory",
+    "killed": "killed",
+    "interrupted": "stopped by a signal",
+    "error": "stopped",
+}
+_DEATHS = {"worker_killed", "worker_crashed", "worker_stalled"}
+"""Kinds of events that say how an attempt's process died."""
+
+_ELSEWHERE = {"went_on", "batch_lowered", "batch_raised", "stopped", *_DEATHS}
+"""Kinds of events that other sentences speak of."""
+
+_FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
+"""What differs between two reasons of one kind."""
+
+_TIMES = {
+    "waiting": "It waited for memory, since not even one block had room",
+    "gave_up_waiting": "It gave up waiting for memory",
+    "file_set_aside": "A file that it had not written was in the place of one of its own, and kept",
+    "file_kept": "A model card that it had not written was left as it was",
+    "source_touched": "A source was touched and had not changed",
+    "source_damaged": "A cached source file was damaged and fetched again, with what came from it",
+    "download_damaged": "A download had another content than its hash says, and was repeated",
+    "download_evicted": "Downloads that were no longer needed were deleted",
+    "shard_lost": "A shard was missing or cut short, and its tensors were computed again",
+    "shard_found_whole": "A shard that was not yet noted as sealed was found whole",
+    "checksum_mismatch": "Tensors on disk differed from their checksums and were computed again",
+    "verify_found_damage": "`verify` found damaged tensors, which resuming computes again",
+    "ledger_restored": "The ledger was damaged and restored from its snapshot",
+    "ledger_reconciled": "Everything on disk was compared with the restored ledger",
+    "moved_here": "It came from its mirror to this machine",
+    "shard_from_mirror": "A shard was taken over that another machine had brought to the mirror",
+    "brought_back": "Shards were brought back from the mirror",
+    "mirror_damaged": "A shard in the mirror was missing or damaged, and was computed again",
+    "mirror_lost_file": "A file was gone from the mirror, and was brought there again",
+    "mirror_failing": "The mirror failed",
+    "mirror_recovered": "The mirror worked again",
+    "ledger_damaged": "The ledger and its snapshot are damaged",
+}
+
+
+def story(run: Mapping[str, Any], history: History) -> list[str]:
+    """Sentences about a run, the most telling ones first.
+
+    Args:
+        run: one of the runs of ``resumerge status --json``.
+        history: of the same run.
+    """
+    return [
+        *_ends(run),
+        *_batches(run["events"]),
+        *_others(history),
+        *_over_budget(history),
+        *_other_events(run["events"]),
+    ]
+
+
+def _ends(run: Mapping[str, Any]) -> list[str]:
+    attempts = run["attempts"]
+    ended = [(a, b) for a, b in zip(attempts, [*attempts[1:], None]) if a["outcome"]]
+    bad = [(a, b) for a, b in ended if a["outcome"] != "done"]
+    told = [_end(a, b, run["events"]) for a, b in bad[-TOLD_ATTEMPTS:]]
+    before = Counter(a["outcome"] for a, _ in bad[:-TOLD_ATTEMPTS])
+    if before:
+        ways = ", ".join(f"{_SUMMED_ENDS.get(o, o)} {_times(n)}" for o, n in before.items())
+        told.insert(0, f"Earlier attempts were {ways}.")
+    return told
+
+
+def _end(
+    attempt: Mapping[str, Any], after: Mapping[str, Any] | None, events: Sequence[Mapping[str, Any]]
+) -> str:
+    text = _ENDS.get(attempt["outcome"], f"Attempt {{n}} ended: {attempt['outcome']}")
+    text = text.format(n=attempt["n"])
+    if why := _why(attempt, events):
+        text += f" ({why})"
+    if after is None:
+        return f"{text}."
+    budget, before = after.get("budget"), attempt.get("budget")
+    changed = f" with a budget of {show_size(budget)}" if budget and budget != before else ""
+    return f"{text}; attempt {after['n']} went on{changed}."
+
+
+def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str:
+    """How its process died, or the first line of the error that stopped it."""
+    mine = [e for e in events if e.get("attempt") == attempt["n"]]
+    for data in (e["data"] for e in reversed(mine) if e["kind"] in _DEATHS):
+        if data.get("cause") == "stall":
+            waited = f": it {data['waited_for']}" if data.get("waited_for") else ""
+            return f"no progress for {show_seconds(data.get('seconds') or 0.0)}{waited}"
+        if data.get("cause") != "oom" and data.get("signal"):
+            return str(data["signal"])
+    reasons = [str(e["data"].get("reason", "")) for e in mine if e["kind"] == "stopped"]
+    return reasons[-1].split("\n")[0].rstrip(".") if reasons else ""
+
+
+def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    lowered = [e["data"] for e in events if e["kind"] == "batch_lowered"]
+    raised = [e["data"] for e in events if e["kind"] == "batch_raised"]
+    if not lowered:
+        return []
+    least = min((data["after"] for data in lowered if data.get("after")), default=0)
+    alike: dict[str, list[str]] = {}
+    for reason in (str(data.get("reason", "")) for data in lowered):
+        alike.setdefault(_FIGURE.sub("", reason), []).append(reason)
+    common = sorted((same for key, same in alike.items() if key), key=len, reverse=True)[:2]
+    why = "; ".join(
+        same[-1] + (f" ({_times(len(same))})" if len(alike) > 1 else "") for same in common
+    )
+    return [
+        f"The batch size was lowered {_times(len(lowered))}"
+        + (f", to {show_size(least)} at the least" if least else "")
+        + (f": {why}" if why else "")
+        + (f"; and raised {_times(len(raised))}" if raised else "")
+        + "."
+    ]
+
+
+def _others(history: History) -> list[str]:
+    """What other processes took while attempts ran, told from the room that they left."""
+    told = []
+    for lifetime in history.lifetimes:
+        taken, given_back = taken_by_others(lifetime)
+        room = max((point.room_high for point in lifetime.points), default=0)
+        if room and taken >= NOTABLE_SHARE * room:
+            back = f", and gave {show_size(given_back)} back" if given_back >= taken / 10 else ""
+            told.append((taken, f"while attempt {lifetime.n} ran{back}"))
+    if not told:
+        return []
+    taken, when = max(told)
+    more = f" It happened in {len(told)} attempts." if len(told) > 1 else ""
+    return [f"Other processes took {show_size(taken)} of memory {when}.{more}"]
+
+
+def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
+    """Bytes: the deepest fall of what is available or our own, and how much of it came back."""
+    highest = taken = floor = back = 0
+    for point in lifetime.points:
+        highest = max(highest, point.room_high)
+        if highest - point.room_low > taken:
+            taken, floor, back = highest - point.room_low, point.room_low, 0
+        back = max(back, point.room_high - floor) if taken else 0
+    return taken, min(back, taken)
+
+
+def _over_budget(history: History) -> list[str]:
+    over = [p.rss_high - p.budget for p in history.points if p.budget and p.rss_high > p.budget]
+    return [f"Memory was over the budget by up to {show_size(max(over))}."] if over else []
+
+
+def _other_events(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Every kind that nothing else speaks of, known by its name or not."""
+    counts = Counter(e["kind"] for e in events if e["kind"] not in _ELSEWHERE)
+    return [
+        _TIMES.get(kind, kind.replace("_", " ").capitalize())
+        + (f" ({_times(count)})" if count > 1 else "")
+        + "."
+        for kind, count in counts.items()
+    ]
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def what_now(run: Mapping[str, Any]) -> str:
+    """One sentence on where the run stands."""
+    attempts, units = run["attempts"], run["units"]
+    tries = counted(len(attempts), "attempt")
+    if run["state"] == "done":
+        return f"Done in {tries}."
+    if run["state"] == "running":
+        eta = run["eta_s"]
+        return f"Running, {tries}" + (
+            f", about {show_seconds(eta)} left." if eta is not None else "."
+        )
+    if run["state"] == "planned":
+        return "Planned, and not begun."
+    left = units["total"] - units["committed"]
+    return f"Not finished: {counted(left, 'tensor')} {'is' if left == 1 else 'are'} left."

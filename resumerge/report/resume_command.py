@@ -1,0 +1,96 @@
+"""The exact command that goes on with a run."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from resumerge.ledger.ledger import LEDGER_FILE
+from resumerge.ledger.run_store import Home
+from resumerge.options import Options
+from resumerge.printable import shell_line
+
+
+def resume_command(run: str, state_dir: Path | None, options: Options | None = None) -> str:
+    """``resumerge resume RUN --state-dir DIR``: it works from any folder and in any shell.
+
+    Args:
+        options: of the command that stopped short; what they say about the mirror is said again.
+    """
+    words = ["resumerge", "resume", run, "--state-dir", str(Home(state_dir).folder)]
+    return shell_line([*words, *(_mirror_words(run, options) if options is not None else [])])
+
+
+def _mirror_words(run: str, options: Options) -> list[str]:
+    """The options about the mirror; not the mirror itself where the run has it noted."""
+    words = []
+    if options.mirror is not None and not has_mirror(run, options):
+        words += ["--mirror", address_of(options.mirror)]
+    if options.mirror_then_delete:
+        words.append("--mirror-then-delete")
+    if options.mirror_rate is not None:
+        words += ["--mirror-rate", str(options.mirror_rate)]
+    if options.mirror_wait is not None:
+        words += ["--mirror-wait", f"{options.mirror_wait:g}"]
+    if options.bring_back:
+        words.append("--bring-back")
+    return words
+
+
+def has_mirror(run: str, options: Options) -> bool:
+    """Whether a run's ledger has the mirror that these options name."""
+    path = Home(options.state_dir).folder / run / LEDGER_FILE
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+            (noted,) = db.execute("SELECT mirror FROM run").fetchone()
+    except (sqlite3.Error, TypeError, ValueError):
+        return False
+    return options.mirror is not None and noted == address_of(options.mirror)
+
+
+def address_of(mirror: str) -> str:
+    """A mirror's address as it is from any folder."""
+    if mirror.startswith("hf://"):
+        return mirror.removesuffix("/")
+    return str(Path(mirror).expanduser().absolute())
+
+
+def mirror_command(url: str) -> str:
+    """``resumerge resume DEST``: on any machine."""
+    return shell_line(["resumerge", "resume", url])
+
+
+def remake_command(url: str) -> str:
+    """What makes a finished model again in its mirror, where nothing is known but the mirror."""
+    return shell_line(["resumerge", "run", "RECIPE", "OUT", "--mirror", url, "--restart"])
+
+
+def command_of(run: Mapping[str, Any]) -> str:
+    """What goes on with one of the runs of ``resumerge status --json``."""
+    mirror = run.get("mirror")
+    if mirror and not mirror["here"]:
+        return mirror_command(mirror["url"])
+    return resume_command(run["id"], Path(run["ledger"]).parents[1])
+
+
+def repair_command(target: str, state_dir: Path | None) -> str:
+    """``resumerge cache repair TARGET``, with the state folder that knows of the damage."""
+    folder = str(Home(state_dir).folder)
+    return shell_line(["resumerge", "cache", "repair", target, "--state-dir", folder])
+
+
+def repeat_command() -> str:
+    """The command that this process was started with: what resumes where no run exists yet.
+
+    It works from any folder, though its paths, and the recipe's, may be relative.
+    """
+    words = sys.argv[1:]
+    state = os.environ.get("RESUMERGE_STATE_DIR")
+    if state and not any(word.split("=")[0] == "--state-dir" for word in words):
+        words += ["--state-dir", state]
+    return shell_line(["resumerge", *words, "--chdir", str(Path.cwd())])

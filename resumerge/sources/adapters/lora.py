@@ -1,0 +1,303 @@
+"""A model with a LoRA adapter: which of its tensors the adapter changes, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from resumerge.errors import InputError, Problem
+from resumerge.recipe.types import ModelRef
+from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
+from resumerge.sources.adapters.names import Names
+from resumerge.sources.dtypes import BITS, FLOATS
+from resumerge.sources.tied_weights import find_tensor, is_embedding, is_head
+from resumerge.sources.types import Source, TensorInfo
+
+SHOWN = 5
+"""Problems of one adapter that are listed."""
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """``scale * B @ A``, to be added to a weight.
+
+    Args:
+        a: shape (rank, in), with further dimensions for a convolution.
+        b: shape (out, rank).
+        transposed: whether the weight is stored as (in, out), as of GPT-2's Conv1D and embeddings.
+        magnitude: of DoRA, one for each output.
+    """
+
+    a: TensorInfo
+    b: TensorInfo
+    rank: int
+    scale: float
+    transposed: bool
+    magnitude: TensorInfo | None
+
+
+@dataclass(frozen=True)
+class AdaptedTensor(TensorInfo):
+    """A tensor of the base model with an adapter's change, computed as it is read.
+
+    `file` and `offset` are those of what it changes.
+
+    Args:
+        weight: what it changes, or takes over in another dtype.
+        update: None for a weight that is taken over.
+    """
+
+    weight: TensorInfo
+    update: LowRank | None
+
+    @property
+    def parts(self) -> tuple[TensorInfo, ...]:
+        if self.update is None:
+            return (self.weight,)
+        parts = (self.weight, self.update.a, self.update.b, self.update.magnitude)
+        return tuple(part for part in parts if part is not None)
+
+    @property
+    def verbatim(self) -> bool:
+        return False
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held in memory while blocks of it are read: the matrices, not their product."""
+        if self.update is None:
+            return 0
+        rows, columns = self.matrix
+        left = BITS[self.update.a.dtype] // 8 if self.update.transposed else 4
+        left = max(left, BITS[self.update.b.dtype] // 8)
+        factors = 8 * max(rows, columns) if self.update.magnitude else 0
+        return self.update.rank * (rows * left + columns * 8) + factors
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """(rows, columns) of the weight as a matrix: a convolution's row is one output."""
+        return self.shape[0], self.numel // max(1, self.shape[0])
+
+
+def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
+    """Lay an adapter over a model. Nothing is computed; the tensors say what there will be to do.
+
+    A head that the base ties to its embedding and the adapter changes stands on its own afterwards
+    (``tie_word_embeddings: false``): as it was trained. An embedding with more rows than the
+    base's changes ``vocab_size``.
+
+    Args:
+        ref: ``model+adapter`` as the recipe names it.
+        base: the model, opened.
+        adapter: the adapter, opened as an adapter.
+
+    Raises:
+        InputError: no LoRA adapter, a variant that is not supported, or one for another model.
+    """
+    where = f"{adapter.ref.text}/adapter_config.json"
+    settings = parse_adapter_config(adapter.config, where)
+    pairing = _Pairing(base, adapter, settings)
+    tensors = pairing.tensors()
+    parts = {"base/": base, "adapter/": adapter}
+    if pairing.problems:
+        raise InputError(pairing.problems[:SHOWN])
+    return Source(
+        ref,
+        "lora",
+        base.folder,
+        f"{base.revision}+{adapter.revision}" if base.revision or adapter.revision else None,
+        _config(base, tensors),
+        tensors,
+        {
+            prefix + name: replace(file, name=prefix + name)
+            for prefix, part in parts.items()
+            for name, file in part.files.items()
+        },
+        {
+            prefix + name: replace(file, name=prefix + name)
+            for prefix, part in parts.items()
+            for name, file in part.companions.items()
+        },
+        base,
+        adapter,
+    )
+
+
+def placed(prefix: str, tensors: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
+    """The tensors of a part, their files named as in the whole."""
+    return {name: replace(info, file=prefix + info.file) for name, info in tensors.items()}
+
+
+class _Pairing:
+    """Pairs the tensors of an adapter with those of its base model."""
+
+    def __init__(self, base: Source, adapter: Source, settings: LoraConfig) -> None:
+        self._base = base
+        self._adapter = adapter
+        self._settings = settings
+        self._of_base = placed("base/", base.tensors)
+        self._of_adapter = placed("adapter/", adapter.tensors)
+        self.problems: list[Problem] = []
+
+    def tensors(self) -> dict[str, TensorInfo]:
+        if not self._of_adapter:
+            self._problem("The adapter has no tensors", "none", expected="matrices of LoRA")
+        names = Names(self._of_adapter, self._of_base)
+        for key in names.unknown:
+            self._problem("A tensor of the adapter is of no kind that is known", key)
+        found = dict(self._of_base)
+        for key, name in names.replaced.items():
+            found[name] = self._replacing(name, self._of_adapter[key])
+        transposed = self._settings.fan_in_fan_out or self._some_transposed(names, found)
+        for module, roles in names.modules.items():
+            name = f"{names.base_name(module)}.weight"
+            weight = found.get(name) or self._tied_embedding(name)
+            if weight is None:
+                self._problem(
+                    "The adapter changes a module that the model lacks",
+                    module,
+                    expected=f"a tensor {name} in {self._base.ref}",
+                    fix="name the model that the adapter was trained on" + self._trained_on(),
+                )
+            elif update := self._update(module, roles, weight, transposed):
+                found[name] = AdaptedTensor(
+                    name,
+                    weight.dtype,
+                    weight.shape,
+                    weight.file,
+                    weight.offset,
+                    weight.nbytes,
+                    weight,
+                    update,
+                )
+        return found
+
+    def _replacing(self, name: str, info: TensorInfo) -> TensorInfo:
+        """A whole tensor of the adapter in place of the base's, in the base's dtype."""
+        old = self._of_base.get(name)
+        info = replace(info, name=name)
+        if old is None:
+            return info
+        grown = (is_embedding(name) or is_head(name)) and info.shape[1:] == old.shape[1:]
+        if info.shape != old.shape and not grown:
+            self._unlike(name, f"{list(old.shape)}, as in {self._base.ref}", info)
+        if info.dtype == old.dtype or not {info.dtype, old.dtype} <= FLOATS.keys():
+            return info
+        nbytes = info.numel * BITS[old.dtype] // 8
+        return AdaptedTensor(
+            name, old.dtype, info.shape, info.file, info.offset, nbytes, info, None
+        )
+
+    def _update(
+        self, module: str, roles: Mapping[str, TensorInfo], weight: TensorInfo, transposed: bool
+    ) -> LowRank | None:
+        a = roles.get("A") or roles.get("embedding_A")
+        b = roles.get("B") or roles.get("embedding_B")
+        if a is None or b is None or ("A" in roles) != ("B" in roles):
+            self._problem("The adapter lacks one of the two matrices of a module", module)
+            return None
+        magnitude = roles.get("magnitude")
+        if self._settings.dora and magnitude is None:
+            self._problem("The adapter lacks the magnitude vector of a module (DoRA)", module)
+            return None
+        for info in (a, b, weight, magnitude):
+            if info is not None and info.dtype not in FLOATS:
+                self._unlike(module, "floating-point tensors", info)
+                return None
+        rank = a.shape[0] if a.shape else 0
+        fits = [way for way in (False, True) if _fits(a, b, weight, way)]
+        if "embedding_A" in roles:
+            fits = [way for way in fits if way]
+        if not fits or rank == 0:
+            self._unlike(
+                module,
+                f"A of {list(a.shape)} and B of {list(b.shape)} that make up "
+                f"{list(weight.shape)}, as in {self._base.ref}",
+                weight,
+            )
+            return None
+        way = transposed if len(fits) == 2 else fits[0]
+        outputs = b.shape[0]
+        if magnitude is not None and magnitude.numel != outputs:
+            self._unlike(module, f"{outputs} magnitudes", magnitude)
+            return None
+        return LowRank(a, b, rank, self._settings.scale(module, rank), way, magnitude)
+
+    def _some_transposed(self, names: Names, found: Mapping[str, TensorInfo]) -> bool:
+        """Whether weights of this model that are not square are stored as (in, out)."""
+        for module, roles in names.modules.items():
+            weight = found.get(f"{names.base_name(module)}.weight")
+            a, b = roles.get("A"), roles.get("B")
+            if weight and a and b and _fits(a, b, weight, True) and not _fits(a, b, weight, False):
+                return True
+        return False
+
+    def _tied_embedding(self, name: str) -> TensorInfo | None:
+        tied = find_tensor(self._base, name)
+        return None if tied is None else self._of_base[tied.name]
+
+    def _trained_on(self) -> str:
+        named = self._adapter.config.get("base_model_name_or_path")
+        return f": its config says {named[:100]!r}" if isinstance(named, str) and named else ""
+
+    def _unlike(self, name: str, expected: str, info: TensorInfo) -> None:
+        self._problem(
+            "The adapter does not fit the model",
+            name,
+            expected=expected,
+            found=f"{info.dtype} {list(info.shape)} of {info.name}",
+            fix="name the model that the adapter was trained on" + self._trained_on(),
+        )
+
+    def _problem(
+        self, what: str, name: str, *, expected: str = "", found: str = "", fix: str = ""
+    ) -> None:
+        self.problems.append(
+            Problem(
+                what,
+                where=self._adapter.ref.text,
+                expected=expected or "an adapter as peft saves it",
+                found=f"{name[:200]}: {found}" if found else name[:200],
+                fix=fix or "download or save the adapter again, or merge it with peft first",
+            )
+        )
+
+
+def _fits(a: TensorInfo, b: TensorInfo, weight: TensorInfo, transposed: bool) -> bool:
+    """Whether ``B @ A`` has the weight's shape, or, transposed, its shape turned round."""
+    if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:
+        return False
+    if b.numel != b.shape[0] * b.shape[1] or b.shape[1] != a.shape[0]:
+        return False
+    if transposed:
+        return len(a.shape) == len(weight.shape) == 2 and weight.shape == (a.shape[1], b.shape[0])
+    return weight.shape == (b.shape[0], *a.shape[1:])
+
+
+def _config(base: Source, tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:
+    """The base's config.json, true of the tensors as the adapter leaves them."""
+    config: dict[str, Any] = dict(base.config)
+    grown = [
+        (old.shape[0], tensors[name].shape[0])
+        for name, old in base.tensors.items()
+        if is_embedding(name) and old.shape and tensors[name].shape[0] != old.shape[0]
+    ]
+    untied = [name for name in tensors.keys() - base.tensors.keys() if find_tensor(base, name)]
+    for rows, more in grown:
+        config = _changed(config, "vocab_size", rows, more)
+    if untied:
+        config = {
+            **_changed(config, "tie_word_embeddings", True, False),
+            "tie_word_embeddings": False,
+        }
+    return config
+
+
+def _changed(config: Mapping[str, Any], key: str, old: Any, new: Any) -> dict[str, Any]:
+    """A config in which `key`, where it is `old`, is `new`, at the top and in nested configs."""
+    return {
+        name: _changed(value, key, old, new)
+        if isinstance(value, Mapping)
+        else (new if name == key and value == old else value)
+        for name, value in config.items()
+    }

@@ -1,0 +1,63 @@
+"""Quantised checkpoints, whose numbers are not the weights: recognised by their tensors."""
+
+from __future__ import annotations
+
+import re
+
+from resumerge.errors import refuse
+from resumerge.sources.types import Source
+
+_SIGNS: dict[str, re.Pattern[str]] = {
+    "bitsandbytes, 4 bits": re.compile(r"\.weight\.(absmax|quant_map|quant_state\..+)"),
+    "bitsandbytes, 8 bits": re.compile(r"\.(SCB|weight_format)"),
+    "GPTQ or AWQ": re.compile(r"\.(qweight|qzeros)"),
+    "float8 with a scale for each block": re.compile(r"\.weight_scale_inv"),
+    "float8 or whole numbers with scales": re.compile(r"\.(weight_scale|weight_zero_point)"),
+    "compressed-tensors": re.compile(r"\.weight_packed"),
+    "HQQ": re.compile(r"\.W_q"),
+    "AQLM": re.compile(r"\.codebooks"),
+    "EETQ": re.compile(r"\.weight_scales"),
+    "MXFP4": re.compile(r"_proj_(blocks|scales)"),
+}
+"""How the names of the tensors end that a format adds to a model's own, or has in their place."""
+
+_PACKED = frozenset({"U8", "I8", "I32", "F4", "F6_E2M3", "F6_E3M2"})
+"""Types that no weight matrix has, unless it is packed."""
+
+
+def check_unquantised(source: Source) -> None:
+    """Refuse a model whose tensors have to be unpacked or scaled before they are its weights.
+
+    Plain float8 tensors are weights like any. What config.json says does not decide: it often
+    names a quantisation that the model was trained with and saved without.
+
+    Raises:
+        InputError: with the format's name.
+    """
+    found = _format(source)
+    if found is None:
+        return
+    name, tensor = found
+    config = source.config.get("quantization_config")
+    method = config.get("quant_method") if isinstance(config, dict) else None
+    raise refuse(
+        "The model is quantised, and quantised weights cannot be merged",
+        where=source.ref.text,
+        expected="weights in float32, bfloat16, float16 or plain float8",
+        found=f"{name}: tensor {tensor!r}"
+        + (f"; config.json says quant_method: {str(method)[:40]}" if method else ""),
+        fix="name the model that it was made from, or load it with transformers, dequantize() it "
+        "and save_pretrained it into a folder",
+    )
+
+
+def _format(source: Source) -> tuple[str, str] | None:
+    """The quantisation of a model and a tensor that shows it; None for a plain model."""
+    for tensor, info in source.tensors.items():
+        for name, sign in _SIGNS.items():
+            ending = sign.search(tensor)
+            if ending and ending.end() == len(tensor):
+                return name, tensor
+        if tensor.endswith(".weight") and len(info.shape) > 1 and info.dtype in _PACKED:
+            return f"weights packed into {info.dtype}", tensor
+    return None

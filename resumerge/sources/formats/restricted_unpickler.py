@@ -1,0 +1,336 @@
+"""The pickle inside a torch checkpoint, read without executing it, and without torch.
+
+A pickle is a program. This is an interpreter for the few instructions that a dictionary of tensors
+is made of; a tensor becomes a `View`, a description of where its numbers stand. Everything else is
+refused by name: no function that a file names is ever looked up, let alone called.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any
+
+from resumerge.errors import InputError, refuse
+from resumerge.sources.formats.damaged import damaged
+
+STORAGES: dict[str, str | None] = {
+    "DoubleStorage": "F64",
+    "FloatStorage": "F32",
+    "HalfStorage": "F16",
+    "BFloat16Storage": "BF16",
+    "LongStorage": "I64",
+    "IntStorage": "I32",
+    "ShortStorage": "I16",
+    "CharStorage": "I8",
+    "ByteStorage": "U8",
+    "BoolStorage": "BOOL",
+    "ComplexFloatStorage": "C64",
+    "UntypedStorage": None,
+}
+"""torch's storage classes, with the safetensors name of their elements."""
+
+DTYPES: dict[str, str] = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e8m0fnu": "F8_E8M0",
+    "complex64": "C64",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "bool": "BOOL",
+}
+"""torch's dtypes, with their safetensors names."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A run of numbers in the file, which tensors are views of.
+
+    Args:
+        key: its name.
+        dtype: safetensors name of the elements; None where the tensor says it, and `size` is bytes.
+        size: elements.
+    """
+
+    key: str
+    dtype: str | None
+    size: int
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor: elements of a storage, from `offset` on, `strides` apart in each dimension.
+
+    Nothing of it is checked yet: the numbers are whatever the file says.
+    """
+
+    storage: Storage
+    dtype: str
+    offset: Any
+    shape: Any
+    strides: Any
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A function or class that the pickle names, by its own name."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+class _Unreadable(Exception):
+    """What the interpreter does not do."""
+
+
+_Mark = object()
+
+
+def read_pickle(stream: IO[bytes], where: str) -> Any:
+    """Read one pickle; the stream is left behind its end.
+
+    Returns:
+        Dictionaries, lists, tuples, text, numbers, and a `View` for every tensor.
+
+    Raises:
+        InputError: the pickle is cut off or broken, or asks for anything that is not a tensor.
+    """
+    try:
+        return _Machine().run(stream)
+    except _Unreadable as error:
+        raise _refused(where, str(error)) from None
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError, EOFError) as error:
+        found = f"{type(error).__name__}: {error}"[:200]
+        expected = "a pickle of a dictionary of tensors"
+        raise damaged("torch checkpoint", where, expected, found) from None
+
+
+def _refused(where: str, found: str) -> InputError:
+    return refuse(
+        "The torch checkpoint holds more than weights, and is not read",
+        where=where,
+        expected="a dictionary of tensors, as torch.load reads it with weights_only=True",
+        found=found[:300],
+        fix="do not use this file; if you know who made it, have it saved as safetensors",
+    )
+
+
+class _Machine:
+    """One run over a pickle: a stack, and a memo of values used again."""
+
+    def __init__(self) -> None:
+        self._stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+
+    def run(self, stream: IO[bytes]) -> Any:
+        for opcode, argument, _ in pickletools.genops(stream):
+            if opcode.name == "STOP":
+                return self._stack.pop()
+            if opcode.name in _CONSTANTS:
+                self._stack.append(_CONSTANTS[opcode.name]())
+            elif opcode.name in _LITERALS:
+                self._stack.append(argument)
+            elif opcode.name not in _IGNORED:
+                step = _STEPS.get(opcode.name)
+                if step is None:
+                    raise _Unreadable(f"the pickle instruction {opcode.name}")
+                step(self, argument)
+        raise EOFError("no end")
+
+    def mark(self, _: Any) -> None:
+        self._stack.append(_Mark)
+
+    def _since_mark(self) -> list[Any]:
+        for place in range(len(self._stack) - 1, -1, -1):
+            if self._stack[place] is _Mark:
+                found = self._stack[place + 1 :]
+                del self._stack[place:]
+                return found
+        raise ValueError("no mark")
+
+    def tuple_of(self, count: int) -> None:
+        if count > len(self._stack):
+            raise IndexError("an empty stack")
+        taken = tuple(self._stack[len(self._stack) - count :])
+        del self._stack[len(self._stack) - count :]
+        self._stack.append(taken)
+
+    def tuple_since_mark(self, _: Any) -> None:
+        self._stack.append(tuple(self._since_mark()))
+
+    def memoize(self, key: int | None) -> None:
+        self._memo[len(self._memo) if key is None else key] = self._stack[-1]
+
+    def recall(self, key: int) -> None:
+        self._stack.append(self._memo[key])
+
+    def append(self, _: Any) -> None:
+        self._extend([self._stack.pop()])
+
+    def appends(self, _: Any) -> None:
+        self._extend(self._since_mark())
+
+    def _extend(self, items: list[Any]) -> None:
+        if not isinstance(self._stack[-1], list):
+            raise TypeError("no list")
+        self._stack[-1].extend(items)
+
+    def set_item(self, _: Any) -> None:
+        value, key = self._stack.pop(), self._stack.pop()
+        self._update([key, value])
+
+    def set_items(self, _: Any) -> None:
+        self._update(self._since_mark())
+
+    def _update(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        if not isinstance(target, dict) or len(items) % 2:
+            raise TypeError("no dictionary")
+        for key, value in zip(items[::2], items[1::2]):
+            if not isinstance(key, str | int | None):
+                raise _Unreadable(f"a key of type {type(key).__name__}")
+            target[key] = value
+
+    def name(self, argument: str) -> None:
+        module, _, name = argument.partition(" ")
+        self._stack.append(_known(_Name(module, name)))
+
+    def name_of_stack(self, _: Any) -> None:
+        name, module = self._stack.pop(), self._stack.pop()
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise TypeError("no name")
+        self._stack.append(_known(_Name(module, name)))
+
+    def call(self, _: Any) -> None:
+        arguments, function = self._stack.pop(), self._stack.pop()
+        if not isinstance(function, _Name) or not isinstance(arguments, tuple):
+            raise TypeError("no call")
+        build = _CALLS.get((function.module, function.name))
+        if build is None:
+            raise _Unreadable(f"a call of {function}")
+        self._stack.append(build(*arguments))
+
+    def set_state(self, _: Any) -> None:
+        """Attributes, which only the OrderedDict of a state dict has: versions of its modules."""
+        self._stack.pop()
+        if not isinstance(self._stack[-1], dict):
+            raise _Unreadable("attributes of something that is no dictionary")
+
+    def storage(self, _: Any) -> None:
+        tag, kind, key, _location, size, *view = self._stack.pop()
+        if tag != "storage" or not isinstance(kind, _Name) or kind.name not in STORAGES:
+            named = kind if isinstance(kind, _Name) else f"a {type(kind).__name__}"
+            raise _Unreadable(f"a reference to {named}")
+        if any(part is not None for part in view):
+            raise _Unreadable("a view of another storage")
+        if type(size) is not int or not isinstance(key, str | int):
+            raise TypeError("no storage")
+        self._stack.append(Storage(str(key), STORAGES[kind.name], size))
+
+
+def _known(name: _Name) -> Any:
+    """A name that a checkpoint may use; a dtype is its safetensors name at once."""
+    if name.module == "torch" and name.name in DTYPES:
+        return DTYPES[name.name]
+    storage = name.module in ("torch", "torch.storage", "torch.cuda") and name.name in STORAGES
+    if storage or (name.module, name.name) in _CALLS:
+        return name
+    raise _Unreadable(f"{name}"[:200])
+
+
+def _tensor(storage: Storage, offset: Any, shape: Any, strides: Any, *_: Any) -> View:
+    if not isinstance(storage, Storage) or storage.dtype is None:
+        raise TypeError("no typed storage")
+    return View(storage, storage.dtype, offset, shape, strides)
+
+
+def _tensor_of_dtype(
+    storage: Storage,
+    offset: Any,
+    shape: Any,
+    strides: Any,
+    _grad: Any,
+    _hooks: Any,
+    dtype: Any,
+    *_: Any,
+) -> View:
+    if not isinstance(storage, Storage) or dtype not in DTYPES.values():
+        raise TypeError("no storage with a dtype")
+    return View(storage, dtype, offset, shape, strides)
+
+
+def _parameter(data: View, *_: Any) -> View:
+    if not isinstance(data, View):
+        raise TypeError("no tensor in a parameter")
+    return data
+
+
+def _ordered(*pairs: Any) -> dict[Any, Any]:
+    if pairs:
+        raise _Unreadable("an OrderedDict of something")
+    return {}
+
+
+_CALLS: dict[tuple[str, str], Callable[..., Any]] = {
+    ("collections", "OrderedDict"): _ordered,
+    ("torch._utils", "_rebuild_tensor"): _tensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_tensor_v3"): _tensor_of_dtype,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
+    ("torch", "Size"): lambda sizes: sizes,
+}
+"""What a checkpoint may call, and what stands in for it here."""
+
+_IGNORED = frozenset({"PROTO", "FRAME"})
+_CONSTANTS: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+}
+_LITERALS = frozenset(
+    {
+        *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
+        *("BINUNICODE", "SHORT_BINUNICODE", "BINSTRING", "SHORT_BINSTRING"),
+    }
+)
+_STEPS: dict[str, Callable[[_Machine, Any], None]] = {
+    "MARK": _Machine.mark,
+    "TUPLE": _Machine.tuple_since_mark,
+    "TUPLE1": lambda machine, _: machine.tuple_of(1),
+    "TUPLE2": lambda machine, _: machine.tuple_of(2),
+    "TUPLE3": lambda machine, _: machine.tuple_of(3),
+    "MEMOIZE": _Machine.memoize,
+    "BINPUT": _Machine.memoize,
+    "LONG_BINPUT": _Machine.memoize,
+    "BINGET": _Machine.recall,
+    "LONG_BINGET": _Machine.recall,
+    "APPEND": _Machine.append,
+    "APPENDS": _Machine.appends,
+    "SETITEM": _Machine.set_item,
+    "SETITEMS": _Machine.set_items,
+    "GLOBAL": _Machine.name,
+    "STACK_GLOBAL": _Machine.name_of_stack,
+    "REDUCE": _Machine.call,
+    "BUILD": _Machine.set_state,
+    "BINPERSID": _Machine.storage,
+}

@@ -1,0 +1,279 @@
+"""Torch checkpoints (``.bin``): where each tensor's numbers stand, so that they are read like any.
+
+A checkpoint is a zip archive of uncompressed files: a pickle (``data.pkl``) that describes the
+tensors, and for each storage a file of its bytes. Before torch 1.6 it was a sequence of pickles
+with the storages' bytes after them. Only the pickles and the directory are read here.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import xxhash
+
+from resumerge.errors import InputError, refuse
+from resumerge.sources.dtypes import BITS
+from resumerge.sources.formats.damaged import damaged
+from resumerge.sources.formats.restricted_unpickler import View, read_pickle
+from resumerge.sources.formats.safetensors_header import MAX_HEADER
+from resumerge.sources.types import StridedTensor, TensorInfo
+
+_damaged = partial(damaged, "torch checkpoint")
+
+Read = Callable[[int, int], bytes]
+"""Bytes ``start:stop`` of a file."""
+
+LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""A checkpoint from before torch 1.6 begins with this pickle of a number."""
+
+LARGEST = 1 << 62
+"""No size or offset in a file that exists is beyond it."""
+
+
+def read_torch_header(
+    read: Read, *, size: int, file: str, where: str
+) -> tuple[dict[str, TensorInfo], str]:
+    """Read what a torch checkpoint says of its tensors, and check that it can be true.
+
+    Args:
+        read: gives ranges of the file.
+        size: of the file, in bytes.
+        file: its path relative to the source's folder, kept in each `TensorInfo`.
+        where: the file as named in messages.
+
+    Returns:
+        The tensors by name, and the xxh3-128 hex digest of that description.
+
+    Raises:
+        InputError: no checkpoint, damaged, compressed, or one that holds more than tensors.
+    """
+    first = read(0, min(size, 64))
+    stream = _Stream(read, size, where)
+    if first.startswith(b"PK\x03\x04"):
+        values, places, digest = _zip_archive(stream, read, where)
+    elif first.startswith(LEGACY_MAGIC):
+        values, places, digest = _legacy_file(stream, read, where)
+    else:
+        raise _damaged(where, "a torch checkpoint (a zip archive)", f"a file with {first[:8]!r}")
+    state = values.get("state_dict", values) if isinstance(values, dict) else values
+    if not isinstance(state, dict):
+        raise _damaged(where, "a dictionary of tensors", type(state).__name__)
+    tensors = {}
+    for name, value in state.items():
+        if not isinstance(name, str) or not isinstance(value, View):
+            raise refuse(
+                "The torch checkpoint holds something that is no tensor",
+                where=where,
+                expected="a dictionary of tensors: a model's state dict",
+                found=f"{str(name)[:100]!r}: {type(value).__name__}",
+                fix="save the model's state dict alone (transformers: save_pretrained)",
+            )
+        tensors[name] = _tensor(name, value, places, file, where)
+    return tensors, digest
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a storage's bytes stand in the file."""
+
+    start: int
+    nbytes: int
+
+
+class _Stream(io.RawIOBase):
+    """The head of a file as a stream: a file that would fill the memory is refused."""
+
+    def __init__(self, read: Read, size: int, where: str) -> None:
+        self._read, self._size, self._where = read, size, where
+        self._at = self._total = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if origin + offset < 0:
+            raise ValueError("before the start of the file")
+        self._at = origin + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.take(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self.take(self._size if size is None or size < 0 else size)
+
+    def take(self, wanted: int) -> bytes:
+        stop = min(self._at + wanted, self._size)
+        if stop <= self._at:
+            return b""
+        self._total += stop - self._at
+        if self._total > 3 * MAX_HEADER:
+            raise _damaged(self._where, f"a description of at most {MAX_HEADER} bytes", "more")
+        data = self._read(self._at, stop)
+        self._at += len(data)
+        return data
+
+
+class _Buffered(io.BufferedReader):
+    """A stream that gives less rather than take memory for a length that a pickle claims."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(min(MAX_HEADER if size is None or size < 0 else size, MAX_HEADER))
+
+
+def _zip_archive(stream: _Stream, read: Read, where: str) -> tuple[Any, dict[str, _Place], str]:
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            entries = {entry.filename: entry for entry in archive.infolist()}
+            pickles = [name for name in entries if name.split("/")[1:] == ["data.pkl"]]
+            if len(pickles) != 1:
+                raise _damaged(where, "one data.pkl in the archive", f"{len(pickles)}")
+            folder = pickles[0].removesuffix("data.pkl")
+            for entry in entries.values():
+                if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+                    raise refuse(
+                        "The torch checkpoint is compressed or encrypted, so that no range of it "
+                        "can be read",
+                        where=where,
+                        expected="an archive as torch.save writes it",
+                        found=f"{entry.filename[:100]!r} in it is not stored as it is",
+                        fix="load and save it again with torch, or as safetensors",
+                    )
+            raw = _small_file(archive, entries[pickles[0]], where)
+            order = folder + "byteorder"
+            if order in entries and _small_file(archive, entries[order], where) != b"little":
+                raise _damaged(where, "little-endian numbers", "big-endian ones")
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, *_ZIP_ERRORS) as error:
+        raise _damaged(where, "a whole zip archive", str(error)[:200]) from None
+    values = read_pickle(io.BytesIO(raw), where)
+    needed = {view.storage.key for view in _views(values)}
+    places = {
+        name.removeprefix(folder + "data/"): _stored(entry, stream, read, where)
+        for name, entry in entries.items()
+        if name.removeprefix(folder + "data/") in needed
+    }
+    hashed = xxhash.xxh3_128(raw)
+    hashed.update(repr(sorted(places.items())).encode())
+    return values, places, hashed.hexdigest()
+
+
+_ZIP_ERRORS = (
+    *(ValueError, EOFError, NotImplementedError, RuntimeError),
+    *(OverflowError, IndexError, KeyError, struct.error),
+)
+"""What zipfile raises on archives that lie, besides its own error."""
+
+
+def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> bytes:
+    if entry.file_size > MAX_HEADER:
+        raise _damaged(where, f"at most {MAX_HEADER} bytes of data.pkl", f"{entry.file_size}")
+    return archive.read(entry)
+
+
+def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: Read, where: str) -> _Place:
+    """Where an entry's bytes begin: behind its own header, whose length the directory lacks."""
+    size = stream.seek(0, io.SEEK_END)
+    at = entry.header_offset
+    header = read(at, at + 30) if 0 <= at <= size - 30 else b""
+    if len(header) < 30 or not header.startswith(b"PK\x03\x04"):
+        raise _damaged(where, f"an entry at byte {at}", "something else: the file is truncated")
+    name, extra = struct.unpack_from("<HH", header, 26)
+    start = at + 30 + name + extra
+    if start + entry.file_size > size:
+        raise _damaged(where, f"{start + entry.file_size} bytes in the file", f"{size} bytes")
+    return _Place(start, entry.file_size)
+
+
+def _legacy_file(stream: _Stream, read: Read, where: str) -> tuple[Any, dict[str, _Place], str]:
+    """The format before torch 1.6: magic, protocol, machine, values, keys; then the storages."""
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(0)
+    head = _Buffered(stream, 1 << 16)
+    _magic, protocol, machine, values, keys = (read_pickle(head, where) for _ in range(5))
+    if protocol != 1001 or not isinstance(machine, dict) or not machine.get("little_endian"):
+        raise _damaged(where, "little-endian numbers, protocol 1001", "others")
+    if not isinstance(keys, list) or not all(isinstance(key, str | int) for key in keys):
+        raise _damaged(where, "a list of storages", "something else")
+    dtypes = {view.storage.key: view.storage.dtype for view in _views(values)}
+    at = head.tell()
+    hashed = xxhash.xxh3_128(read(0, at))
+    places: dict[str, _Place] = {}
+    for key in map(str, keys):
+        count = int.from_bytes(read(at, at + 8), "little") if at + 8 <= size else -1
+        nbytes = count * BITS[dtypes.get(key) or "U8"] // 8
+        if count < 0 or at + 8 + nbytes > size:
+            raise _damaged(where, "all of its storages", f"{size} bytes: the file is truncated")
+        places[key] = _Place(at + 8, nbytes)
+        at += 8 + nbytes
+    return values, places, hashed.hexdigest()
+
+
+def _views(values: Any) -> list[View]:
+    """The tensors of a state dict, or of one inside of another dictionary."""
+    if not isinstance(values, dict):
+        return []
+    inner = values.get("state_dict")
+    return [v for v in (inner if isinstance(inner, dict) else values).values() if type(v) is View]
+
+
+def _tensor(
+    name: str, view: View, places: Mapping[str, _Place], file: str, where: str
+) -> TensorInfo:
+    """Check a view against the storage that it is of."""
+
+    def broken(expected: str, found: str) -> InputError:
+        return _damaged(where, expected, f"tensor {name[:200]!r}: {found}")
+
+    shape, strides, offset = view.shape, view.strides, view.offset
+    if not isinstance(shape, tuple) or not isinstance(strides, tuple):
+        raise broken("a shape and strides", "without them")
+    counts = (offset, view.storage.size, *shape, *strides)
+    if any(type(n) is not int or not 0 <= n < LARGEST for n in counts):
+        raise broken("a shape, strides and an offset in whole numbers", "others")
+    if len(shape) != len(strides) or len(shape) > 64:
+        raise broken("as many strides as dimensions", f"{len(shape)} and {len(strides)}")
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise broken("names in UTF-8", "half a surrogate pair")
+    place = places.get(view.storage.key)
+    if place is None:
+        raise broken(f"the storage {view.storage.key[:60]!r} in the file", "it is missing")
+    width = BITS[view.dtype] // 8
+    numel = 1
+    for count in shape:
+        numel *= count
+    if numel * width >= LARGEST:
+        raise broken("a tensor that memory can address", f"shape {list(shape)}")
+    last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides)) if numel else -1
+    if (last + 1) * width > place.nbytes:
+        raise broken(f"data within {place.nbytes} bytes", f"element {last} of {width} bytes")
+    where_it_is = (view.dtype, shape, file, place.start + offset * width, numel * width)
+    if numel == 0 or strides_in_order(shape, strides):
+        return TensorInfo(name, *where_it_is)
+    return StridedTensor(name, *where_it_is, strides)
+
+
+def strides_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the elements stand one after the other, the last dimension fastest."""
+    step = 1
+    for count, stride in zip(reversed(shape), reversed(strides)):
+        if count != 1 and stride != step:
+            return False
+        step *= count
+    return True

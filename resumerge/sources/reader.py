@@ -1,0 +1,117 @@
+"""Range reads: a slice of a tensor's bytes, by `preadv`, into a buffer that the caller reuses.
+
+Not mmap: pages of a mapping count as this process's memory and come and go as the kernel likes,
+and an I/O error in a mapping is a SIGBUS; here it is an exception.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import partial
+
+from resumerge.errors import Resumable
+from resumerge.sources.adapters.lora import AdaptedTensor
+from resumerge.sources.adapters.overlay import Overlays
+from resumerge.sources.dtypes import nbytes
+from resumerge.sources.formats.strided import read_strided
+from resumerge.sources.types import Source, StridedTensor, TensorInfo
+
+
+class SourceReader:
+    """Reads ranges of tensors of several sources; may be used by many threads at once."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        self._overlays = Overlays(sources, self.read_into)
+        self._files: dict[tuple[int, str], int] = {}
+        self._lock = threading.Lock()
+
+    def read_into(
+        self, source: int, tensor: TensorInfo, start: int, stop: int, buffer: memoryview
+    ) -> int:
+        """Read elements ``start:stop`` of a tensor.
+
+        Args:
+            source: the source's number.
+            tensor: where it stands.
+            start: first element.
+            stop: one past the last element.
+            buffer: writable bytes, at least as long as the range.
+
+        Returns:
+            The number of bytes read.
+
+        Raises:
+            Resumable: the file is gone, shorter than its header said, or not readable now.
+        """
+        first = nbytes(tensor.dtype, start)
+        wanted = nbytes(tensor.dtype, stop) - first
+        if isinstance(tensor, AdaptedTensor):
+            self._overlays.read_into(source, tensor, start, stop, buffer[:wanted])
+        elif isinstance(tensor, StridedTensor):
+            read_strided(partial(self._read, source, tensor), tensor, start, stop, buffer[:wanted])
+        else:
+            self._read(source, tensor, tensor.offset + first, buffer[:wanted])
+        return wanted
+
+    def _read(self, source: int, tensor: TensorInfo, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer from the file that holds a tensor."""
+        fd = self.descriptor(source, tensor)
+        wanted, done = len(buffer), 0
+        while done < wanted:
+            try:
+                count = os.preadv(fd, [buffer[done:]], offset + done)
+            except OSError as error:
+                raise self._gone(source, tensor, error.strerror or str(error)) from error
+            if count == 0:
+                raise self._gone(source, tensor, "the file became shorter")
+            done += count
+
+    def span(
+        self, source: int, tensor: TensorInfo, start: int, stop: int
+    ) -> tuple[int, int, int] | None:
+        """Where elements ``start:stop`` stand: an open file, offset and length in bytes.
+
+        None where they do not stand in a file as they are read.
+
+        Raises:
+            Resumable: the file cannot be opened now.
+        """
+        if not tensor.verbatim:
+            return None
+        first, last = nbytes(tensor.dtype, start), nbytes(tensor.dtype, stop)
+        return self.descriptor(source, tensor), tensor.offset + first, last - first
+
+    def descriptor(self, source: int, tensor: TensorInfo) -> int:
+        """An open file descriptor of the file that holds the tensor."""
+        key = (source, tensor.file)
+        with self._lock:
+            if key not in self._files:
+                path = self._sources[source].path(tensor.file)
+                try:
+                    self._files[key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                except OSError as error:
+                    raise self._gone(source, tensor, error.strerror or str(error)) from error
+            return self._files[key]
+
+    def release(self, source: int, file: str) -> None:
+        """Close a file that nobody reads any more, so that its space can be free."""
+        with self._lock:
+            fd = self._files.pop((source, file), None)
+            if fd is not None:
+                os.close(fd)
+
+    def close(self) -> None:
+        """Close every file."""
+        with self._lock:
+            for fd in self._files.values():
+                os.close(fd)
+            self._files.clear()
+
+    def _gone(self, source: int, tensor: TensorInfo, why: str) -> Resumable:
+        path = self._sources[source].path(tensor.file)
+        return Resumable(
+            "source_unavailable", f"Cannot read tensor {tensor.name!r} from {path}: {why}"
+        )

@@ -1,0 +1,165 @@
+"""Which row of which tensor each row of an embedding comes from, as runs of consecutive rows.
+
+It stands for the permutation matrix that a change of vocabulary is, and takes 24 bytes for each
+run: a vocabulary that only grows at its end is two runs, one that is shuffled has one a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+from resumerge.sources.types import TensorInfo
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from resumerge import numpy_later as np
+
+ZERO = -1
+"""Origin of a row of zeros."""
+
+AVERAGE = -2
+"""Origin of a row that is the average of the same token's rows in several tensors."""
+
+MEAN = -3
+"""Origin of a row of padding: the mean of all rows that have a token."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """A few consecutive runs of rows, an array each.
+
+    Args:
+        begins: first row.
+        ends: one past the last.
+        origins: as in `Rows`.
+        shifts: what to add to a row's number for the row that it comes from.
+    """
+
+    begins: np.ndarray
+    ends: np.ndarray
+    origins: np.ndarray
+    shifts: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where rows come from, whatever the tensors are called.
+
+    Args:
+        starts: first row of each run, ascending from 0; int64.
+        origins: for each run the number of the tensor, or `ZERO`, `AVERAGE` or `MEAN`.
+        firsts: for each run the row that its first comes from; of an average, its number.
+        count: number of rows.
+        named: how many of them, from the first, a `MEAN` is over.
+        offsets: of the members of each average, and the end of the last.
+        member_origins: number of each member's tensor.
+        member_rows: row of each member.
+    """
+
+    starts: np.ndarray
+    origins: np.ndarray
+    firsts: np.ndarray
+    count: int
+    named: int
+    offsets: np.ndarray
+    member_origins: np.ndarray
+    member_rows: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        origins: np.ndarray,
+        firsts: np.ndarray,
+        named: int,
+        averages: tuple[np.ndarray, np.ndarray, np.ndarray],
+    ) -> Rows:
+        """From an origin and a row for every row.
+
+        Args:
+            averages: `offsets`, `member_origins` and `member_rows`.
+        """
+        steps = firsts[1:] - firsts[:-1]
+        constant = (origins[1:] == ZERO) | (origins[1:] == MEAN)
+        breaks = (origins[1:] != origins[:-1]) | ((steps != 1) & ~constant)
+        starts = np.concatenate(([0], np.flatnonzero(breaks) + 1)).astype(np.int64)
+        return cls(starts, origins[starts], firsts[starts], len(origins), named, *averages)
+
+    def runs(self, first: int, stop: int) -> Runs:
+        """What lies in the rows from `first` to before `stop`."""
+        run = slice(
+            int(np.searchsorted(self.starts, first, "right")) - 1,
+            int(np.searchsorted(self.starts, stop, "left")),
+        )
+        starts = self.starts[run]
+        return Runs(
+            np.maximum(starts, first),
+            np.append(starts[1:], stop),
+            self.origins[run],
+            self.firsts[run] - starts,
+        )
+
+    def members(self, average: int) -> list[tuple[int, int]]:
+        """(tensor, row) of every member of an average."""
+        of = slice(int(self.offsets[average]), int(self.offsets[average + 1]))
+        return list(zip(self.member_origins[of].tolist(), self.member_rows[of].tolist()))
+
+    def is_identity(self, origin: int, rows: int) -> bool:
+        """Whether this is one tensor of so many rows as it is."""
+        whole = len(self.starts) == 1 and self.count == rows
+        return whole and self.origins[0] == origin and self.firsts[0] == 0
+
+    @cached_property
+    def has_mean(self) -> bool:
+        """Whether there are rows of padding."""
+        return bool((self.origins == MEAN).any())
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        return sum(array.nbytes for array in self._arrays())
+
+    def as_json(self) -> dict[str, Any]:
+        """For the ledger: how much of it there is, and a checksum."""
+        digest = xxhash.xxh3_128()
+        for array in self._arrays():
+            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        return {"count": self.count, "runs": len(self.starts), "checksum": digest.hexdigest()}
+
+    def _arrays(self) -> tuple[np.ndarray, ...]:
+        averages = (self.offsets, self.member_origins, self.member_rows)
+        return (self.starts, self.origins, self.firsts, *averages)
+
+
+@dataclass(frozen=True, eq=False)
+class RowMap:
+    """`Rows` of certain tensors.
+
+    Args:
+        tables: source number and tensor, in the numbering of `rows`. Their rows have one length.
+    """
+
+    rows: Rows
+    tables: tuple[tuple[int, TensorInfo], ...]
+
+    @property
+    def width(self) -> int:
+        """Elements of a row."""
+        source_rows = vocabulary_axis(self.tables[0][1].shape)
+        return self.tables[0][1].numel // max(1, source_rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the ledger."""
+        return {
+            **self.rows.as_json(),
+            "tables": [{"source": number, "tensor": t.name} for number, t in self.tables],
+        }
+
+
+def vocabulary_axis(shape: tuple[int, ...]) -> int:
+    """Size of the first axis that is not of size 1: rows, if each token has one."""
+    return next((size for size in shape if size != 1), 1)

@@ -1,0 +1,51 @@
+"""A reporter in the worker that also keeps its supervisor informed."""
+
+from __future__ import annotations
+
+from resumerge.engine.execute.reporter import Pulse, Reporter, Result
+from resumerge.planning.estimates.estimate import Estimate
+from resumerge.planning.plan import Plan
+from resumerge.sources.hub_models.prefetch import Fetched
+from resumerge.supervisor.heartbeat_pipe import Link
+
+
+class Watched(Reporter):
+    """Passes everything on to another reporter; what it hears is progress to the supervisor.
+
+    The facts on the link: ``run``, the id; ``budget``, bytes of RSS that this worker may have;
+    ``floor``, bytes without which not even one thread can work.
+    """
+
+    def __init__(self, inner: Reporter, link: Link) -> None:
+        self._inner, self._link = inner, link
+
+    def doing(self, what: str) -> None:
+        self._link.beat()
+        self._inner.doing(what)
+
+    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+        self._link.tell(run=run, floor=estimate.memory.least_enough)
+        self._inner.planned(run, plan, estimate, resumed=resumed)
+
+    def began(self, attempt: int, budget: int) -> None:
+        self._link.tell(budget=budget)
+        self._inner.began(attempt, budget)
+
+    def beat(self) -> None:
+        self._link.beat()
+        self._inner.beat()
+
+    def fetching(self, fetched: Fetched) -> None:
+        self._link.beat()
+        self._inner.fetching(fetched)
+
+    def pulse(self, pulse: Pulse) -> None:
+        self._link.beat()
+        self._inner.pulse(pulse)
+
+    def note(self, text: str) -> None:
+        self._link.beat()
+        self._inner.note(text)
+
+    def done(self, result: Result) -> None:
+        self._inner.done(result)

@@ -1,0 +1,50 @@
+"""Writing a run's page, in no other file's place."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from resumerge.errors import refuse
+from resumerge.storage import Storage
+from resumerge.ui.html.report import START, Run, page
+
+
+def write_report(run: Run, file: Path) -> None:
+    """Write a run's page.
+
+    Args:
+        run: one of the runs of ``resumerge status --json``.
+
+    Raises:
+        InputError: the file cannot be written, or is another than such a page.
+    """
+    try:
+        if not _is_ours(file):
+            raise refuse(
+                "The page would take the place of something else",
+                where=str(file),
+                expected="a new file, or a page that `resumerge status --html` wrote",
+                found="a folder" if file.is_dir() else "a file of another kind",
+                fix="choose another name, or remove it first",
+            )
+        Storage().write_file(file, page(run).encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise refuse(
+            "The page cannot be written",
+            where=str(file),
+            found=str(error),
+            fix="name a file in a folder that exists and may be written to",
+        ) from None
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a page may be written there: nothing, an empty file or a page of ours is there."""
+    try:
+        kind = file.lstat().st_mode
+    except FileNotFoundError:
+        return True
+    if not stat.S_ISREG(kind):
+        return False
+    with file.open("rb") as stream:
+        return stream.read(len(START)) in (b"", START.encode())

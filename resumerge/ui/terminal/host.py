@@ -1,0 +1,68 @@
+"""The machine and what was chosen because of it, in words: for the terminal and for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from resumerge.report.sizes import counted, show_size
+
+Facts = Mapping[str, Any]
+
+_KINDS = {
+    "colab": "Google Colab",
+    "kaggle": "Kaggle",
+    "notebook": "a Jupyter notebook",
+    "container": "a container",
+    "laptop": "a laptop",
+    "machine": "a machine of its own",
+}
+
+_DURABLE = {
+    "drive": "Google Drive",
+    "kaggle": "Kaggle's output folder",
+    "network": "a network disk",
+    "bucket": "a mounted bucket",
+}
+
+
+def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
+    """(what, fact) of a machine."""
+    kind = f"a node of {host['scheduler']}" if host["platform"] == "cluster" else ""
+    yield "machine", f"{kind or _KINDS[host['platform']]}: {_also(host)}"
+    memory, disk = host["memory"], host["disk"]
+    yield (
+        "memory",
+        f"{show_size(memory['available'])} of {show_size(memory['total'])} to be had"
+        f"{'' if memory['bound'] == 'the machine' else ', bound by ' + memory['bound']}",
+    )
+    speeds = [
+        f"{verb} {show_size(disk[key])}/s"
+        for verb, key in (("reads", "read_bytes_per_s"), ("writes", "write_bytes_per_s"))
+        if disk[key]
+    ]
+    yield "disk", ", ".join([f"{show_size(disk['free'])} free", *speeds])
+    for gpu in host["gpus"]:
+        size = f", {show_size(gpu['total'])}" if gpu["total"] else ""
+        yield "GPU", f"{gpu['name']}{size}"
+    for durable in host["durable"]:
+        condition = f" ({durable['condition']})" if durable["condition"] else ""
+        yield "outlives it", f"{durable['folder']}: {_DURABLE[durable['kind']]}{condition}"
+
+
+def _also(host: Facts) -> str:
+    cores = counted(host["cores"], "core")
+    inside = host["container"] and host["platform"] not in ("container", "colab", "kaggle")
+    gpu = [] if host["gpus"] else ["no GPU"]
+    return ", ".join([cores, *gpu, *(["in a container"] if inside else [])])
+
+
+def choice_rows(choices: list[Facts]) -> Iterator[tuple[str, str, str, str]]:
+    """(what, chosen, because, the option that chooses otherwise)."""
+    for choice in choices:
+        chosen = choice["chosen"]
+        if choice["what"] == "memory":
+            shown = show_size(chosen)
+        else:
+            shown = "none" if chosen is None else str(chosen)
+        yield choice["what"], shown, choice["because"], choice["option"]

@@ -1,0 +1,72 @@
+"""``resumerge status --watch``: a run followed until it ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from rich.console import Console
+
+from resumerge.host.garbage import collect_as_usual
+from resumerge.ledger.run_store import Home
+from resumerge.report.status import status_json
+
+REFRESH_SECONDS = 0.5
+LARGEST_SHARE = 0.05
+"""Of a core's time: watching must not slow down what is watched."""
+
+PATIENCE_SECONDS = 5.0
+"""How long a run may have no process, between an attempt that was killed and the next."""
+
+
+def watch(home: Home, wanted: str | None, console: Console) -> None:
+    """Draw a run again and again until it ends or Ctrl-C comes.
+
+    Without a terminal it is drawn once, when it has ended.
+    """
+    from rich.live import Live
+
+    from resumerge.ui.terminal.status import show_live, show_run
+
+    last = None
+    try:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            for document in _documents(home, wanted):
+                last = document["runs"][0]
+                if console.is_terminal:
+                    live.update(show_live(last, console.height), refresh=True)
+    except KeyboardInterrupt:
+        pass
+    if last is not None:
+        console.print(show_run(last), crop=False)
+
+
+def watch_json(home: Home, wanted: str | None, stream: TextIO) -> None:
+    """Write the document of ``status --json`` again and again, one a line, until the run ends."""
+    try:
+        for document in _documents(home, wanted):
+            print(json.dumps(document), file=stream, flush=True)
+    except KeyboardInterrupt:
+        pass
+
+
+def _documents(home: Home, wanted: str | None) -> Iterator[dict[str, Any]]:
+    """The status of one run as it changes; the last one is of its end."""
+    name = home.find(wanted).name
+    seen_alive = None
+    collect_as_usual()  # this may go on for days
+    while True:
+        began = time.monotonic()
+        document = status_json(home, name)
+        state = document["runs"][0]["state"]
+        if state == "running":
+            seen_alive = began
+        yield document
+        if state in ("done", "failed") or seen_alive is None:
+            return
+        if began - seen_alive > PATIENCE_SECONDS:
+            return
+        spent = time.monotonic() - began
+        time.sleep(max(REFRESH_SECONDS, spent / LARGEST_SHARE))

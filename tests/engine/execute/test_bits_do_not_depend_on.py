@@ -1,0 +1,130 @@
+"""The bytes of the output are the same whatever the threads, batches, shards or repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from merging import merge, shards_of, tensors_of
+from tiny_models import LLAMA, write_family
+
+from resumerge.engine.resources.governor import Governor
+from resumerge.ledger.run_store import Home
+from resumerge.methods import METHODS
+from resumerge.report.status import status_json
+
+TASKS = """
+base_model: base
+models:
+  - {model: math, parameters: {weight: 0.6, density: 0.5}}
+  - {model: code, parameters: {weight: [0.2, 0.8], density: 0.3}}
+"""
+WITHOUT_BASE = TASKS.replace("base_model: base\n", "")
+TWO = "base_model: math\nmodels: [{model: code}]\n"
+SPECIAL = {
+    "ties": TASKS + "parameters: {rescale: true}",
+    "nuslerp": TASKS + "parameters: {nuslerp_flatten: false}",
+    "sce": TASKS + "parameters: {select_topk: 0.5}",
+    "nearswap": TWO + "parameters: {t: 0.002}",
+    "passthrough": "slices:\n"
+    "  - sources: [{model: base, layer_range: [0, 3], parameters: {scale: 0.7}}]\n"
+    "  - sources: [{model: math, layer_range: [1, 4]}]\n",
+}
+
+First = Callable[[str], Path]
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+def recipe(name: str) -> str:
+    """A merge of two models by a method, with their base if it takes one."""
+    method = METHODS[name]
+    body = TASKS if method.base != "none" else WITHOUT_BASE
+    if method.base == "required" and method.most == 2:
+        body = TWO
+    required = [p.name for p in method.parameters if p.required and not p.per_model]
+    body += "parameters: {" + ", ".join(f"{parameter}: 0.4" for parameter in required) + "}"
+    return f"merge_method: {name}\ndtype: bfloat16\n{SPECIAL.get(name, body)}\n"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_family(tmp_path_factory.mktemp("models"), {**LLAMA, "vocab_size": 3001})
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedding has 49 blocks, a layer's matrices one each."""
+    monkeypatch.setattr("resumerge.planning.plan.BLOCK", 1000)
+
+
+@pytest.fixture(scope="module")
+def first(models: Path, tmp_path_factory: pytest.TempPathFactory) -> First:
+    """The output of a method, made once, with two threads and all else as it is by default."""
+    folder = tmp_path_factory.mktemp("first")
+
+    @cache
+    def make(method: str) -> Path:
+        return merge(models, recipe(method), folder / method, threads=2)
+
+    return make
+
+
+@every_method
+def test_repetition(method: str, models: Path, first: First, tmp_path: Path) -> None:
+    again = merge(models, recipe(method), tmp_path / "again", threads=2)
+    assert shards_of(again) == shards_of(first(method))
+
+
+@every_method
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads(threads: int, method: str, models: Path, first: First, tmp_path: Path) -> None:
+    out = merge(models, recipe(method), tmp_path / "out", threads=threads)
+    assert shards_of(out) == shards_of(first(method))
+
+
+@every_method
+@pytest.mark.parametrize("size", [2, 5_000], ids=["a block a batch", "a few blocks"])
+def test_batch_size(
+    size: int,
+    method: str,
+    models: Path,
+    first: First,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = shards_of(first(method))
+    monkeypatch.setattr("resumerge.engine.resources.governor.LARGEST_BATCH", size)
+    assert shards_of(merge(models, recipe(method), tmp_path / "out", threads=2)) == expected
+
+
+@every_method
+def test_memory_pressure(
+    method: str, models: Path, first: First, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm = shards_of(first(method))
+    monkeypatch.setattr("resumerge.engine.resources.governor.SAMPLE_SECONDS", 0.001)
+    monkeypatch.setattr("resumerge.engine.resources.governor.SMALLEST_BATCH", 2)
+    monkeypatch.setattr("resumerge.engine.resources.governor.LARGEST_BATCH", 100_000)
+    monkeypatch.setattr(Governor, "_pressure", lambda self: "a test")
+    assert shards_of(merge(models, recipe(method), tmp_path / "pressed")) == calm
+    [run] = status_json(Home(tmp_path / "pressed.state"), None)["runs"]
+    assert "batch_lowered" in {event["kind"] for event in run["events"]}
+
+
+@every_method
+def test_shard_size_but_for_the_place_of_the_tensors(
+    method: str, models: Path, first: First, tmp_path: Path
+) -> None:
+    whole = tensors_of(first(method))
+    parts = tensors_of(merge(models, recipe(method), tmp_path / "parts", shard_size=10_000))
+    assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 3
+    assert whole.keys() == parts.keys()
+    assert all(whole[name].equal(parts[name]) for name in whole)
+
+
+@pytest.mark.parametrize("method", ["dare_linear", "dare_ties", "della", "della_linear"])
+def test_but_the_seed_matters(method: str, models: Path, tmp_path: Path) -> None:
+    outputs = [shards_of(merge(models, recipe(method), tmp_path / f"{i}", seed=i)) for i in (0, 1)]
+    assert outputs[0] != outputs[1]

@@ -1,0 +1,129 @@
+"""`resumerge` as a process, the way a user starts it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from crashing import RECIPE
+
+from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.run_store import Home
+
+BIN = Path(sys.executable).parent
+ENV = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
+
+CONFIG = "a recipe.yaml"
+WORDS = ["run", CONFIG, "merged", "--shard-size", "100MB", "--state-dir", "ledgers"]
+"""A merge in a working folder that `calm_merge` made."""
+
+
+def calm_merge(folder: Path, models: Path) -> Path:
+    """Fill a working folder: the models, a recipe, and the output of an uninterrupted merge."""
+    for model in models.iterdir():
+        (folder / model.name).symlink_to(model)
+    (folder / CONFIG).write_text(RECIPE)
+    done = call(["run", CONFIG, "calm/merged", "--shard-size", "100MB"], folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def start(words: list[str], cwd: Path) -> subprocess.Popen[str]:
+    """`resumerge` with these arguments."""
+    return subprocess.Popen(
+        [str(BIN / "resumerge"), *words],
+        cwd=cwd,
+        env=ENV,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def call(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`resumerge` with these arguments, to its end."""
+    process = start(words, cwd)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def call_line(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A line as it would be pasted into a shell."""
+    return subprocess.run(
+        line, shell=True, cwd=cwd, env=ENV, capture_output=True, text=True, timeout=120
+    )
+
+
+def state_of(run: str, state_dir: Path, cwd: Path) -> str:
+    """What `resumerge status` says of a run."""
+    told = call(["status", run, "--state-dir", str(state_dir), "--json"], cwd)
+    return str(json.loads(told.stdout)["runs"][0]["state"])
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait for something that a live process does."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _of_worker(process: subprocess.Popen[str], file: str) -> str:
+    """A file in /proc of the process's worker; empty while there is none."""
+    try:
+        workers = psutil.Process(process.pid).children()
+        return Path(f"/proc/{workers[0].pid}/{file}").read_text() if workers else ""
+    except (OSError, psutil.NoSuchProcess):
+        return ""
+
+
+def listens(process: subprocess.Popen[str]) -> bool:
+    """Whether the worker handles SIGTERM itself."""
+    lines = _of_worker(process, "status").splitlines()
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt")), "0")
+    return bool(int(caught, 16) & 1 << (signal.SIGTERM - 1))
+
+
+def has_mapped(process: subprocess.Popen[str], library: str) -> bool:
+    """Whether the worker has begun to load a library."""
+    return library in _of_worker(process, "maps")
+
+
+def committed(state_dir: Path) -> int:
+    """Bytes that the only run in a folder has committed."""
+    runs = Home(state_dir).runs()
+    if not runs:
+        return 0
+    ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)
+    try:
+        return int(
+            ledger.rows("SELECT coalesce(sum(bytes_committed), 0) AS n FROM attempts")[0]["n"]
+        )
+    finally:
+        ledger.close()
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file that has its final name."""
+    return {
+        str(path.relative_to(folder)): _hash(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".partial"
+    }
+
+
+def _hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(1 << 22):
+            digest.update(data)
+    return digest.hexdigest()

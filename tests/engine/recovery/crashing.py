@@ -1,0 +1,338 @@
+"""What the crash tests share: a small merge, its uninterrupted output, and crashes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import json
+import os
+import shutil
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fork_server import Server
+
+from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.run_store import Home
+
+DRIVER = Path(__file__).with_name("driver.py")
+KILLED = -9
+RECIPE = """\
+merge_method: dare_ties
+base_model: base
+models:
+  - {model: math, parameters: {weight: 0.6}}
+  - {model: code, parameters: {weight: 0.4}}
+parameters: {density: 0.5}
+dtype: float32
+out_dtype: bfloat16
+"""
+"""Random masks, an election of signs and a reduction over whole tensors."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one process ended.
+
+    Args:
+        code: its exit code, or less the signal that ended it.
+        kinds: every operation that it came to, in order.
+        written: (file name, offset, bytes) of every write.
+        stderr: what it said.
+    """
+
+    code: int
+    kinds: list[str]
+    written: list[tuple[str, int, int]]
+    stderr: str
+
+
+class Driver(Server):
+    """Merges on request."""
+
+    def __init__(self) -> None:
+        super().__init__(DRIVER)
+
+    def end(self) -> Ended:
+        """Wait for the end of the job."""
+        code, told, stderr = self.wait()
+        written = [(name, offset, nbytes) for name, offset, nbytes in told.get("written", [])]
+        return Ended(code, told.get("kinds", []), written, stderr)
+
+    def logged(self) -> dict[str, Any]:
+        """What the job wrote down; waits for it."""
+        deadline = time.monotonic() + 60
+        while not self.log.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        return dict(json.loads(self.log.read_text()))
+
+
+@dataclass(frozen=True)
+class Paused:
+    """An attempt that stands still before an operation (or has ended, if it never came to it)."""
+
+    merge: Merge
+    pid: int
+
+    def go_on(self) -> Ended:
+        """Let it go on to its end."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
+        ended = self.merge.driver.end()
+        self.merge.attempts.append(ended)
+        return ended
+
+
+@dataclass
+class Merge:
+    """One merge in a folder of its own: its attempts, its output, its ledger.
+
+    Args:
+        folder: everything of it lies there, but
+        root: the output and the ledger.
+        models: where the recipe's models lie.
+        recipe: YAML text.
+        options: of every attempt.
+        block: elements of a block.
+        batch: bytes of a batch.
+        name: tells it from another one in the same folder.
+    """
+
+    folder: Path
+    driver: Driver
+    models: Path
+    recipe: str
+    options: Mapping[str, Any]
+    block: int = 512
+    batch: int = 8192
+    root: Path = Path()
+    name: str = "first"
+    attempts: list[Ended] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.root = self.root / self.folder.name if self.root.name else self.folder / "disk"
+        self.out = self.root / "merged"
+        self.state = self.root / "state"
+        self.config = self.folder / "recipe.yaml"
+        (self.folder / "graveyard").mkdir(parents=True)
+        self.root.mkdir()
+        self.config.write_text(self.recipe)
+        self._verified = False
+
+    def run(self, at: int | None = None, mode: str = "kill", **more: Any) -> Ended:
+        """`resumerge run`, crashing at an operation."""
+        return self._attempt("run", at, mode, **more)
+
+    def resume(self, at: int | None = None, mode: str = "kill", **more: Any) -> Ended:
+        """`resumerge resume OUT`, crashing at an operation."""
+        return self._attempt("resume", at, mode, **more)
+
+    def verify(self) -> Ended:
+        """`resumerge verify OUT`: 0 where everything is there and intact."""
+        return self._attempt("verify", None, "kill")
+
+    def finish(self) -> Ended:
+        """Resume, or run where the crash came before there was a run; then verify."""
+        command = "resume" if self.runs() else "run"
+        ended = self._attempt(f"{command}, verify", None, "kill")
+        assert ended.code == 0, ended.stderr
+        self._verified = True
+        return ended
+
+    def start(self, command: str, at: int) -> Paused:
+        """Begin to `run` or `resume`, and stand still before an operation."""
+        self.driver.begin(**self._job(command, at, "pause", 0, {}))
+        pid = self.driver.logged()["pid"]
+        while _is_running(pid):
+            time.sleep(0.002)
+        return Paused(self, pid)
+
+    def _attempt(
+        self, command: str, at: int | None, mode: str, seed: int = 0, **options: Any
+    ) -> Ended:
+        self._verified = False
+        self.driver.begin(**self._job(command, at, mode, seed, options))
+        ended = self.driver.end()
+        self.attempts.append(ended)
+        return ended
+
+    def _job(
+        self, command: str, at: int | None, mode: str, seed: int, options: dict[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            "command": command,
+            "root": self.root,
+            "graveyard": self.folder / "graveyard",
+            "log": self.folder / f"{self.name}.json",
+            "stderr": self.folder / f"{self.name}.stderr",
+            "at": at,
+            "mode": mode,
+            "seed": seed,
+            "models": self.models,
+            "config": self.config,
+            "out": self.out,
+            "state": self.state,
+            "options": {**self.options, **options},
+            "block": self.block,
+            "batch": self.batch,
+        }
+
+    # What is there
+
+    def runs(self) -> list[Path]:
+        """The folders of the runs in the ledger's home."""
+        return Home(self.state).runs()
+
+    def ledger(self) -> Ledger:
+        """The ledger of the only run; to be closed."""
+        (folder,) = self.runs()
+        return Ledger(folder / LEDGER_FILE)
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """Rows of the ledger."""
+        ledger = self.ledger()
+        try:
+            return ledger.rows(sql)
+        finally:
+            ledger.close()
+
+    def events(self) -> list[str]:
+        """The kinds of all events."""
+        return [row["kind"] for row in self.query("SELECT kind FROM events ORDER BY id")]
+
+    def files(self) -> dict[str, bytes]:
+        """Every file of the output, by its path in it."""
+        return {
+            str(path.relative_to(self.out)): path.read_bytes()
+            for path in sorted(self.out.rglob("*"))
+            if path.is_file()
+        }
+
+    def rewritten(self) -> int:
+        """Bytes of tensors that were written more than once, over all attempts."""
+        ledger = self.ledger()
+        heads = {s["name"]: s["header_bytes"] for s in ledger.rows("SELECT * FROM shards")}
+        ledger.close()
+        total, places = 0, set()
+        for attempt in self.attempts:
+            for name, offset, nbytes in attempt.written:
+                shard = name.removesuffix(".partial")
+                if shard in heads and offset >= heads[shard]:
+                    total += nbytes
+                    places.add((shard, offset, nbytes))
+        return total - sum(nbytes for _, _, nbytes in places)
+
+    def batch_bytes(self) -> int:
+        """The largest batch that the ledger tells of."""
+        rows = self.query("SELECT max(batch_bytes) AS n FROM attempts")
+        return int(rows[0]["n"] or self.batch)
+
+    def remove(self) -> None:
+        """Give the space back."""
+        shutil.rmtree(self.root)
+        shutil.rmtree(self.folder)
+
+    # What must be so
+
+    def assert_finals_are(self, reference: Mapping[str, bytes]) -> None:
+        """A file that has its final name is whole, at any time."""
+        for name, data in self.files().items():
+            if not name.endswith(".partial"):
+                assert data == reference[name], f"{name} has its final name but is not whole"
+
+    def assert_done(self, reference: Mapping[str, bytes]) -> None:
+        """The output is the uninterrupted run's to the byte, and the ledger says so too."""
+        found = self.files()
+        assert sorted(found) == sorted(reference)
+        for name, data in found.items():
+            assert data == reference[name], f"{name} differs"
+        (_,) = (folder for folder in self.state.iterdir() if any(folder.iterdir()))
+        if not self._verified:
+            verified = self.verify()
+            assert verified.code == 0, verified.stderr
+        assert self.query("SELECT state FROM run")[0]["state"] == "done"
+
+
+class Bench:
+    """Makes merges and crashes them, as many at a time as it has drivers."""
+
+    def __init__(self, folder: Path, models: Path, recipe: str, options: Mapping[str, Any]) -> None:
+        """
+        Args:
+            folder: for the merges.
+            models: where the recipe's models lie.
+            recipe: YAML text.
+            options: of every attempt.
+        """
+        self._folder, self.models, self.recipe, self.options = folder, models, recipe, options
+        self._drivers = [Driver() for _ in range(2)]
+        self._names = itertools.count()
+
+    def merge(self, recipe: str | None = None, worker: int = 0, disk: Path | None = None) -> Merge:
+        """A merge that has not begun, with its output and ledger on a disk of their own or not."""
+        folder = self._folder / f"{next(self._names)}"
+        driver, recipe = self._drivers[worker], recipe or self.recipe
+        return Merge(folder, driver, self.models, recipe, self.options, root=disk or Path())
+
+    def beside(self, first: Merge) -> Merge:
+        """The same merge in another process, at the same time."""
+        second = copy.copy(first)
+        second.driver, second.name, second.attempts = self._drivers[1], "second", []
+        return second
+
+    def calm(self, recipe: str | None = None) -> tuple[Ended, dict[str, bytes]]:
+        """A merge that nothing interrupts: how it ended, and its output."""
+        merge = self.merge(recipe)
+        ended = merge.run()
+        assert ended.code == 0, ended.stderr
+        try:
+            return ended, merge.files()
+        finally:
+            merge.remove()
+
+    def each(
+        self,
+        points: Iterable[Any],
+        check: Callable[[Merge, Any], None],
+        recipe: str | None = None,
+    ) -> None:
+        """Check every point, each on a merge of its own; fails with all that went wrong."""
+        wrong: list[str] = []
+
+        def work(worker: int, share: list[Any]) -> None:
+            for point in share:
+                merge = self.merge(recipe, worker)
+                try:
+                    check(merge, point)
+                except BaseException:
+                    crashes = [a.kinds[-1] for a in merge.attempts if a.code == KILLED]
+                    wrong.append(f"--- at {point} {crashes}\n{traceback.format_exc(limit=-3)}")
+                else:
+                    merge.remove()
+
+        todo = list(points)
+        count = len(self._drivers)
+        with ThreadPoolExecutor(count) as pool:
+            list(pool.map(work, range(count), [todo[k::count] for k in range(count)]))
+        assert not wrong, f"{len(wrong)} of {len(todo)}:\n" + "\n".join(wrong[:5])
+
+    def close(self) -> None:
+        for driver in self._drivers:
+            driver.close()
+
+
+def _is_running(pid: int) -> bool:
+    """Neither stopped nor ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "TtZX"

@@ -1,0 +1,73 @@
+"""Runs merges, each in a process of its own, on a disk that crashes where it is told to.
+
+Jobs come to a server that forks a child for each; see `fork_server`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from disk import Disk
+from fork_server import exit_code_of, serve
+from rich.console import Console
+
+from resumerge.engine.execute import scheduler as engine
+from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.recovery.verify import verify_run
+from resumerge.engine.resources import governor
+from resumerge.ledger.run_store import Home
+from resumerge.options import Options
+from resumerge.planning import plan
+from resumerge.storage import Storage
+from resumerge.ui.progress.progress import ConsoleReporter
+
+
+def shrink(block: int, batch: int) -> None:
+    """Blocks of that many elements and batches of that many bytes, so that a small merge has many.
+
+    The same for every attempt of a run: the block is part of the format.
+    """
+    plan.BLOCK = block
+    engine.BLOCK = block
+    governor.LARGEST_BATCH = batch
+    governor.SMALLEST_BATCH = batch
+
+
+def work(job: dict[str, Any]) -> int:
+    """Run, resume, verify in this process; the exit code of the command line."""
+    shrink(job["block"], job["batch"])
+    disk = Disk(
+        Path(job["root"]),
+        Path(job["graveyard"]),
+        Path(job["log"]),
+        job["at"],
+        job["mode"],
+        job["seed"],
+    )
+    os.chdir(job["models"])
+    options = Options(state_dir=Path(job["state"]), threads=2, **job["options"])
+    session = Session(options, ConsoleReporter(Console(stderr=True, width=200)))
+    disk.install()
+
+    def merge() -> int:
+        if "run" in job["command"]:
+            session.run(Path(job["config"]), Path(job["out"]))
+        if "resume" in job["command"]:
+            session.resume(job["out"])
+        if "verify" in job["command"]:
+            found = verify_run(Home(options.state_dir).find(job["out"]), Storage())
+            print(json.dumps(found.as_json()))
+            return 0 if found.intact and not found.pending else 75
+        return 0
+
+    try:
+        return exit_code_of(merge)
+    finally:
+        disk.report()
+
+
+if __name__ == "__main__":
+    serve(work)

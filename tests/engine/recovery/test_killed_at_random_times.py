@@ -1,0 +1,53 @@
+"""Promise: a large merge that is killed at random, again and again, ends as a calm one does."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from command_line import ENV, WORDS, call, committed, hashes, start
+
+from resumerge.ledger.run_store import Home
+from resumerge.native.library import KERNELS
+
+
+@pytest.mark.slow
+def test_killed_at_random_times(
+    large_merge: Path, soak: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENV, KERNELS, "torch")  # slow enough to be killed several times
+    expected = hashes(large_merge / "calm" / "merged")
+    for seed in range(100 if soak else 1):
+        kill_until_done(large_merge, expected, random.Random(seed))
+        for name in ("merged", "ledgers"):
+            shutil.rmtree(large_merge / name)
+
+
+def kill_until_done(folder: Path, expected: dict[str, str], draw: random.Random) -> None:
+    out, state = folder / "merged", folder / "ledgers"
+    resume = ["resume", "merged", "--state-dir", "ledgers"]
+    kills, useful, code = 0, 0, -9
+    while code:
+        before = committed(state)
+        process = start(resume if Home(state).runs() else WORDS, folder)
+        if kills % 3:  # else at any time, torch may not even be imported
+            while process.poll() is None and committed(state) == before:
+                time.sleep(0.01)
+        time.sleep(draw.uniform(0.0, 0.4 if kills % 3 else 2.5))
+        process.kill()
+        _, stderr = process.communicate()
+        code = process.returncode
+        assert code in (0, -9), stderr
+        kills += code == -9
+        useful += committed(state) > before
+        for name, found in hashes(out).items():
+            assert found == expected[name], f"{name} has its final name but is not whole"
+    print(f"killed {kills} times, {useful} attempts committed something")
+    assert hashes(out) == expected
+    assert not list(out.rglob("*.partial"))
+    verified = call(["verify", "merged", "--state-dir", "ledgers"], folder)
+    assert verified.returncode == 0, verified.stderr
+    assert kills >= 3

@@ -1,0 +1,110 @@
+"""What `plan` says of memory and disk is what `run` then takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from merging import working_in
+from tiny_models import LLAMA, write_family
+
+import resumerge
+from resumerge.engine.checks.preflight import fit_threads
+from resumerge.engine.lifecycle.session import Session
+from resumerge.errors import InputError
+from resumerge.host.speed import Speed
+from resumerge.options import Options
+from resumerge.planning import Plan
+from resumerge.planning.estimates.estimate import estimate
+from resumerge.planning.estimates.memory import memory_need
+from resumerge.recipe import parse_recipe
+
+SLERP = "merge_method: slerp\nbase_model: base\nmodels: [{model: math}]\nparameters: {t: 0.5}\n"
+TIES = """
+merge_method: ties
+base_model: base
+models:
+  - {model: math, parameters: {weight: 0.5, density: 0.5}}
+  - {model: code, parameters: {weight: 0.5, density: 0.5}}
+parameters: {rescale: true}
+"""
+DARE = TIES.replace("ties", "dare_ties")
+FUSION = SLERP.replace("slerp", "arcee_fusion").replace("parameters: {t: 0.5}\n", "")
+CASES = [(TIES, 2), (DARE, 4), (SLERP, 1), (FUSION, 2)]
+LINEAR = "merge_method: linear\nmodels: [{model: math, parameters: {weight: 1}}]\n"
+
+
+def planned(folder: Path, recipe: str, vocabulary: int = 48) -> Plan:
+    """The plan of a recipe for a family of models with embeddings of that many rows."""
+    write_family(folder, {**LLAMA, "vocab_size": vocabulary})
+    with working_in(folder):
+        return Session(Options()).plan(parse_recipe(recipe))
+
+
+def test_memory_grows_with_threads_and_models(tmp_path: Path) -> None:
+    one, three = planned(tmp_path / "1", LINEAR, 100_000), planned(tmp_path / "3", TIES, 100_000)
+    assert (
+        memory_need(one, 1).peak_rss < memory_need(one, 2).peak_rss < memory_need(one, 3).peak_rss
+    )
+    assert memory_need(one, 2).peak_rss < memory_need(three, 2).peak_rss
+
+
+def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.kernels.selection.memory.MOST_COLLECTED", 1 << 14)
+    monkeypatch.setattr("resumerge.kernels.selection.memory.LARGEST_SAMPLE", 1 << 10)
+    large, larger = planned(tmp_path / "1", TIES, 70_000), planned(tmp_path / "2", TIES, 140_000)
+    assert memory_need(large, 2).peak_rss == memory_need(larger, 2).peak_rss
+
+
+def test_a_small_budget_takes_threads_away_and_a_smaller_one_is_refused(tmp_path: Path) -> None:
+    plan = planned(tmp_path, TIES, 70_000)
+    needs = [memory_need(plan, threads).enough for threads in (1, 2, 3)]
+    assert fit_threads(plan, 3, needs[2]) == 3
+    assert fit_threads(plan, 3, needs[2] - 1) == 2
+    assert fit_threads(plan, 3, needs[0]) == 1
+    with pytest.raises(InputError, match="memory budget is too small"):
+        fit_threads(plan, 3, needs[0] - 1)
+
+
+def test_local_models_need_no_download(tmp_path: Path) -> None:
+    found = estimate(planned(tmp_path, TIES), 1, Speed(None, None, 1e9))
+    assert (found.download, found.download_files) == (0, 0)
+    weights = tmp_path.glob("*/model.safetensors")
+    assert found.cached == sum(path.stat().st_size for path in weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("recipe", "threads"), CASES, ids=["ties", "dare_ties", "slerp", "arcee_fusion"]
+)
+def test_a_merge_of_many_blocks_takes_what_was_predicted(
+    recipe: str, threads: int, large_llamas: Path, tmp_path: Path
+) -> None:
+    """In a process of its own, whose peak is measured by the kernel."""
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    out, state = tmp_path / "out", tmp_path / "state"
+    with working_in(large_llamas):
+        predicted = resumerge.plan(tmp_path / "recipe.yaml", threads=threads)
+        command = ["run", tmp_path / "recipe.yaml", out, "--threads", str(threads), "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "resumerge", *command, "--state-dir", state],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    assert json.loads(done.stdout.splitlines()[-1])["kind"] == "done"
+    [run] = resumerge.status(state_dir=state)["runs"]
+    found = predicted["memory"]["predicted_peak_rss"] / run["memory"]["peak_rss"]
+    assert 0.85 < found < 1.15
+    assert threads > 2 or run["memory"]["peak_rss"] < 400_000_000
+    written = sum(path.stat().st_size for path in out.iterdir())
+    shards = sum(path.stat().st_size for path in out.glob("*.safetensors"))
+    assert shards == predicted["output_bytes"]
+    assert shards <= written <= predicted["disk"]["needed"]
+    shutil.rmtree(out)

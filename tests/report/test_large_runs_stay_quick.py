@@ -1,0 +1,60 @@
+"""A run of 10,000 tensors and 100,000 samples: quick to show, a small page, no peak lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from asking import run_of, status
+from made_up_ledgers import large_ledger
+from pages import drawing, drawn_values, read_page
+
+from resumerge.ui.html.report import page
+from resumerge.ui.terminal.status import show_run
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("large-run")
+    large_ledger(place / "state")
+    return place
+
+
+def least_seconds(work: Callable[[], object]) -> float:
+    """Of the processor, since the machine may be busy with something else."""
+    found = []
+    for _ in range(3):
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+def test_the_page_is_made_within_a_second_and_is_small(large: Path) -> None:
+    run = run_of(large)
+    assert least_seconds(lambda: page(run)) < 1.0
+    assert len(page(run).encode()) < 250_000
+
+
+def test_the_terminal_is_drawn_at_once(large: Path) -> None:
+    from rich.console import Console
+
+    def draw() -> None:
+        console = Console(width=200)
+        with console.capture():
+            console.print(show_run(run_of(large)))
+
+    assert least_seconds(draw) < 0.35
+
+
+def test_a_single_peak_of_a_hundred_thousand_samples_is_seen(large: Path) -> None:
+    memory = drawing(read_page(page(run_of(large))), "memory")
+    values = drawn_values(memory)
+    assert max(value for _, value in values) == pytest.approx(900_000_000, rel=1e-3)
+    assert sum(value > 800_000_000 for _, value in values) == 1
+    text = status(large, COLUMNS="200")
+    assert "memory: peak 900 MB" in text
+    [row] = [line for line in text.split("batch size")[0].splitlines() if "GB ┤" in line]
+    assert sum(c in "▁▂▃▄▅▆▇█" for c in row) == 1

@@ -1,0 +1,144 @@
+"""The sentences of status say what attempts, events and samples say, of kinds known or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from asking import run_of
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_ledgers import make_ledger
+
+from resumerge.report.history import History, Lifetime, Point, history_of
+from resumerge.report.narrative import story, what_now
+from resumerge.report.timeline import lay_out
+
+GB = 10**9
+
+
+def told(place: Path, *args: Any) -> str:
+    make_ledger(place / "state", *args)
+    run = run_of(place)
+    return " ".join(story(run, history_of(run)))
+
+
+def attempt(n: int, outcome: str, **columns: Any) -> dict[str, Any]:
+    return {"n": n, "started": n * 100, "ended": n * 100 + 50, "outcome": outcome, **columns}
+
+
+def test_a_halved_budget_after_the_kernel_killed(tmp_path: Path) -> None:
+    text = told(tmp_path, [attempt(1, "oom", budget=2 * GB), attempt(2, "done", budget=GB)])
+    assert text == (
+        "The kernel killed attempt 1 for memory; attempt 2 went on with a budget of 1 GB."
+    )
+
+
+def test_why_an_attempt_stopped(tmp_path: Path) -> None:
+    reason = {"reason": "The disk is full.\n  where: /content"}
+    assert told(tmp_path, [attempt(1, "error")], (), [(1, "stopped", reason)]) == (
+        "Attempt 1 stopped (The disk is full)."
+    )
+
+
+def test_many_attempts_are_summed_up(tmp_path: Path) -> None:
+    text = told(tmp_path, [attempt(n, "oom" if n % 2 else "killed") for n in range(1, 11)])
+    assert "Earlier attempts were killed for memory 3 times, killed 3 times." in text
+    assert text.count("attempt 8") == 1
+
+
+@pytest.mark.parametrize(("taken", "back"), [(3.1, 0.0), (3.1, 2.0)])
+def test_what_another_process_took(tmp_path: Path, taken: float, back: float) -> None:
+    left = [6.0] * 5 + [6.0 - taken] * 5 + [6.0 - taken + back] * 5
+    samples = [(t, 1, GB + t, int(x * GB) - t, GB, 2**27, t) for t, x in enumerate(left)]
+    text = told(tmp_path, [attempt(1, "done")], samples)
+    assert "Other processes took 3.1 GB of memory while attempt 1 ran" in text
+    assert ("gave 2 GB back" in text) == bool(back)
+
+
+def test_memory_of_its_own_is_not_another_process(tmp_path: Path) -> None:
+    samples = [(t, 1, t * GB, (9 - t) * GB, 9 * GB, 2**27, t) for t in range(8)]
+    assert "Other processes" not in told(tmp_path, [attempt(1, "done")], samples)
+
+
+def test_an_outcome_and_events_that_nobody_told_it_of(tmp_path: Path) -> None:
+    events = [(1, "moon_was_full", {"of": [1, {"a": None}]})] * 3
+    text = told(tmp_path, [attempt(1, "eaten_by_bear")], (), events)
+    assert "Attempt 1 ended: eaten_by_bear." in text
+    assert "Moon was full (3 times)." in text
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 40)), min_size=1, max_size=20),
+    st.integers(1, 300),
+    st.integers(0, 2**32).map(Random),
+)
+def test_columns_lose_no_extreme_and_no_byte(
+    lives: list[tuple[float, int]], columns: int, random: Random
+) -> None:
+    lifetimes, done = [], 0
+    for n, (seconds, count) in enumerate(lives):
+        before, points = done, []
+        for at in sorted(random.uniform(seconds / 9, seconds) for _ in range(count)):
+            done += random.randrange(10**9)
+            rss, batch = random.randrange(1, 10**9), random.randrange(1, 10**8)
+            points.append(Point(at, at, rss, rss, GB, batch, batch, done, 0, 0))
+        done += random.randrange(10**9)  # committed after the last sample
+        lifetimes.append(Lifetime(n, 0.0, seconds, "done", before, done, tuple(points)))
+    timeline = lay_out(History(tuple(lifetimes)), columns)
+    end = 0
+    for span in timeline.spans:
+        assert span.start >= end
+        assert span.cells
+        end = span.end
+        points, cells = span.lifetime.points, span.cells
+        if not points:
+            continue
+        assert max(c.rss_high or 0 for c in cells) == max(p.rss_high for p in points)
+        assert min(c.batch_low for c in cells if c.batch_low) == min(p.batch_low for p in points)
+        if span.lifetime.seconds > 1e-3:
+            width = span.lifetime.seconds / len(cells)
+            committed = sum((cell.rate or 0.0) * width for cell in cells)
+            expected = span.lifetime.done_after - span.lifetime.done_before
+            assert committed == pytest.approx(expected, rel=1e-6, abs=1)
+    assert end <= columns
+    assert len(timeline.spans) + timeline.left_out == len(lives)
+
+
+def test_reasons_that_differ_in_their_figures_are_one(tmp_path: Path) -> None:
+    reasons = [
+        "another process took 2.9 GB; the cgroup has 50 MB left of 4.0 GB",
+        "another process took 3.1 GB; the cgroup has 0.2 GB left of 4.0 GB",
+        "everything waited for memory 12% of the time",
+    ]
+    lowered = [(1, "batch_lowered", {"reason": reason, "after": 2**22}) for reason in reasons]
+    text = told(tmp_path, [attempt(1, "done")], (), [*lowered, (1, "batch_raised", {})])
+    assert text == (
+        "The batch size was lowered 3 times, to 4.19 MB at the least: another process took 3.1 GB; "
+        "the cgroup has 0.2 GB left of 4.0 GB (twice); everything waited for memory 12% of the "
+        "time (once); and raised once."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "why"),
+    [
+        ("worker_crashed", {"cause": "crash", "signal": "SIGSEGV"}, "SIGSEGV"),
+        (
+            "worker_stalled",
+            {"cause": "stall", "seconds": 90.0, "waited_for": "read math"},
+            "no progress for 1 min 30 s: it read math",
+        ),
+    ],
+)
+def test_how_a_worker_died(tmp_path: Path, kind: str, data: dict[str, Any], why: str) -> None:
+    text = told(tmp_path, [attempt(1, "killed"), attempt(2, "done")], (), [(1, kind, data)])
+    assert text == f"Attempt 1 was killed ({why}); attempt 2 went on."
+
+
+@pytest.mark.parametrize(("left", "text"), [(1, "1 tensor is left"), (2, "2 tensors are left")])
+def test_what_is_left_is_counted(left: int, text: str) -> None:
+    run = {"state": "interrupted", "attempts": [{}], "units": {"total": 9, "committed": 9 - left}}
+    assert what_now(run) == f"Not finished: {text}."

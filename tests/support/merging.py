@@ -1,0 +1,58 @@
+"""Merging in this process, and reading what came out of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from resumerge.engine.lifecycle.session import Session
+from resumerge.options import Options
+
+
+def merge(models: Path, recipe: str, out: Path, **options: Any) -> Path:
+    """Run a recipe that names models by their folders' names.
+
+    Args:
+        models: the folder that they lie in; the merge runs there.
+        recipe: the YAML text.
+        options: of `Options`.
+
+    Returns:
+        `out`.
+    """
+    config = out.with_name(out.name + ".yaml")
+    config.write_text(recipe)
+    options.setdefault("state_dir", out.with_name(out.name + ".state"))
+    with working_in(models):
+        Session(Options(**options)).run(config, out)
+    return out
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """The working folder, inside."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def tensors_of(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a model folder, by name."""
+    found: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        found |= load_file(file)
+    return found
+
+
+def shards_of(folder: Path) -> dict[str, bytes]:
+    """The bytes of every shard, by file name."""
+    return {file.name: file.read_bytes() for file in sorted(folder.glob("*.safetensors"))}

