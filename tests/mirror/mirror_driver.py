@@ -23,6 +23,7 @@ from resumerge.engine.resources import governor
 from resumerge.mirror import replicator as mirror_module
 from resumerge.mirror.stores import folder as folder_module
 from resumerge.options import Options
+from resumerge.planning import plan
 from resumerge.ui.progress.progress import ConsoleReporter
 
 LEASE_SECONDS = "1"
