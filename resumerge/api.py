@@ -18,7 +18,7 @@ from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.errors import refuse
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.names import SCHEME
 from resumerge.mirror.stores.open import names_mirror
 from resumerge.options import MEMORY_WAIT, Options, as_path
@@ -167,7 +167,7 @@ def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> S
     Raises:
         InputError: there is no such run.
     """
-    return status_json(Home(_path(state_dir)), _name(run))
+    return status_json(RunStore(_path(state_dir)), _name(run))
 
 
 def plan(
@@ -220,8 +220,8 @@ def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> S
     """
     name = _name(run)
     if name is not None and names_mirror(name):
-        return ShownVerification.of(verify_mirror(name, Home(_path(state_dir)), Storage()))
-    return ShownVerification.of(verify_run(Home(_path(state_dir)).find(name), Storage()))
+        return ShownVerification.of(verify_mirror(name, RunStore(_path(state_dir)), Storage()))
+    return ShownVerification.of(verify_run(RunStore(_path(state_dir)).find(name), Storage()))
 
 
 def cache_check(

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.report.status import status_json
 from resumerge.ui.terminal.status import show_run
 
@@ -56,7 +56,7 @@ def _tell(console: Console, folder: Path) -> int:
     recipe.write_text(RECIPE.format(folder=folder))
 
     say("2. resumerge run recipe.yaml merged --no-supervise — and SIGKILL when half is committed")
-    home = Home(folder / "state")
+    home = RunStore(folder / "state")
     share = kill_half_way(recipe, folder / "merged", home)
     console.print(f"   killed with {share:.0%} committed", highlight=False)
 
@@ -129,7 +129,7 @@ def make_model(folder: Path, seed: int) -> int:
     return (folder / "model.safetensors").stat().st_size
 
 
-def kill_half_way(recipe: Path, out: Path, home: Home) -> float:
+def kill_half_way(recipe: Path, out: Path, home: RunStore) -> float:
     """Start a merge and SIGKILL it once half is committed; the share that was."""
     worker = subprocess.Popen(
         [
@@ -158,12 +158,12 @@ def same_files(a: Path, b: Path) -> bool:
     )
 
 
-def _status(home: Home) -> dict[str, Any]:
+def _status(home: RunStore) -> dict[str, Any]:
     run: dict[str, Any] = status_json(home, None)["runs"][0]
     return run
 
 
-def _share(home: Home) -> float:
+def _share(home: RunStore) -> float:
     done = _status(home)["bytes"]
     return float(done["committed"] / done["total"])
 

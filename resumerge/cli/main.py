@@ -126,10 +126,10 @@ def status(
     as_json: args.Json = False,
 ) -> None:
     """Progress, attempts, memory, events; all runs if none is named."""
-    from resumerge.ledger.run_store import Home
+    from resumerge.ledger.run_store import RunStore
     from resumerge.report.status import status_json
 
-    home = Home(state_dir)
+    home = RunStore(state_dir)
     if html is not None:
         if watch or as_json:
             raise BadParameter("--html goes with neither --watch nor --json")
@@ -195,16 +195,16 @@ def verify(
 ) -> None:
     """Re-read an output, finished or not, against the ledger's checksums."""
     from resumerge.engine.recovery.verify import verify_mirror, verify_run
-    from resumerge.ledger.run_store import Home
+    from resumerge.ledger.run_store import RunStore
     from resumerge.mirror.stores.open import names_mirror
     from resumerge.storage import Storage
     from resumerge.ui.terminal.verified import mending, show_verification
 
     with told_meanwhile(err, "reading the output again"):
         if run is not None and names_mirror(run):
-            found = verify_mirror(run, Home(state_dir), Storage())
+            found = verify_mirror(run, RunStore(state_dir), Storage())
         else:
-            found = verify_run(Home(state_dir).find(run), Storage())
+            found = verify_run(RunStore(state_dir).find(run), Storage())
     if as_json:
         print_document(found.as_json())
     else:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.options import Options
 from resumerge.report.resume_command import has_mirror, repeat_command, resume_command
@@ -22,7 +22,7 @@ from resumerge.ui.terminal.console import print_json_line
 if TYPE_CHECKING:
     from resumerge.engine.execute.reporter import Reporter
     from resumerge.engine.lifecycle.session import Session
-    from resumerge.supervisor import Link, Orders
+    from resumerge.supervisor import HeartbeatPipe, WorkerSpec
     from resumerge.ui.progress.styles import PrintedReporter
 
 
@@ -51,16 +51,16 @@ class Merging:
     def supervised(self, stall_seconds: float) -> int:
         """In worker processes; the exit code. This process stays small."""
         from resumerge.ledger.ledger import LEDGER_FILE
-        from resumerge.ledger.run_store import Home
+        from resumerge.ledger.run_store import RunStore
         from resumerge.supervisor import supervise
         from resumerge.ui.progress.supervision import Supervision
 
-        folder = Home(self._options.state_dir).folder
+        folder = RunStore(self._options.state_dir).folder
         said = None if self._style is Style.NONE else self._said
         teller = Supervision(self._err, self._command, as_json=self._as_json, said=said)
         return supervise(self._worker, teller, lambda r: folder / r / LEDGER_FILE, stall_seconds)
 
-    def _worker(self, link: Link, orders: Orders) -> int:
+    def _worker(self, link: HeartbeatPipe, orders: WorkerSpec) -> int:
         """In a worker: what the command line says, or what is to be resumed."""
         if orders.memory is not None:
             self._options = replace(self._options, memory=orders.memory)
@@ -72,13 +72,13 @@ class Merging:
             self._work = lambda session: session.resume(run)
         return self.here(link)
 
-    def here(self, link: Link | None = None) -> int:
+    def here(self, link: HeartbeatPipe | None = None) -> int:
         """In this process; the exit code.
 
         Args:
             link: to the supervisor, if this is a worker.
         """
-        stop = Stop(self._leave_at_once)
+        stop = StopRequest(self._leave_at_once)
         try:
             with stop.listening():  # before what takes long to import
                 self._work(self._new_session(stop, link))
@@ -103,15 +103,15 @@ class Merging:
         finally:
             self._close()
 
-    def _new_session(self, stop: Stop, link: Link | None) -> Session:
+    def _new_session(self, stop: StopRequest, link: HeartbeatPipe | None) -> Session:
         from resumerge.engine.lifecycle.session import Session
 
         self._shown = reporter_of(self._style, self._err, self._said)
         reporter: Reporter = self._shown
         if link is not None:
-            from resumerge.supervisor.heartbeat_reporter import Watched
+            from resumerge.supervisor.heartbeat_reporter import HeartbeatReporter
 
-            reporter = Watched(reporter, link)
+            reporter = HeartbeatReporter(reporter, link)
         self._session = Session(self._options, reporter, stop=stop)
         return self._session
 

@@ -20,7 +20,7 @@ from resumerge.hub.callbacks import Watch
 from resumerge.hub.client import DOWNLOAD_WAITS, hub_call
 from resumerge.hub.content_hash import CHUNK, Digest, content_digest, is_intact
 from resumerge.hub.http import Answer, get
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.progress import progress_arguments
 
 TRIES = 3
@@ -30,7 +30,9 @@ XET_ONLY = 50_000_000_000
 """Bytes above which the Hub serves a file through Xet alone."""
 
 
-def download(file: HubFile, records: Records, watch: Watch, *, unfit: int | None = None) -> None:
+def download(
+    file: HubFile, records: MetadataCache, watch: Watch, *, unfit: int | None = None
+) -> None:
     """Bring a file into the cache, where no intact one is.
 
     The verdict is noted in `records`. Another process that downloads the same content is waited
@@ -53,7 +55,7 @@ def download(file: HubFile, records: Records, watch: Watch, *, unfit: int | None
         download_by_ranges(file, records, watch)
 
 
-def download_by_ranges(file: HubFile, records: Records, watch: Watch) -> None:
+def download_by_ranges(file: HubFile, records: MetadataCache, watch: Watch) -> None:
     """Bring a file to where it says that it belongs, over HTTP alone; see `download`."""
     with _Part.of(file, watch.check) as part:
         watch.began(part.inode)
@@ -78,7 +80,7 @@ def download_by_ranges(file: HubFile, records: Records, watch: Watch) -> None:
     raise _never_right(file)
 
 
-def _receive(file: HubFile, part: _Part, records: Records, watch: Watch) -> None:
+def _receive(file: HubFile, part: _Part, records: MetadataCache, watch: Watch) -> None:
     """One request for the bytes that are missing, and as many of them as come."""
     from huggingface_hub import hf_hub_url
 
@@ -110,7 +112,7 @@ def _receive(file: HubFile, part: _Part, records: Records, watch: Watch) -> None
         raise ConnectionError(f"{part.length} of {file.size} bytes came of {file.name}")
 
 
-def _reconcile(file: HubFile, part: _Part, answer: Answer, records: Records) -> int:
+def _reconcile(file: HubFile, part: _Part, answer: Answer, records: MetadataCache) -> int:
     """Bring the partial file and what the server is about to send into agreement.
 
     Returns:
@@ -225,7 +227,7 @@ def _xet_has_it(file: HubFile) -> bool:
     return getattr(found, "xet_file_data", None) is not None
 
 
-def _through_xet(file: HubFile, records: Records, watch: Watch) -> None:
+def _through_xet(file: HubFile, records: MetadataCache, watch: Watch) -> None:
     """Leave the transport to huggingface_hub, and check what came."""
     from huggingface_hub import hf_hub_download
 

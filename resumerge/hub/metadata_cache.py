@@ -50,7 +50,7 @@ class Damage:
     at: str
 
 
-class Records:
+class MetadataCache:
     """The database; may be used by several threads and processes at once.
 
     It is made when something is first written to it. Where that is not possible (a read-only or

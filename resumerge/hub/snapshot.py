@@ -19,7 +19,7 @@ from resumerge.hub.cache import (
 )
 from resumerge.hub.client import hub_call
 from resumerge.hub.content_hash import content_digest, feed
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 
 LIST_TIMEOUT = 30.0
 """Seconds to wait for a listing; the Hub takes a while for repos with thousands of files."""
@@ -44,7 +44,7 @@ class Snapshot:
     online: bool
 
 
-def hub_snapshot(repo: str, revision: str | None, records: Records) -> Snapshot:
+def hub_snapshot(repo: str, revision: str | None, records: MetadataCache) -> Snapshot:
     """Resolve a revision to its commit and list the files: one request to the Hub.
 
     Args:
@@ -120,7 +120,7 @@ def _asked(file: HubFile) -> HubFile:
     return replace(file, size=found.size, etag=found.etag)
 
 
-def cached_snapshot(repo: str, revision: str | None, records: Records) -> Snapshot:
+def cached_snapshot(repo: str, revision: str | None, records: MetadataCache) -> Snapshot:
     """The same without the network: what the cache holds of a revision, and the records know.
 
     Raises:

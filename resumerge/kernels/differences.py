@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from resumerge.methods.base import Work
+from resumerge.methods.base import TensorContext
 from resumerge.native import Vector, calls, energies
 
 
-def less_base(work: Work, inputs: list[Any]) -> list[Any]:
+def less_base(work: TensorContext, inputs: list[Any]) -> list[Any]:
     """The task vectors ``x - base`` of the inputs that are not the base; torch's in place.
 
     Without a base model, the inputs themselves.

@@ -3,14 +3,14 @@
 from resumerge.layout.layer_lists import read_layer_list, write_layer_list
 from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
-from resumerge.layout.modules import Part, find_parts
+from resumerge.layout.modules import ModulePart, find_parts
 from resumerge.layout.names import LayerName, before_layers, collapse, split
 from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, own_head
 
 __all__ = [
     "LayerName",
     "Layers",
-    "Part",
+    "ModulePart",
     "before_layers",
     "collapse",
     "find_parts",

@@ -29,7 +29,7 @@ WHOLE = "default"
 
 
 @dataclass(frozen=True)
-class Part:
+class ModulePart:
     """One part of a model.
 
     Args:
@@ -45,7 +45,7 @@ class Part:
     tensors: tuple[str, ...]
 
 
-def find_parts(tensors: Iterable[str], layers: Layers) -> list[Part]:
+def find_parts(tensors: Iterable[str], layers: Layers) -> list[ModulePart]:
     """Divide a model's tensors among its parts: each belongs to exactly one.
 
     A part is a stack with what stands under the same prefix; bridges between parts are one of
@@ -56,7 +56,7 @@ def find_parts(tensors: Iterable[str], layers: Layers) -> list[Part]:
     if len(layers.counts) < 2:
         called = {WHOLE, *_CALLED["text"], *(s for s in layers.counts)}
         called |= {part for stack in layers.counts for part in stack.split(".")[:-1]}
-        return [Part(WHOLE, frozenset(called), next(iter(layers.counts), None), tuple(names))]
+        return [ModulePart(WHOLE, frozenset(called), next(iter(layers.counts), None), tuple(names))]
     prefixes = _prefixes(list(layers.counts))
     members: dict[str, list[str]] = {stack: [] for stack in prefixes}
     members |= {BRIDGE: [], SHARED: []}
@@ -67,7 +67,7 @@ def find_parts(tensors: Iterable[str], layers: Layers) -> list[Part]:
         for stack, prefix in prefixes.items()
     ]
     parts += [
-        Part(name, frozenset({name}), None, tuple(members[name]))
+        ModulePart(name, frozenset({name}), None, tuple(members[name]))
         for name in (BRIDGE, SHARED)
         if members[name]
     ]
@@ -99,10 +99,10 @@ def _home(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
     return layers.main or SHARED
 
 
-def _part(stack: str, prefix: str, tensors: list[str], main: bool) -> Part:
+def _part(stack: str, prefix: str, tensors: list[str], main: bool) -> ModulePart:
     said = words(stack)
     role = next((r for r in _CALLED if r in said), "text" if main else None)
     own = prefix.rpartition(".")[2]
     called = {stack, prefix, own, *_CALLED.get(role or "", ())}
     called |= {side for side in ("encoder", "decoder") if side in said and role is None}
-    return Part(_CALLED[role][0] if role else own, frozenset(called), stack, tuple(tensors))
+    return ModulePart(_CALLED[role][0] if role else own, frozenset(called), stack, tuple(tensors))

@@ -29,7 +29,7 @@ CREATE TABLE shards (number INTEGER PRIMARY KEY, name TEXT, nbytes INTEGER, head
 CREATE TABLE companions (name TEXT PRIMARY KEY, nbytes INTEGER, checksum TEXT);
 CREATE TABLE units (number INTEGER PRIMARY KEY, name TEXT,
     shard INTEGER REFERENCES shards(number), offset INTEGER, nbytes INTEGER, dtype TEXT,
-    shape TEXT, grain INTEGER, expression TEXT, blocks INTEGER, state TEXT,
+    shape TEXT, block_elements INTEGER, expression TEXT, blocks INTEGER, state TEXT,
     committed_blocks INTEGER, block_hashes BLOB, checksum TEXT, attempt INTEGER, batch INTEGER,
     seconds REAL);
 CREATE TABLE attempts (n INTEGER PRIMARY KEY, pid INTEGER, host TEXT, boot_id TEXT, started TEXT,

@@ -18,7 +18,7 @@ UNBORN = ".new"
 """Suffix of a run's folder until its plan is written down whole, and again when it is given up."""
 
 
-class Home:
+class RunStore:
     """The ledgers below one folder."""
 
     def __init__(self, folder: Path | str | None = None) -> None:

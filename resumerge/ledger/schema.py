@@ -64,7 +64,7 @@ def m001_tables(db: Database) -> None:
             "nbytes": int,
             "dtype": str,
             "shape": str,
-            "grain": int,
+            "block_elements": int,
             "expression": str,
             "blocks": int,
             "state": str,

@@ -1,6 +1,6 @@
 """Merge methods: one small file a family, and the kernels they share."""
 
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Value, Work
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext, Value
 from resumerge.methods.registry import METHODS, load_methods
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "Paper",
     "Parameter",
     "Scan",
+    "TensorContext",
     "Value",
-    "Work",
     "load_methods",
 ]

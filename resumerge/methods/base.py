@@ -50,7 +50,7 @@ class Paper:
 
 
 @dataclass(frozen=True)
-class Work:
+class TensorContext:
     """What a method knows of the tensor it computes.
 
     Args:
@@ -95,13 +95,13 @@ class Block:
 
 
 Partial = TypeVar("Partial")
-Part = Callable[[Any, Block], Partial]
+MapFunction = Callable[[Any, Block], Partial]
 
 
 class Scan(Protocol[Partial]):
     """Runs a function of a block's inputs over all blocks."""
 
-    def __call__(self, part: Part[Partial], sample: bool = False) -> Iterator[Partial]:
+    def __call__(self, part: MapFunction[Partial], sample: bool = False) -> Iterator[Partial]:
         """Run `part` over all blocks; its results come back in block order.
 
         Args:
@@ -113,7 +113,7 @@ class Scan(Protocol[Partial]):
 def viewed(scan: Scan[Any], view: Callable[[Any, Block], Any]) -> Scan[Any]:
     """A scan whose functions get ``view(inputs, block)`` in place of the inputs."""
 
-    def scan_view(part: Part[Any], sample: bool = False) -> Iterator[Any]:
+    def scan_view(part: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
         return scan(lambda x, block: part(view(x, block), block), sample)
 
     return scan_view
@@ -143,39 +143,39 @@ class Method(ABC):
     scratch: ClassVar[int] = 12
     """Blocks of float32 that it may hold beside its inputs."""
 
-    def objection(self, work: Work) -> str | None:
+    def validate(self, work: TensorContext) -> str | None:
         """What is wrong with the parameters taken together, for one tensor; None if nothing."""
         return None
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         """How many times the inputs are read: the reductions, and once for the blocks."""
         return 1
 
-    def held_bytes(self, work: Work) -> int:
+    def held_bytes(self, work: TensorContext) -> int:
         """Bytes that reductions hold until the tensor is done, like a selection's candidates."""
         return 0
 
-    def row(self, work: Work) -> int | None:
+    def row(self, work: TensorContext) -> int | None:
         """Elements of the rows that must not be split between blocks; None for no such rows."""
         return work.numel if self.whole_tensor else None
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         """Whether it computes with kernels alone, and so takes either kind of vector.
 
         Then its inputs are `resumerge.native.Vector` where the compiled kernels are there.
         """
         return False
 
-    def copies(self, work: Work) -> bool:
+    def copies(self, work: TensorContext) -> bool:
         """Whether the result is the (single) input, unchanged."""
         return False
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> Any:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> Any:
         """Reduce over the whole tensor what every block needs to know."""
         return None
 
     @abstractmethod
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         """Compute one block.
 
         Args:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from resumerge.mirror.lease_record import DONE
-from resumerge.mirror.manifest import read_done
+from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.snapshots import Snapshot, is_first, newest, opened, snapshots
-from resumerge.mirror.stores.base import Moved, Place
+from resumerge.mirror.stores.base import Moved, Store
 
 TRIES = 20
 """A mirror that is worked on meanwhile may change between two looks; then it is looked at anew."""
 
 
 @dataclass(frozen=True)
-class Checked:
+class AuditResult:
     """What was found.
 
     Args:
@@ -39,7 +39,7 @@ class Checked:
         return not self.problems
 
 
-def check_mirror(place: Place, moved: Moved = lambda nbytes: None) -> Checked:
+def check_mirror(store: Store, moved: Moved = lambda nbytes: None) -> AuditResult:
     """Read everything that a mirror promises, also while it is being written to.
 
     Args:
@@ -49,42 +49,42 @@ def check_mirror(place: Place, moved: Moved = lambda nbytes: None) -> Checked:
         OSError: it cannot be read now.
     """
     for _ in range(TRIES):
-        before = _books(place)
-        found = _look(place, before, moved)
-        if found.consistent or _books(place) == before:
+        before = _books(store)
+        found = _look(store, before, moved)
+        if found.consistent or _books(store) == before:
             break
     return found
 
 
-def _books(place: Place) -> set[str]:
+def _books(store: Store) -> set[str]:
     """Names of what says what is promised."""
-    names = place.files()
+    names = store.files()
     return {snapshot.name for snapshot in snapshots(names)} | ({DONE} & set(names))
 
 
-def _look(place: Place, books: set[str], moved: Moved) -> Checked:
-    done = read_done(place) if DONE in books else None
+def _look(store: Store, books: set[str], moved: Moved) -> AuditResult:
+    done = read_manifest(store) if DONE in books else None
     if done is not None:
-        return Checked("finished", None, done.files, compare(place, done.files, moved))
+        return AuditResult("finished", None, done.files, compare(store, done.files, moved))
     known = snapshots(books)
-    found = newest(place, books)
+    found = newest(store, books)
     if found is None:
-        first = not known or is_first(place.files())
+        first = not known or is_first(store.files())
         problems = {} if first else {known[0].name: "no snapshot of the ledger is whole"}
-        return Checked("empty", None, {}, problems)
+        return AuditResult("empty", None, {}, problems)
     snapshot, data = found
     try:
         with opened(data) as ledger:
             rows = ledger.rows("SELECT name, nbytes, sha256 FROM mirrored")
     except sqlite3.DatabaseError as error:
-        return Checked("unfinished", snapshot, {}, {snapshot.name: str(error)})
+        return AuditResult("unfinished", snapshot, {}, {snapshot.name: str(error)})
     files = {str(row["name"]): (row["nbytes"], row["sha256"]) for row in rows}
-    return Checked("unfinished", snapshot, files, compare(place, files, moved))
+    return AuditResult("unfinished", snapshot, files, compare(store, files, moved))
 
 
-def compare(place: Place, files: Mapping[str, tuple[int, str]], moved: Moved) -> dict[str, str]:
+def compare(store: Store, files: Mapping[str, tuple[int, str]], moved: Moved) -> dict[str, str]:
     """What is wrong with which file."""
-    there = place.files()
+    there = store.files()
     problems = {}
     for name, (nbytes, sha256) in files.items():
         if ".." in PurePosixPath(name).parts or name.startswith("/"):
@@ -93,6 +93,6 @@ def compare(place: Place, files: Mapping[str, tuple[int, str]], moved: Moved) ->
             problems[name] = "it is missing"
         elif there[name] != nbytes:
             problems[name] = f"it has {there[name]} bytes and not {nbytes}"
-        elif place.sha256(name, moved) != sha256:
+        elif store.sha256(name, moved) != sha256:
             problems[name] = "its content differs"
     return problems

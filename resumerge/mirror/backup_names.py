@@ -14,7 +14,7 @@ _ASIDE = ".kept"
 _NAME = re.compile(rf".+{re.escape(_ASIDE)}[0-9]*", re.DOTALL)
 
 
-def aside_name(name: str, is_taken: Callable[[str], bool]) -> str:
+def backup_name(name: str, is_taken: Callable[[str], bool]) -> str:
     """The name of a file that is set aside: its own and ``.kept``, with a number if need be."""
     number, aside = 1, name + _ASIDE
     while is_taken(aside):
@@ -23,6 +23,6 @@ def aside_name(name: str, is_taken: Callable[[str], bool]) -> str:
     return aside
 
 
-def is_aside(name: str) -> bool:
+def is_backup(name: str) -> bool:
     """Whether it is the name of a file that was set aside; such ones hinder no run."""
     return _NAME.fullmatch(name) is not None

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from resumerge.errors import Resumable
-from resumerge.mirror.backup_names import CARD, aside_name
-from resumerge.mirror.stores.base import BOOKS, Moved, Place
+from resumerge.mirror.backup_names import CARD, backup_name
+from resumerge.mirror.stores.base import METADATA, Moved, Store
 
 LARGEST_OF_HUB = 1000
 _CARD_OF_HUB = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
 """What the Hub itself makes of a licence that was chosen: a header, and no text."""
 
 _BOOK = re.compile(
-    rf"{re.escape(BOOKS)}/"
+    rf"{re.escape(METADATA)}/"
     r"(ledger-\d{6,}-\d{6,}-[0-9a-f]{32}\.db|lease-\d{6,9}\.json|done\.json"
     r"|probe-[0-9a-f]{8}-\d|clock-[0-9a-f]{8})(\.part)?"
 )
@@ -29,16 +29,16 @@ Tell = Callable[[str, str], None]
 """Told the name of a file that is not ours, and the name that it has now."""
 
 
-def books_in(names: Iterable[str]) -> set[str]:
+def metadata_in(names: Iterable[str]) -> set[str]:
     """Those among the names of files that are the run's bookkeeping, whole or not."""
     return {name for name in names if _BOOK.fullmatch(name)}
 
 
-class Keeper:
+class ConflictKeeper:
     """Makes way for files of a run in its mirror."""
 
-    def __init__(self, place: Place, tell: Tell, moved: Moved) -> None:
-        self._place, self._tell, self._moved = place, tell, moved
+    def __init__(self, store: Store, tell: Tell, moved: Moved) -> None:
+        self._store, self._tell, self._moved = store, tell, moved
         self._told: set[str] = set()
 
     def make_way(self, name: str, content: bytes | Path, there: int | None) -> bool:
@@ -62,11 +62,11 @@ class Keeper:
                 self._told.add(name)
                 self._tell(name, name)
             return False
-        aside = aside_name(name, self._place.files().__contains__)
-        if not self._place.rename(name, aside):
+        aside = backup_name(name, self._store.files().__contains__)
+        if not self._store.rename(name, aside):
             raise Resumable(
                 "mirror",
-                f"The mirror at {self._place.url} has a file that this run did not write, {name}. "
+                f"The mirror at {self._store.url} has a file that this run did not write, {name}. "
                 "Give it another name, or delete it, then resume",
             )
         self._tell(name, aside)
@@ -77,16 +77,16 @@ class Keeper:
         nbytes = len(content) if isinstance(content, bytes) else content.stat().st_size
         if isinstance(content, Path) and there == nbytes and name.endswith(".safetensors"):
             return True  # a shard, which may be damaged; whoever brings it reads all of it
-        found = self._place.sha256(name, self._moved)
+        found = self._store.sha256(name, self._moved)
         if found is None:
             return False
         if there <= nbytes and found == _sha256(content, there):
             return True
         return (
             name == CARD
-            and self._place.url.startswith("hf://")
+            and self._store.url.startswith("hf://")
             and there <= LARGEST_OF_HUB
-            and _CARD_OF_HUB.fullmatch(self._place.read(name)) is not None
+            and _CARD_OF_HUB.fullmatch(self._store.read(name)) is not None
         )
 
 

@@ -16,8 +16,8 @@ from resumerge.errors import Resumable, refuse
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, clock, pid_space
 from resumerge.ledger import now
-from resumerge.mirror.lease_record import DONE, Holder, epochs, holder_of, lease_name
-from resumerge.mirror.stores.base import Place, PlaceError
+from resumerge.mirror.lease_record import DONE, LeaseRecord, epochs, holder_of, lease_name
+from resumerge.mirror.stores.base import Store, StoreError
 
 BEATS = 4
 """A lease whose heart missed so many beats is dead."""
@@ -49,9 +49,9 @@ class Lease:
         epoch: higher than that of every lease that was there before.
     """
 
-    def __init__(self, place: Place, holder: Holder) -> None:
+    def __init__(self, store: Store, holder: LeaseRecord) -> None:
         self.epoch = holder.epoch
-        self._place, self._holder = place, holder
+        self._store, self._holder = store, holder
         self._heard = clock()
         self._lost = self._over = False
         self._lock = threading.Lock()
@@ -63,12 +63,12 @@ class Lease:
     @classmethod
     def take(
         cls,
-        place: Place,
+        store: Store,
         run: str,
         *,
         take_over: bool = False,
         note: Callable[[str], None] = lambda text: None,
-        beat: Callable[[], None] = lambda: None,
+        heartbeat: Callable[[], None] = lambda: None,
     ) -> Lease:
         """Take the lease of a place, from a machine that is dead if need be.
 
@@ -83,7 +83,7 @@ class Lease:
             InputError: another machine, or process, works there; or the place is read-only.
             Resumable: the place cannot be reached.
         """
-        mine = Holder(
+        mine = LeaseRecord(
             run=run,
             owner=secrets.token_hex(8),
             host=hostname(),
@@ -92,28 +92,28 @@ class Lease:
             pid=os.getpid(),
             born=birth(os.getpid()) or 0,
             at=now(),
-            seconds=_asked_seconds() or BEATS * place.beat_seconds,
+            seconds=_asked_seconds() or BEATS * store.beat_seconds,
         )
         while True:
-            files = patiently(place, place.files)
-            there = patiently(place, lambda: holder_of(place, files))  # noqa: B023, called now
+            files = retry(store, store.files)
+            there = retry(store, lambda: holder_of(store, files))  # noqa: B023, called now
             if there is not None and there.owner == mine.owner:  # claimed, and the answer was lost
-                return cls(place, there)
+                return cls(store, there)
             if there is not None and not take_over:
-                _outlive(place, there, note, beat)
+                _outlive(store, there, note, heartbeat)
             # After what was seen then: who has followed the dead one since, lives.
             mine = mine.claiming(max(epochs(files), default=0) + 1)
             name, data = lease_name(mine.epoch), mine.as_bytes()
-            if not patiently(place, lambda: place.claim(name, data)):  # noqa: B023, called now
+            if not retry(store, lambda: store.claim(name, data)):  # noqa: B023, called now
                 take_over = False  # who was quicker is not dead
                 continue
-            if place.settle_seconds:
-                time.sleep(place.settle_seconds)
-                there = patiently(place, lambda: holder_of(place))
+            if store.settle_seconds:
+                time.sleep(store.settle_seconds)
+                there = retry(store, lambda: holder_of(store))
                 if there is None or there.owner != mine.owner:
                     take_over = False
                     continue
-            return cls(place, mine)
+            return cls(store, mine)
 
     def check(self) -> None:
         """To be called before everything that is written there, and between its pieces.
@@ -130,7 +130,7 @@ class Lease:
         if self._lost:
             raise Resumable(
                 "mirror_taken_over",
-                f"Another machine has taken over the mirror at {self._place.url}, and goes on with "
+                f"Another machine has taken over the mirror at {self._store.url}, and goes on with "
                 "this run there. Nothing more is written to it from here",
             )
 
@@ -183,26 +183,26 @@ class Lease:
             if self._lost:
                 return
             began = clock()
-            files = self._place.files()
+            files = self._store.files()
             name = lease_name(self.epoch)
             if max(epochs(files), default=0) > self.epoch or (name not in files and DONE in files):
                 self._lost = True
                 return
             if name not in files:
-                raise OSError(f"The books of the run are gone from {self._place.url}")
-            there = holder_of(self._place)
+                raise OSError(f"The books of the run are gone from {self._store.url}")
+            there = holder_of(self._store)
             if there is not None and there.known and there.owner != self._holder.owner:
                 self._lost = True
                 return
             self._holder = self._holder.beating(released=released)
             older = [lease_name(n) for n in epochs(files) if n < self.epoch]
             older = [other for other in older if other in files]
-            self._place.write({name: self._holder.as_bytes()}, older)
+            self._store.write({name: self._holder.as_bytes()}, older)
             self._heard = began
 
 
 def _outlive(
-    place: Place, there: Holder, note: Callable[[str], None], beat: Callable[[], None]
+    store: Store, there: LeaseRecord, note: Callable[[str], None], heartbeat: Callable[[], None]
 ) -> None:
     """Return when the holder is dead.
 
@@ -216,47 +216,47 @@ def _outlive(
         if there.owner in _live or (
             there.pid != os.getpid() and birth(there.pid) in (there.born, 0)
         ):
-            raise _is_alive(place, there)
+            raise _is_alive(store, there)
         return
-    if _is_stale(place, there):
-        note(f"{there} has not been heard of at {place.url} for more than an hour: taking over")
+    if _is_stale(store, there):
+        note(f"{there} has not been heard of at {store.url} for more than an hour: taking over")
         return
     seconds = _asked_seconds() or min(max(there.seconds, 0.0), LONGEST_SECONDS)
     note(
-        f"{there} holds the mirror at {place.url}; looking for {seconds:.0f} s whether it still "
+        f"{there} holds the mirror at {store.url}; looking for {seconds:.0f} s whether it still "
         "works (--take-over does not wait)"
     )
     began = clock()
     while True:
         left = began + seconds - clock()
         time.sleep(min(max(left, 0.01), seconds / 8, 5.0))
-        beat()
-        found = patiently(place, lambda: holder_of(place))
+        heartbeat()
+        found = retry(store, lambda: holder_of(store))
         if found is None or found.raw != there.raw:
             if found is None or found.released:
                 return
-            raise _is_alive(place, found)
+            raise _is_alive(store, found)
         if left <= 0:
             note(f"{there} is dead: taking over")
             return
 
 
-def _is_alive(place: Place, there: Holder) -> Exception:
+def _is_alive(store: Store, there: LeaseRecord) -> Exception:
     return refuse(
         "Another machine is working on this mirror"
         if there.host != hostname()
         else "Another process is working on this mirror",
-        where=place.url,
+        where=store.url,
         found=f"{there}, heard of at {there.at}",
         fix="wait for it, or stop it first; if it is known to be dead, add --take-over",
     )
 
 
-def _is_stale(place: Place, there: Holder) -> bool:
+def _is_stale(store: Store, there: LeaseRecord) -> bool:
     """Whether both the place's clock and ours say that it has not been heard of for long."""
     try:
         heard = datetime.fromisoformat(there.at)
-        there_now = place.now()
+        there_now = store.now()
     except (ValueError, OSError):
         return False
     if heard.tzinfo is None or there_now is None:
@@ -265,7 +265,7 @@ def _is_stale(place: Place, there: Holder) -> bool:
     return all((time_now - heard).total_seconds() > STALE_SECONDS for time_now in clocks)
 
 
-def patiently(place: Place, ask: Callable[[], _T]) -> _T:
+def retry(store: Store, ask: Callable[[], _T]) -> _T:
     """Ask a place something, again and again where it fails for a moment.
 
     Raises:
@@ -283,16 +283,16 @@ def patiently(place: Place, ask: Callable[[], _T]) -> _T:
             if error.errno in _NOT_OURS:
                 raise refuse(
                     "The mirror cannot be used",
-                    where=place.url,
-                    found=error.message if isinstance(error, PlaceError) else str(error),
-                    fix=(error.fix if isinstance(error, PlaceError) else "")
+                    where=store.url,
+                    found=error.message if isinstance(error, StoreError) else str(error),
+                    fix=(error.fix if isinstance(error, StoreError) else "")
                     or "change its permissions, or name another mirror; to go on with a run "
                     "that is in it, copy the folder to a writable place, and resume that",
                 ) from error
-            asked = error.retry_after if isinstance(error, PlaceError) else 0.0
+            asked = error.retry_after if isinstance(error, StoreError) else 0.0
             if clock() - began + asked > PATIENCE_SECONDS:
                 raise Resumable(
-                    "mirror", f"The mirror at {place.url} cannot be reached: {error}"
+                    "mirror", f"The mirror at {store.url} cannot be reached: {error}"
                 ) from error
             time.sleep(max(pause, asked))
             pause = min(2 * pause, 2.0)

@@ -10,20 +10,20 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from resumerge.ledger import now
-from resumerge.mirror.stores.base import BOOKS, Place
+from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.printable import printable
 
-DONE = f"{BOOKS}/done.json"
+DONE = f"{METADATA}/done.json"
 """There when the run is finished."""
 
 LARGEST_LEASE = 1 << 16
 
-_LEASE = re.compile(rf"{re.escape(BOOKS)}/lease-([0-9]{{6,9}})\.json", re.ASCII)
-_EPOCH = re.compile(rf"{re.escape(BOOKS)}/(?:lease|ledger)-([0-9]{{6,9}})[-.].*", re.ASCII)
+_LEASE = re.compile(rf"{re.escape(METADATA)}/lease-([0-9]{{6,9}})\.json", re.ASCII)
+_EPOCH = re.compile(rf"{re.escape(METADATA)}/(?:lease|ledger)-([0-9]{{6,9}})[-.].*", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Holder:
+class LeaseRecord:
     """Who holds a lease.
 
     Args:
@@ -44,7 +44,7 @@ class Holder:
     space: str = ""
     pid: int = 0
     born: int = 0
-    beat: int = 0
+    heartbeat: int = 0
     at: str = ""
     seconds: float = 60.0
     released: bool = False
@@ -55,13 +55,13 @@ class Holder:
     def __str__(self) -> str:
         return printable(f"pid {self.pid} on {self.host}" if self.known else self.host)
 
-    def claiming(self, epoch: int) -> Holder:
+    def claiming(self, epoch: int) -> LeaseRecord:
         """The same, of another epoch."""
         return replace(self, epoch=epoch, at=now())
 
-    def beating(self, *, released: bool) -> Holder:
+    def beating(self, *, released: bool) -> LeaseRecord:
         """A beat later."""
-        return replace(self, beat=self.beat + 1, at=now(), released=released)
+        return replace(self, heartbeat=self.heartbeat + 1, at=now(), released=released)
 
     def as_bytes(self) -> bytes:
         """For the file."""
@@ -71,7 +71,7 @@ class Holder:
 
 def lease_name(epoch: int) -> str:
     """Of the lease of an epoch, in a mirror."""
-    return f"{BOOKS}/lease-{epoch:06}.json"
+    return f"{METADATA}/lease-{epoch:06}.json"
 
 
 def epochs(files: Iterable[str]) -> list[int]:
@@ -79,7 +79,7 @@ def epochs(files: Iterable[str]) -> list[int]:
     return [int(match[1]) for name in files if (match := _EPOCH.fullmatch(name))]
 
 
-def holder_of(place: Place, files: Mapping[str, int] | None = None) -> Holder | None:
+def holder_of(store: Store, files: Mapping[str, int] | None = None) -> LeaseRecord | None:
     """Who holds the lease of the highest epoch; None where there is none.
 
     Args:
@@ -88,33 +88,33 @@ def holder_of(place: Place, files: Mapping[str, int] | None = None) -> Holder | 
     Raises:
         OSError: the place cannot be read now.
     """
-    files = place.files() if files is None else files
+    files = store.files() if files is None else files
     found = {int(match[1]): name for name in files if (match := _LEASE.fullmatch(name))}
     for epoch in sorted(found, reverse=True):
         if files[found[epoch]] > LARGEST_LEASE:
-            return Holder(epoch=epoch, raw=b"too large", known=False)
+            return LeaseRecord(epoch=epoch, raw=b"too large", known=False)
         try:
-            return _read(place.read(found[epoch]), epoch)
+            return _read(store.read(found[epoch]), epoch)
         except FileNotFoundError:  # it was removed since
             continue
     return None
 
 
-def _read(raw: bytes, epoch: int) -> Holder:
+def _read(raw: bytes, epoch: int) -> LeaseRecord:
     """A lease from a file that anybody may have written, or that is just being written."""
     try:
         told: Any = json.loads(raw)
         facts = {
             field.name: told[field.name]
-            for field in fields(Holder)
+            for field in fields(LeaseRecord)
             if field.name not in ("epoch", "raw", "known")
         }
     except (ValueError, TypeError, KeyError, RecursionError):
-        return Holder(epoch=epoch, raw=raw, known=False)
-    default = Holder()
+        return LeaseRecord(epoch=epoch, raw=raw, known=False)
+    default = LeaseRecord()
     for name, value in facts.items():
         kind = (int, float) if name == "seconds" else type(getattr(default, name))
         unfit = not isinstance(value, kind) or (isinstance(value, str) and len(value) > 300)
         if unfit or (name == "seconds" and not math.isfinite(value)):
-            return Holder(epoch=epoch, raw=raw, known=False)
-    return Holder(**facts, epoch=epoch, raw=raw)
+            return LeaseRecord(epoch=epoch, raw=raw, known=False)
+    return LeaseRecord(**facts, epoch=epoch, raw=raw)

@@ -21,7 +21,7 @@ from typing import Any
 import xxhash
 
 from resumerge.ledger import Ledger
-from resumerge.mirror.stores.base import BOOKS
+from resumerge.mirror.stores.base import METADATA
 
 LARGEST_SNAPSHOT = 1 << 28
 """Bytes. A hundred thousand tensors and a day's samples take a quarter of it."""
@@ -35,7 +35,7 @@ _HASH = 16
 Check = Callable[[Any], bool]
 
 
-class Unfit(Exception):
+class InvalidLedger(Exception):
     """It is not the ledger of a run, or says what cannot be."""
 
 
@@ -47,7 +47,7 @@ def copy_ledger(strange: Path, ours: Path) -> None:
 
     Args:
         strange: a file; it is only read.
-        ours: does not exist yet; where `Unfit` is raised, not after either.
+        ours: does not exist yet; where `InvalidLedger` is raised, not after either.
 
     Raises:
         Unfit: with why.
@@ -55,7 +55,7 @@ def copy_ledger(strange: Path, ours: Path) -> None:
     try:
         tables = _tables(strange)
     except (sqlite3.Error, ValueError, OverflowError, RecursionError) as error:
-        raise Unfit(f"it cannot be read as a ledger: {error}") from error
+        raise InvalidLedger(f"it cannot be read as a ledger: {error}") from error
     _compare(tables)
     ledger = Ledger.create(ours)
     try:
@@ -77,7 +77,7 @@ def is_safe_name(name: object) -> bool:
         and str(path) == name
         and not path.is_absolute()
         and all(part != ".." and len(part.encode(errors="replace")) <= 200 for part in parts)
-        and parts[0] != BOOKS
+        and parts[0] != METADATA
     )
 
 
@@ -88,7 +88,7 @@ def is_folder_name(name: object) -> bool:
 
 def _tables(strange: Path) -> dict[str, list[dict[str, Any]]]:
     if strange.stat().st_size > LARGEST_SNAPSHOT:
-        raise Unfit("it is larger than a ledger can be")
+        raise InvalidLedger("it is larger than a ledger can be")
     uri = f"{strange.absolute().as_uri()}?mode=ro&immutable=1"
     with closing(sqlite3.connect(uri, uri=True)) as db:
         deadline = monotonic() + SECONDS
@@ -99,7 +99,7 @@ def _tables(strange: Path) -> dict[str, list[dict[str, Any]]]:
         _check_schema(db)
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
-            raise Unfit(f"it is damaged: {found}")
+            raise InvalidLedger(f"it is damaged: {found}")
         return {name: list(_rows(db, name)) for name in _COLUMNS}
 
 
@@ -108,13 +108,13 @@ def _check_schema(db: sqlite3.Connection) -> None:
     for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master"):
         plain = {"table": _TABLE, "index": _INDEX}.get(kind)
         if plain is None or (sql is not None and not plain.fullmatch(sql)):
-            raise Unfit(f"it has a {kind} {str(name)[:60]!r} that no ledger has")
+            raise InvalidLedger(f"it has a {kind} {str(name)[:60]!r} that no ledger has")
     for name in _COLUMNS:
         columns = list(db.execute(f'PRAGMA table_xinfo("{name}")'))
         if not columns and name in _NEEDED:
-            raise Unfit(f"it has no table {name!r}: it is not the ledger of a run")
+            raise InvalidLedger(f"it has no table {name!r}: it is not the ledger of a run")
         if any(column["hidden"] for column in columns):
-            raise Unfit(f"its table {name!r} has columns that compute")
+            raise InvalidLedger(f"its table {name!r} has columns that compute")
 
 
 def _rows(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _rows(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
         values = {name: row[name] for name in known}
         for name, check in wanted.items():
             if not check(values.get(name)):
-                raise Unfit(f"its {table}.{name} says {str(values.get(name))[:60]!r}")
+                raise InvalidLedger(f"its {table}.{name} says {str(values.get(name))[:60]!r}")
         yield values
 
 
@@ -136,28 +136,28 @@ def _compare(tables: Mapping[str, list[dict[str, Any]]]) -> None:
     """What one row says must agree with what others say."""
     runs, shards, units = tables["run"], tables["shards"], tables["units"]
     if len(runs) != 1:
-        raise Unfit(f"it holds {len(runs)} runs")
+        raise InvalidLedger(f"it holds {len(runs)} runs")
     parts = json.dumps(json.loads(runs[0]["fingerprint_parts"]), sort_keys=True)
     if hashlib.sha256(parts.encode()).hexdigest() != runs[0]["fingerprint"]:
-        raise Unfit("its fingerprint is not that of its parts")
+        raise InvalidLedger("its fingerprint is not that of its parts")
     for name in ("sources", "shards", "units"):
         if [row["number"] for row in tables[name]] != list(range(len(tables[name]))):
-            raise Unfit(f"its {name} are not numbered one after the other")
+            raise InvalidLedger(f"its {name} are not numbered one after the other")
     if len({row["name"] for row in shards}) < len(shards):
-        raise Unfit("two of its shards have one name")
+        raise InvalidLedger("two of its shards have one name")
     sealed = {row["number"] for row in shards if row["state"] == "sealed"}
     for unit in units:
         if unit["shard"] >= len(shards):
-            raise Unfit(f"it has no shard {unit['shard']}")
+            raise InvalidLedger(f"it has no shard {unit['shard']}")
         if unit["offset"] + unit["nbytes"] > shards[unit["shard"]]["nbytes"]:
-            raise Unfit(f"{unit['name'][:60]!r} is outside of its shard")
+            raise InvalidLedger(f"{unit['name'][:60]!r} is outside of its shard")
         _check_progress(unit)
         if unit["checksum"] is None and unit["shard"] in sealed:
-            raise Unfit(f"{unit['name'][:60]!r} is missing in a shard that is sealed")
+            raise InvalidLedger(f"{unit['name'][:60]!r} is missing in a shard that is sealed")
     sizes = {row["name"]: row["nbytes"] for row in shards}
     for row in tables["mirrored"]:
         if sizes.get(row["name"], row["nbytes"]) != row["nbytes"]:
-            raise Unfit(f"{row['name']!r} has another size in the mirror")
+            raise InvalidLedger(f"{row['name']!r} has another size in the mirror")
 
 
 def _check_progress(unit: Mapping[str, Any]) -> None:
@@ -167,7 +167,7 @@ def _check_progress(unit: Mapping[str, Any]) -> None:
     checksum = xxhash.xxh3_128_hexdigest(hashes) if whole else None
     state = "committed" if whole else "pending"
     if (len(hashes), unit["checksum"], unit["state"]) != (_HASH * done, checksum, state):
-        raise Unfit(f"what it says of {unit['name'][:60]!r} does not agree with itself")
+        raise InvalidLedger(f"what it says of {unit['name'][:60]!r} does not agree with itself")
 
 
 # What a value may be
@@ -279,7 +279,7 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "nbytes": _number(),
         "dtype": _like("[A-Z0-9_]{1,20}"),
         "shape": _shape,
-        "grain": _number(1),
+        "block_elements": _number(1),
         "expression": _json(dict),
         "blocks": _number(1),
         "state": _like("pending|committed"),

@@ -17,12 +17,12 @@ from typing import Any
 import xxhash
 
 from resumerge.ledger import Ledger, now
-from resumerge.mirror.conflicts import Keeper, books_in
-from resumerge.mirror.lease_record import DONE as DONE_FILE
+from resumerge.mirror.conflicts import ConflictKeeper, metadata_in
+from resumerge.mirror.lease_record import DONE as MANIFEST_FILE
 from resumerge.mirror.lease_record import epochs, lease_name
 from resumerge.mirror.ledger_import import is_folder_name, is_safe_name
 from resumerge.mirror.snapshots import snapshots
-from resumerge.mirror.stores.base import Moved, Place
+from resumerge.mirror.stores.base import Moved, Store
 
 LAST_EPOCH = 10**9
 
@@ -39,7 +39,7 @@ Companions = Iterable[tuple[str, "bytes | Path"]]
 
 
 @dataclass(frozen=True)
-class Done:
+class Manifest:
     """What a finished mirror says of itself.
 
     Args:
@@ -58,20 +58,20 @@ class Done:
     output: str | None = None
 
 
-def read_done(place: Place) -> Done | None:
+def read_manifest(store: Store) -> Manifest | None:
     """What `done.json` says; None where it is not there, or not whole.
 
     Raises:
         OSError: the mirror cannot be read now.
     """
     try:
-        said = json.loads(place.read(DONE_FILE))
+        said = json.loads(store.read(MANIFEST_FILE))
         checksum = said.pop("checksum")
         if checksum != _checksum(said):
             return None
         files = {name: (row["bytes"], row["sha256"]) for name, row in said["files"].items()}
         name = said.get("output")
-        done = Done(
+        done = Manifest(
             run=said["run"],
             fingerprint=said["fingerprint"],
             files=files,
@@ -84,7 +84,7 @@ def read_done(place: Place) -> Done | None:
     return done if _is_fit(done) else None
 
 
-def _is_fit(done: Done) -> bool:
+def _is_fit(done: Manifest) -> bool:
     """Whether it can be what a run of ours said; anybody may have written it."""
     said = (done.run, done.fingerprint, *(sha256 for _, sha256 in done.files.values()))
     return (
@@ -95,7 +95,7 @@ def _is_fit(done: Done) -> bool:
     )
 
 
-def lacking_files(done: Done, there: Mapping[str, int]) -> list[str]:
+def missing_files(done: Manifest, there: Mapping[str, int]) -> list[str]:
     """Names of files that a finished mirror lacks: shards that are missing or of another size, and
     missing files beside them. The latter may have been edited since.
 
@@ -110,7 +110,7 @@ def lacking_files(done: Done, there: Mapping[str, int]) -> list[str]:
 
 
 def complete(
-    place: Place, companions: Companions, keeper: Keeper, moved: Moved
+    store: Store, companions: Companions, keeper: ConflictKeeper, moved: Moved
 ) -> Iterator[tuple[str, int, str]]:
     """Bring the files beside the shards there, over those of an earlier try.
 
@@ -124,23 +124,23 @@ def complete(
         Resumable: another file is in the place of one of them.
         OSError: the mirror cannot be used now.
     """
-    there = place.files()
+    there = store.files()
     for group in _groups(companions):
         moved(0)
         group = {n: d for n, d in group.items() if keeper.make_way(n, d, there.get(n))}
         small = {name: data for name, data in group.items() if isinstance(data, bytes)}
         if small:
-            place.write(small)
+            store.write(small)
             moved(sum(map(len, small.values())))
         for name, data in small.items():
             yield name, len(data), hashlib.sha256(data).hexdigest()
         for name, path in group.items():
             if isinstance(path, Path):
-                yield name, path.stat().st_size, place.upload(name, path, moved)
+                yield name, path.stat().st_size, store.upload(name, path, moved)
 
 
 def say_done(
-    place: Place, ledger: Ledger, epoch: int, files: Mapping[str, tuple[int, str]]
+    store: Store, ledger: Ledger, epoch: int, files: Mapping[str, tuple[int, str]]
 ) -> None:
     """Say that a mirror is whole, and remove the bookkeeping.
 
@@ -163,18 +163,18 @@ def say_done(
         "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
     }
     text = json.dumps({**said, "checksum": _checksum(said)}, indent=2)
-    place.write({DONE_FILE: text.encode()}, _leftovers(place.files(), epoch, files))
+    store.write({MANIFEST_FILE: text.encode()}, _leftovers(store.files(), epoch, files))
 
 
-def tidy(place: Place) -> None:
+def remove_metadata(store: Store) -> None:
     """Remove what a finished mirror has besides the model, where that was cut off.
 
     Raises:
         OSError: the mirror cannot be used now.
     """
-    done = read_done(place)
-    if done is not None and (rest := _leftovers(place.files(), LAST_EPOCH, done.files)):
-        place.write({}, rest)
+    done = read_manifest(store)
+    if done is not None and (rest := _leftovers(store.files(), LAST_EPOCH, done.files)):
+        store.write({}, rest)
 
 
 def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:
@@ -202,7 +202,7 @@ def _leftovers(there: Iterable[str], epoch: int, files: Iterable[str]) -> list[s
     names = set(there)
     later = {old.name for old in snapshots(names) if old.epoch > epoch}
     later |= {lease_name(n) for n in epochs(names) if n > epoch}
-    books = books_in(names) - {DONE_FILE}
+    books = metadata_in(names) - {MANIFEST_FILE}
     parts = {f"{name}.part" for name in files} & names
     leases = {lease_name(n) for n in epochs(names)}
     return sorted((books | parts) - later, key=lambda name: (name in leases, name))

@@ -17,11 +17,11 @@ from typing import Protocol
 
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
-from resumerge.mirror.conflicts import Keeper
+from resumerge.mirror.conflicts import ConflictKeeper
 from resumerge.mirror.manifest import Companions, complete, say_done
 from resumerge.mirror.snapshots import Snapshot, snapshots, write_snapshot
-from resumerge.mirror.stores.base import Place, PlaceError
-from resumerge.mirror.stores.rate_limit import Pace
+from resumerge.mirror.stores.base import Store, StoreError
+from resumerge.mirror.stores.rate_limit import RateLimit
 from resumerge.storage import Storage
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -61,7 +61,7 @@ class Held(Protocol):
 
 
 @dataclass(frozen=True)
-class Manner:
+class ReplicationOptions:
     """How a run is mirrored.
 
     Args:
@@ -75,7 +75,7 @@ class Manner:
     patience: float = 600.0
 
 
-class Mirror:
+class Replicator:
     """The mirror of one attempt.
 
     Between `start` and `close` nobody else may write to the place, nor remove sealed shards.
@@ -83,11 +83,11 @@ class Mirror:
 
     def __init__(
         self,
-        place: Place,
+        store: Store,
         lease: Held,
         ledger: Ledger,
         out: Path,
-        manner: Manner,
+        manner: ReplicationOptions,
         storage: Storage,
         note: Callable[[str], None],
     ) -> None:
@@ -97,11 +97,11 @@ class Mirror:
             storage: of that folder.
             note: told what a person should know.
         """
-        self.place, self.manner = place, manner
+        self.store, self.manner = store, manner
         self._lease, self._ledger, self._out = lease, ledger, out
         self._storage, self._note = storage, note
-        self._pace = Pace(manner.rate)
-        self._keeper = Keeper(place, self._kept, self._moved)
+        self._pace = RateLimit(manner.rate)
+        self._keeper = ConflictKeeper(store, self._kept, self._moved)
         self._changed = threading.Condition()
         self._over = threading.Event()
         self._awake = True
@@ -181,7 +181,7 @@ class Mirror:
             self._lose_patience(waited, "Everything is merged")
             if waited - told > NOTE_SECONDS and waited > 2 * LOOK_SECONDS:
                 told = waited
-                self._note(f"Waiting for the mirror at {self.place.url}: {self._lacking()}")
+                self._note(f"Waiting for the mirror at {self.store.url}: {self._lacking()}")
             with self._changed:
                 self._changed.wait_for(lambda: self._finished or self._error, LOOK_SECONDS)
 
@@ -234,7 +234,7 @@ class Mirror:
                 job()
             except OSError as error:
                 self._failed(error)
-                if isinstance(error, PlaceError):
+                if isinstance(error, StoreError):
                     self._over.wait(error.retry_after)  # not a moment sooner, whatever is sealed
             else:
                 self._succeeded()
@@ -252,8 +252,8 @@ class Mirror:
         with self._changed:
             first, self._failure = self._failure is None, error
         if first:
-            self._ledger.event("mirror_failing", mirror=self.place.url, reason=str(error))
-            self._note(f"The mirror at {self.place.url} fails, and is tried again: {error}")
+            self._ledger.event("mirror_failing", mirror=self.store.url, reason=str(error))
+            self._note(f"The mirror at {self.store.url} fails, and is tried again: {error}")
 
     def _succeeded(self) -> None:
         with self._changed:
@@ -261,8 +261,8 @@ class Mirror:
             self._got_on = time.monotonic()
             self._changed.notify_all()
         if failed:
-            self._ledger.event("mirror_recovered", mirror=self.place.url)
-            self._note(f"The mirror at {self.place.url} works again")
+            self._ledger.event("mirror_recovered", mirror=self.store.url)
+            self._note(f"The mirror at {self.store.url} works again")
 
     def _moved(self, nbytes: int) -> None:
         """Bytes went there or came back: hold the pace, and see whether to go on."""
@@ -281,12 +281,12 @@ class Mirror:
         """Write a snapshot that names what is there; what is there no more is forgotten."""
         older, self._older = self._older, None
         if older is None:
-            there = self.place.files()
+            there = self.store.files()
             self._forget_lost(there)
             older = snapshots(there)
         named = self._ledger.mirrored()
-        self._older = [write_snapshot(self.place, self._ledger, self._lease.epoch, older)]
-        self._behind = self._forget_lost(self.place.files())
+        self._older = [write_snapshot(self.store, self._ledger, self._lease.epoch, older)]
+        self._behind = self._forget_lost(self.store.files())
         self._named = set() if self._behind else set(named)
 
     def _forget_lost(self, there: Mapping[str, int]) -> bool:
@@ -295,7 +295,7 @@ class Mirror:
         lost = [row["name"] for row in rows if there.get(row["name"]) != row["nbytes"]]
         for name in lost:
             self._ledger.forget_mirrored(name)
-            self._ledger.event("mirror_lost_file", mirror=self.place.url, name=name)
+            self._ledger.event("mirror_lost_file", mirror=self.store.url, name=name)
         return bool(lost)
 
     def _bring(self, name: str) -> None:
@@ -304,13 +304,13 @@ class Mirror:
         if not path.is_file():
             raise Resumable(
                 "shard_lost",
-                f"{name} is neither in {self._out} nor in the mirror at {self.place.url} any more; "
+                f"{name} is neither in {self._out} nor in the mirror at {self.store.url} any more; "
                 "resuming computes it again",
             )
         nbytes = path.stat().st_size
         self._job_bytes = nbytes
-        self._keeper.make_way(name, path, self.place.files().get(name))
-        sha256 = self.place.upload(name, path, self._moved)
+        self._keeper.make_way(name, path, self.store.files().get(name))
+        sha256 = self.store.upload(name, path, self._moved)
         self._moved(0)
         self._ledger.note_mirrored(name, nbytes, sha256)
         self._behind = True
@@ -321,7 +321,7 @@ class Mirror:
             self._storage.remove(self._out / name)
 
     def _finish(self) -> None:
-        if self._forget_lost(self.place.files()):
+        if self._forget_lost(self.store.files()):
             self._behind = True
             return
         rows = self._ledger.rows("SELECT * FROM mirrored ORDER BY name")
@@ -330,24 +330,24 @@ class Mirror:
             files[name] = (nbytes, sha256)
         self._lease.check()
         self._lease.end()
-        say_done(self.place, self._ledger, self._lease.epoch, files)
+        say_done(self.store, self._ledger, self._lease.epoch, files)
         self._finished = True
 
     def _complete(self) -> Iterator[tuple[str, int, str]]:
         assert self._companions is not None
-        return complete(self.place, self._companions(), self._keeper, self._moved)
+        return complete(self.store, self._companions(), self._keeper, self._moved)
 
     def _kept(self, name: str, now: str) -> None:
         """A file in the mirror is not ours."""
         if name == now:
-            self._ledger.event("file_kept", name=name, mirror=self.place.url)
+            self._ledger.event("file_kept", name=name, mirror=self.store.url)
             self._note(
-                f"{name} in the mirror at {self.place.url} is not ours, and is left as it is"
+                f"{name} in the mirror at {self.store.url} is not ours, and is left as it is"
             )
         else:
-            self._ledger.event("file_set_aside", name=name, now=now, mirror=self.place.url)
+            self._ledger.event("file_set_aside", name=name, now=now, mirror=self.store.url)
             self._note(
-                f"{name} in the mirror at {self.place.url} was not written by this run: it is now "
+                f"{name} in the mirror at {self.store.url} was not written by this run: it is now "
                 f"{now}"
             )
 
@@ -381,12 +381,12 @@ class Mirror:
     def _lose_patience(self, waited: float, what: str) -> None:
         """Raise `Resumable` where the mirror stands still for too long while it is waited for."""
         still = min(waited, time.monotonic() - self._got_on)
-        denied = isinstance(self._failure, PlaceError) and self._failure.denied
+        denied = isinstance(self._failure, StoreError) and self._failure.denied
         if still > (0.0 if denied else self.manner.patience):
             why = f": {self._failure}" if self._failure else ""
             raise Resumable(
                 "mirror",
-                f"{what}, and the mirror at {self.place.url} did not get on for {still:.0f} s{why}."
+                f"{what}, and the mirror at {self.store.url} did not get on for {still:.0f} s{why}."
                 f" It lacks {self._lacking()}. Mend that, then resume.",
             )
 

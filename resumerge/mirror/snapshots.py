@@ -17,10 +17,10 @@ import xxhash
 
 from resumerge.ledger import Ledger, copy_ledger
 from resumerge.mirror.backup_names import CARD
-from resumerge.mirror.stores.base import BOOKS, Place
+from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.storage import Storage
 
-_NAME = re.compile(rf"{re.escape(BOOKS)}/ledger-(\d{{6,}})-(\d{{6,}})-([0-9a-f]{{32}})\.db")
+_NAME = re.compile(rf"{re.escape(METADATA)}/ledger-(\d{{6,}})-(\d{{6,}})-([0-9a-f]{{32}})\.db")
 
 OF_HUB = {".gitattributes", CARD}
 """What the Hub itself puts into a new repo."""
@@ -46,7 +46,7 @@ class Snapshot:
     @property
     def name(self) -> str:
         """Of the file, in the mirror."""
-        return f"{BOOKS}/ledger-{self.epoch:06}-{self.number:06}-{self.checksum}.db"
+        return f"{METADATA}/ledger-{self.epoch:06}-{self.number:06}-{self.checksum}.db"
 
 
 def snapshots(names: Iterable[str]) -> list[Snapshot]:
@@ -65,11 +65,11 @@ def is_first(names: Iterable[str]) -> bool:
     that follows one that was whole, and no shard is brought before that.
     """
     there = set(names)
-    model = {name for name in there if not name.startswith(f"{BOOKS}/")} - OF_HUB
+    model = {name for name in there if not name.startswith(f"{METADATA}/")} - OF_HUB
     return not model and all(snapshot.number == 1 for snapshot in snapshots(there))
 
 
-def newest(place: Place, names: Iterable[str]) -> tuple[Snapshot, bytes] | None:
+def newest(store: Store, names: Iterable[str]) -> tuple[Snapshot, bytes] | None:
     """The newest snapshot that is whole, and its bytes; None where there is none.
 
     Raises:
@@ -77,7 +77,7 @@ def newest(place: Place, names: Iterable[str]) -> tuple[Snapshot, bytes] | None:
     """
     for snapshot in snapshots(names):
         try:
-            data = place.read(snapshot.name)
+            data = store.read(snapshot.name)
         except FileNotFoundError:  # removed since, for a newer one
             continue
         if xxhash.xxh3_128_hexdigest(data) == snapshot.checksum:
@@ -86,7 +86,7 @@ def newest(place: Place, names: Iterable[str]) -> tuple[Snapshot, bytes] | None:
 
 
 def write_snapshot(
-    place: Place, ledger: Ledger, epoch: int, before: Sequence[Snapshot]
+    store: Store, ledger: Ledger, epoch: int, before: Sequence[Snapshot]
 ) -> Snapshot:
     """Bring the ledger, as it is now, to the mirror; older snapshots are removed after.
 
@@ -106,7 +106,7 @@ def write_snapshot(
         here.remove(path)
     number = 1 + max((old.number for old in before if old.epoch == epoch), default=0)
     snapshot = Snapshot(epoch, number, xxhash.xxh3_128_hexdigest(data))
-    place.write({snapshot.name: data}, [old.name for old in before if old < snapshot])
+    store.write({snapshot.name: data}, [old.name for old in before if old < snapshot])
     return snapshot
 
 

@@ -12,12 +12,17 @@ from pathlib import Path
 
 import xxhash
 
-from resumerge.mirror.backup_names import is_aside
+from resumerge.mirror.backup_names import is_backup
 from resumerge.mirror.lease_record import DONE
-from resumerge.mirror.ledger_import import LARGEST_SNAPSHOT, Unfit, copy_ledger, is_safe_name
-from resumerge.mirror.manifest import Done, read_done
+from resumerge.mirror.ledger_import import (
+    LARGEST_SNAPSHOT,
+    InvalidLedger,
+    copy_ledger,
+    is_safe_name,
+)
+from resumerge.mirror.manifest import Manifest, read_manifest
 from resumerge.mirror.snapshots import OF_HUB, is_first, snapshots
-from resumerge.mirror.stores.base import BOOKS, Place
+from resumerge.mirror.stores.base import METADATA, Store
 
 NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
     "nothing",
@@ -33,7 +38,7 @@ LOOKS = 3
 
 
 @dataclass(frozen=True)
-class Held:
+class MirrorState:
     """What a mirror holds.
 
     Args:
@@ -46,7 +51,7 @@ class Held:
 
     what: str
     files: Mapping[str, int]
-    done: Done | None = None
+    done: Manifest | None = None
     snapshot: str = ""
     skipped: tuple[str, ...] = ()
 
@@ -56,7 +61,7 @@ class Held:
         return sorted(name for name in self.files if not _is_ours(name) and name not in OF_HUB)
 
 
-def look(place: Place, ledger: Path) -> Held:
+def read_state(store: Store, ledger: Path) -> MirrorState:
     """See what a place holds.
 
     Args:
@@ -66,16 +71,16 @@ def look(place: Place, ledger: Path) -> Held:
         OSError: the place cannot be read now.
     """
     for _ in range(LOOKS):
-        files = place.files()
-        if 0 < files.get(DONE, 0) <= LARGEST_DONE and (done := read_done(place)) is not None:
-            return Held(FINISHED, files, done)
+        files = store.files()
+        if 0 < files.get(DONE, 0) <= LARGEST_DONE and (done := read_manifest(store)) is not None:
+            return MirrorState(FINISHED, files, done)
         skipped, vanished = [], False
         for snapshot in snapshots(files):
             if files[snapshot.name] > LARGEST_SNAPSHOT:
                 skipped.append(f"{snapshot.name}: larger than a ledger can be")
                 continue
             try:
-                data = place.read(snapshot.name)
+                data = store.read(snapshot.name)
             except FileNotFoundError:
                 vanished = True
                 continue
@@ -84,27 +89,27 @@ def look(place: Place, ledger: Path) -> Held:
                 continue
             try:
                 _take(data, ledger)
-            except Unfit as error:
+            except InvalidLedger as error:
                 skipped.append(f"{snapshot.name}: {error}")
                 continue
-            return Held(UNFINISHED, files, None, snapshot.name, tuple(skipped))
+            return MirrorState(UNFINISHED, files, None, snapshot.name, tuple(skipped))
         if not vanished:
             break
-    held = Held(NOTHING, files, skipped=tuple(skipped))
+    held = MirrorState(NOTHING, files, skipped=tuple(skipped))
     if skipped and not is_first(files):  # one that was cut short promised nothing yet
         return replace(held, what=DAMAGED)
-    on_hub = place.url.startswith("hf://")
+    on_hub = store.url.startswith("hf://")
     foreign = held.others if on_hub else [n for n in files if not _is_ours(n)]
-    return Held(FOREIGN, files) if foreign else held
+    return MirrorState(FOREIGN, files) if foreign else held
 
 
 def is_mirror(folder: Path) -> bool:
     """Whether a folder is, or was, a mirror."""
-    return (folder / BOOKS).is_dir()
+    return (folder / METADATA).is_dir()
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(f"{BOOKS}/") or is_aside(name)
+    return name.startswith(f"{METADATA}/") or is_backup(name)
 
 
 def _take(data: bytes, ledger: Path) -> None:
@@ -120,8 +125,8 @@ __all__ = [
     "FOREIGN",
     "NOTHING",
     "UNFINISHED",
-    "Held",
+    "MirrorState",
     "is_mirror",
     "is_safe_name",
-    "look",
+    "read_state",
 ]

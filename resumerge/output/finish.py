@@ -14,7 +14,7 @@ from resumerge.output.index import index_json
 from resumerge.output.token_ids import renumbered
 from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
 from resumerge.planning.plan import Plan
-from resumerge.sources import Records, fetch, list_companions
+from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.index import INDEX_FILE
 from resumerge.sources.tokenizers.origin import tokenizer_part
@@ -27,7 +27,7 @@ RECIPE_FILE = "mergekit_config.yml"
 
 
 def companions(
-    plan: Plan, name: str, records: Records, *, offline: bool = False
+    plan: Plan, name: str, records: MetadataCache, *, offline: bool = False
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every file of the output but the shards: its name, and its bytes or the file to copy.
 
@@ -62,7 +62,7 @@ def companions(
         yield "config.json", _json(config)
 
 
-def _of_host(plan: Plan, records: Records, *, offline: bool) -> dict[str, Any]:
+def _of_host(plan: Plan, records: MetadataCache, *, offline: bool) -> dict[str, Any]:
     """What the model whose tokenizer the output has says in its generation_config.json, if any."""
     assert plan.vocabulary is not None
     host = plan.vocabulary.host.source

@@ -14,7 +14,7 @@ from typing import Any
 
 from resumerge.planning.plan import Plan
 from resumerge.planning.tokenizers.vocabulary import OutputVocabulary
-from resumerge.sources import Records, fetch, list_companions
+from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.tokenizers.origin import tokenizer_part
 from resumerge.sources.tokenizers.vocabulary import CONFIG, TOKENIZER, read_json
@@ -32,7 +32,7 @@ def changes_tokenizer(plan: Plan) -> bool:
 
 
 def tokenizer_files(
-    plan: Plan, records: Records, *, offline: bool = False
+    plan: Plan, records: MetadataCache, *, offline: bool = False
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every tokenizer file of the output: its name, and its bytes or the file to copy."""
     vocabulary = plan.vocabulary

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
-from resumerge.methods import METHODS, Method, Work
+from resumerge.methods import METHODS, Method, TensorContext
 from resumerge.planning import plan as model
 from resumerge.planning.mismatch import Mismatches
-from resumerge.planning.model_views import Models
+from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters
 from resumerge.planning.plan import Expression, Operand
 from resumerge.planning.shards import Target
 from resumerge.planning.slices import base_of
-from resumerge.planning.tensor_specs import Cell, guide_of
+from resumerge.planning.tensor_specs import TensorSpec, guide_of
 from resumerge.planning.tokenizers.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.dtypes import BITS, BY_TORCH_NAME, FLOATS
@@ -27,14 +27,14 @@ class Expressions:
 
     recipe: Recipe
     method: Method
-    models: Models
+    models: ModelViews
     parameters: Parameters
     seed: int
     mismatches: Mismatches
     alignment: Alignment | None = None
     problems: list[Problem] = field(default_factory=list)
 
-    def target(self, cell: Cell) -> Target | None:
+    def target(self, cell: TensorSpec) -> Target | None:
         """The output tensor; None where a problem was found, or where it may be left out."""
         inputs = cell.slice_.inputs
         found = [self.models.find(i.model, n) for i, n in zip(inputs, cell.names)]
@@ -75,7 +75,7 @@ class Expressions:
         )
         return self._merged(cell, self.method, expression)
 
-    def _merged(self, cell: Cell, method: Method, expression: Expression) -> Target:
+    def _merged(self, cell: TensorSpec, method: Method, expression: Expression) -> Target:
         shape = expression.operands[0].tensor.shape
         if self.alignment:
             expression, shape = self.alignment.aligned(expression)
@@ -88,16 +88,16 @@ class Expressions:
         unrounded = own == dtype and expression.cast in (None, FLOATS[own])
         if unrounded and operands[0].rows is None and method.copies(work):
             expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
-        return Target(cell.name, dtype, shape, grain(method.row(work)), expression)
+        return Target(cell.name, dtype, shape, block_elements(method.row(work)), expression)
 
-    def _kept(self, cell: Cell, ref: ModelRef, tensor: TensorInfo) -> Target:
+    def _kept(self, cell: TensorSpec, ref: ModelRef, tensor: TensorInfo) -> Target:
         """The reference's own: whole numbers and other types that cannot be averaged, buffers
         that not every model holds, parts that the recipe does not name.
         """
         operand = Operand(self.models.numbers[ref], tensor)
         if tensor.dtype not in FLOATS:
             expression = Expression("copy", (operand,))
-            return Target(cell.name, tensor.dtype, tensor.shape, grain(None), expression)
+            return Target(cell.name, tensor.dtype, tensor.shape, block_elements(None), expression)
         method = METHODS["passthrough"]
         defaults = {p.name: p.default for p in method.parameters}
         operand = Operand(operand.source, tensor, dict(defaults))
@@ -110,16 +110,16 @@ class Expressions:
             return self.alignment.shape(tensor)
         return tensor.shape
 
-    def _check_together(self, work: Work) -> None:
+    def _check_together(self, work: TensorContext) -> None:
         """Collect what the method says against the parameters of one tensor; once, not for each."""
         kind = f"The parameters of {self.method.name} do not go together"
-        objection = self.method.objection(work)
-        if objection and not any(problem.what == kind for problem in self.problems):
+        validate = self.method.validate(work)
+        if validate and not any(problem.what == kind for problem in self.problems):
             self.problems.append(
                 self.recipe.problem(
                     kind,
                     "parameters",
-                    expected=objection,
+                    expected=validate,
                     found=f"otherwise, for {work.unit}",
                     fix="change them, or the filter or gradient that gives them at this tensor",
                 )
@@ -135,7 +135,7 @@ class Expressions:
             return own.pop()
         return "F64" if "F64" in own else "F32"
 
-    def _head_is_optional(self, cell: Cell) -> bool:
+    def _head_is_optional(self, cell: TensorSpec) -> bool:
         sources = self.models.sources
         return is_tied_copy(sources[self.models.reference], cell.name) and not any(
             n in sources[i.model].tensors and not is_tied_copy(sources[i.model], n)
@@ -143,9 +143,9 @@ class Expressions:
         )
 
 
-def work_of(name: str, shape: tuple[int, ...], expression: Expression, seed: int) -> Work:
+def work_of(name: str, shape: tuple[int, ...], expression: Expression, seed: int) -> TensorContext:
     """An expression as a method sees it."""
-    return Work(
+    return TensorContext(
         shape=shape,
         params=expression.params,
         per_model=tuple(operand.params for operand in expression.operands),
@@ -156,7 +156,7 @@ def work_of(name: str, shape: tuple[int, ...], expression: Expression, seed: int
     )
 
 
-def grain(row: int | None) -> int:
+def block_elements(row: int | None) -> int:
     """Elements of a block, of whole rows where there are rows that must not be split."""
     if not row:
         return model.BLOCK

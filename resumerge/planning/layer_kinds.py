@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.layout import Part, is_computed, read_layer_list
+from resumerge.layout import ModulePart, is_computed, read_layer_list
 from resumerge.planning.mismatch import Mismatches
-from resumerge.planning.model_views import Models
+from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
 from resumerge.planning.tensor_specs import guide_of
 from resumerge.recipe import ModelRef, Module, Recipe
@@ -23,7 +23,7 @@ _BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
 
 
 def compare_layers(
-    recipe: Recipe, models: Models, module: Module, part: Part, mismatches: Mismatches
+    recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, mismatches: Mismatches
 ) -> None:
     """Collect how layers of other models differ from the reference's, in names and shapes.
 
@@ -61,7 +61,7 @@ def compare_layers(
                     mismatches.unlike(guide, name, reference, own[rest], layer[rest])
 
 
-def _layers(models: Models, ref: ModelRef, stack: str) -> dict[int, dict[str, TensorInfo]]:
+def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str, TensorInfo]]:
     """The tensors of each layer of a model's stack by the names that they have inside it."""
     tensors, own = models.sources[ref].tensors, models.stack_in(ref, stack)
     return {
@@ -75,7 +75,7 @@ def _layers(models: Models, ref: ModelRef, stack: str) -> dict[int, dict[str, Te
 
 
 def check_kinds(
-    recipe: Recipe, models: Models, module: Module, part: Part, layers: LayerMap
+    recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
 ) -> tuple[list[Problem], list[str]]:
     """Whether the output's config.json can say what its layers are.
 
@@ -106,7 +106,7 @@ def check_kinds(
     return [], notes
 
 
-def _rules_by_number(models: Models, layers: LayerMap) -> Iterator[str]:
+def _rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
     """What config.json says of layers by their number, once layers have changed theirs."""
     if all(layer == place for place, o in enumerate(layers.origins) for _, layer in o.inputs[:1]):
         return
@@ -145,7 +145,7 @@ def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
     return found
 
 
-def _are_listed(models: Models, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
+def _are_listed(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
     """Whether a list in config.json tells the kinds apart."""
     config = models.sources[models.reference].config
     for key in layers.keys:
@@ -167,7 +167,7 @@ def _tells(entries: Sequence[Any], kinds: Sequence[Kind]) -> bool:
 
 def _out_of_place(
     recipe: Recipe,
-    models: Models,
+    models: ModelViews,
     module: Module,
     kinds: Sequence[Kind],
     place: int,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.layout import collapse
 from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
-from resumerge.planning.model_views import Models
+from resumerge.planning.model_views import ModelViews
 from resumerge.planning.spelling import nearest
 from resumerge.recipe import Input, ModelRef, Recipe
 from resumerge.sources.types import TensorInfo
@@ -25,7 +25,7 @@ class Mismatches:
     """Collects, for each pair of models, what one lacks of the other and what has another shape."""
 
     recipe: Recipe
-    models: Models
+    models: ModelViews
     _missing: dict[tuple[str, ModelRef, ModelRef], list[str]] = field(default_factory=dict)
     _unlike: dict[tuple[str, ModelRef, ModelRef], list[tuple[str, TensorInfo, TensorInfo]]] = field(
         default_factory=dict

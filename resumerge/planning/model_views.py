@@ -13,7 +13,7 @@ from resumerge.sources.types import Source, TensorInfo
 
 
 @dataclass(frozen=True)
-class Models:
+class ModelViews:
     """What the planner knows of the models.
 
     Args:

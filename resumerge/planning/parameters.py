@@ -9,7 +9,7 @@ from resumerge.errors import Problem
 from resumerge.methods import METHODS, Method, Parameter, Value
 from resumerge.methods.base import FLOAT32_MAX
 from resumerge.planning.spelling import nearest
-from resumerge.planning.tensor_specs import Cell
+from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
 
 
@@ -31,7 +31,7 @@ class Parameters:
         """What was found wrong so far."""
         return list(self._found.values())
 
-    def of_merge(self, cell: Cell) -> dict[str, Value]:
+    def of_merge(self, cell: TensorSpec) -> dict[str, Value]:
         """The parameters that are given once for the merge."""
         return {
             p.name: self._value(p, cell, None, cell.name)
@@ -39,7 +39,9 @@ class Parameters:
             if not p.per_model
         }
 
-    def of_input(self, cell: Cell, input_: Input, name: str, *, is_base: bool) -> dict[str, Value]:
+    def of_input(
+        self, cell: TensorSpec, input_: Input, name: str, *, is_base: bool
+    ) -> dict[str, Value]:
         """The parameters of one model; none of the base that task vectors are taken from.
 
         Args:
@@ -53,7 +55,9 @@ class Parameters:
             if p.per_model
         }
 
-    def _value(self, parameter: Parameter, cell: Cell, input_: Input | None, tensor: str) -> Value:
+    def _value(
+        self, parameter: Parameter, cell: TensorSpec, input_: Input | None, tensor: str
+    ) -> Value:
         raw = resolve(
             self.recipe,
             parameter.name,
@@ -87,7 +91,9 @@ class Parameters:
             )
         return number
 
-    def _missing(self, parameter: Parameter, cell: Cell, input_: Input | None, tensor: str) -> None:
+    def _missing(
+        self, parameter: Parameter, cell: TensorSpec, input_: Input | None, tensor: str
+    ) -> None:
         owner = f" for {input_.model}" if input_ else ""
         written = self._written(parameter.name, cell, input_)
         empty = [path for path, setting in written if setting == ()]
@@ -113,7 +119,7 @@ class Parameters:
         )
 
     def _written(
-        self, name: str, cell: Cell, input_: Input | None
+        self, name: str, cell: TensorSpec, input_: Input | None
     ) -> Iterator[tuple[str, Setting]]:
         """(YAML path, setting) of a parameter on every level that has it, innermost first."""
         levels = [(input_.path, input_.parameters)] if input_ else []

@@ -98,7 +98,7 @@ class Unit:
         shard: number of the shard it stands in.
         offset: of its first byte in the shard's file.
         nbytes: length in bytes.
-        grain: elements of a block; `BLOCK`, or as many whole rows as fit where rows must not be
+        block_elements: of a block; `BLOCK`, or as many whole rows as fit where rows must not be
             split.
     """
 
@@ -109,7 +109,7 @@ class Unit:
     shard: int
     offset: int
     nbytes: int
-    grain: int
+    block_elements: int
     expression: Expression
 
     @property
@@ -119,11 +119,13 @@ class Unit:
     @property
     def blocks(self) -> int:
         """Number of blocks; an empty tensor has one, empty too."""
-        return max(1, -(-self.numel // self.grain))
+        return max(1, -(-self.numel // self.block_elements))
 
     def block(self, index: int) -> Block:
         """The `index`-th block."""
-        return Block(index, index * self.grain, min((index + 1) * self.grain, self.numel))
+        return Block(
+            index, index * self.block_elements, min((index + 1) * self.block_elements, self.numel)
+        )
 
     def block_bytes(self, index: int) -> tuple[int, int]:
         """(offset in the shard's file, length) of a block, in bytes."""

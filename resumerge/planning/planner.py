@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
-from resumerge.layout import Part, find_parts, is_computed, is_tied_copy
+from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches, listed
-from resumerge.planning.model_views import Models
+from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan
 from resumerge.planning.shards import pack
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.spelling import nearest
-from resumerge.planning.tensor_specs import Cell, aligned, kept, layer_map, stacked
+from resumerge.planning.tensor_specs import TensorSpec, aligned, kept, layer_map, stacked
 from resumerge.planning.tokenizers.chat_template import choose_template
 from resumerge.planning.tokenizers.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Module, Recipe
@@ -65,7 +65,7 @@ class _Planner:
         self.problems += unsound
         self.notes += notes
         reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
-        self.models = Models(self.sources, reference)
+        self.models = ModelViews(self.sources, reference)
         self._check_configs()
         pairs, left = self._parts()
         unfit = []
@@ -171,16 +171,16 @@ class _Planner:
             return METHODS[name]
         raise InputError([unknown_method(self.recipe)])
 
-    def _parts(self) -> tuple[list[tuple[Module, Part]], list[Part]]:
+    def _parts(self) -> tuple[list[tuple[Module, ModulePart]], list[ModulePart]]:
         """What part of the reference each module is, and the parts that no module is."""
         models = self.models
         layers = models.layers[models.reference]
         names = models.ordered(models.reference)
         if self.recipe.modules[0].name is None:
-            whole = Part("the model", frozenset(), layers.main, tuple(names))
+            whole = ModulePart("the model", frozenset(), layers.main, tuple(names))
             return [(self.recipe.modules[0], whole)], []
         parts = find_parts(names, layers)
-        pairs: list[tuple[Module, Part]] = []
+        pairs: list[tuple[Module, ModulePart]] = []
         for module in self.recipe.modules:
             part = next((p for p in parts if module.name in p.names), None)
             if part is None:
@@ -191,7 +191,7 @@ class _Planner:
                 pairs.append((module, part))
         return pairs, [p for p in parts if all(p is not taken for _, taken in pairs)]
 
-    def _no_such_part(self, module: Module, parts: list[Part]) -> Problem:
+    def _no_such_part(self, module: Module, parts: list[ModulePart]) -> Problem:
         every = [name for part in parts for name in sorted(part.names)]
         described = ", ".join(
             f"{part.name} ({len(part.tensors)} tensors"
@@ -206,7 +206,9 @@ class _Planner:
             fix=nearest(str(module.name), every) or "name one of these",
         )
 
-    def _named_twice(self, module: Module, part: Part, pairs: list[tuple[Module, Part]]) -> Problem:
+    def _named_twice(
+        self, module: Module, part: ModulePart, pairs: list[tuple[Module, ModulePart]]
+    ) -> Problem:
         first = next(m.name for m, taken in pairs if taken is part)
         return self.recipe.problem(
             f"The module {part.name} is named twice",
@@ -216,7 +218,7 @@ class _Planner:
             fix="delete one of the two",
         )
 
-    def _layer_maps(self, pairs: list[tuple[Module, Part]]) -> list[LayerMap]:
+    def _layer_maps(self, pairs: list[tuple[Module, ModulePart]]) -> list[LayerMap]:
         """Where the layers of stacked modules come from, once it is sure that they are there."""
         if self.problems:
             return []
@@ -231,7 +233,9 @@ class _Planner:
             self.notes += notes
         return maps
 
-    def _cells(self, pairs: list[tuple[Module, Part]], left: list[Part]) -> Iterator[Cell]:
+    def _cells(
+        self, pairs: list[tuple[Module, ModulePart]], left: list[ModulePart]
+    ) -> Iterator[TensorSpec]:
         for module, part in pairs:
             if module.stacked:
                 yield from stacked(self.recipe, self.models, module, part)
@@ -251,8 +255,8 @@ class _Planner:
 
     def _note_what_differs(
         self,
-        pairs: list[tuple[Module, Part]],
-        left: list[Part],
+        pairs: list[tuple[Module, ModulePart]],
+        left: list[ModulePart],
         maps: list[LayerMap],
         extra: Mapping[ModelRef, list[str]],
     ) -> None:
@@ -278,7 +282,10 @@ class _Planner:
                 )
 
     def _extra(
-        self, pairs: list[tuple[Module, Part]], cells: list[Cell], mismatches: Mismatches
+        self,
+        pairs: list[tuple[Module, ModulePart]],
+        cells: list[TensorSpec],
+        mismatches: Mismatches,
     ) -> dict[ModelRef, list[str]]:
         """What models that are merged whole have and the output does not: by model.
 
@@ -312,5 +319,5 @@ class _Planner:
         return extra
 
 
-def _holds(part: Part, stack: str) -> bool:
+def _holds(part: ModulePart, stack: str) -> bool:
     return any(name.startswith(f"{stack}.") for name in part.tensors)

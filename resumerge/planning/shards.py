@@ -17,7 +17,7 @@ class Target:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    grain: int
+    block_elements: int
     expression: Expression
 
     @property
@@ -59,7 +59,7 @@ def pack(targets: Sequence[Target], shard_size: int) -> tuple[tuple[Unit, ...], 
                     number,
                     offset,
                     target.nbytes,
-                    target.grain,
+                    target.block_elements,
                     target.expression,
                 )
             )

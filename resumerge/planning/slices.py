@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from resumerge.errors import Problem
-from resumerge.layout import Layers, Part
+from resumerge.layout import Layers, ModulePart
 from resumerge.methods import Method
-from resumerge.planning.model_views import Models
+from resumerge.planning.model_views import ModelViews
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
 
 
@@ -86,7 +86,9 @@ def check_inputs(recipe: Recipe, method: Method) -> Iterator[Problem]:
             )
 
 
-def check_layers(recipe: Recipe, models: Models, module: Module, part: Part) -> Iterator[Problem]:
+def check_layers(
+    recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
+) -> Iterator[Problem]:
     """Whether the layers that a module takes are there, in every model."""
     if module.stacked:
         for input_ in (i for slice_ in module.slices for i in slice_.inputs):
@@ -95,7 +97,9 @@ def check_layers(recipe: Recipe, models: Models, module: Module, part: Part) -> 
         yield from _check_counts(recipe, models, module, part)
 
 
-def _check_range(recipe: Recipe, models: Models, part: Part, input_: Input) -> Iterator[Problem]:
+def _check_range(
+    recipe: Recipe, models: ModelViews, part: ModulePart, input_: Input
+) -> Iterator[Problem]:
     layers = models.layers[input_.model]
     stack = models.stack_in(input_.model, part.stack) if part.stack else None
     assert input_.layer_range is not None
@@ -112,7 +116,9 @@ def _check_range(recipe: Recipe, models: Models, part: Part, input_: Input) -> I
         )
 
 
-def _check_counts(recipe: Recipe, models: Models, module: Module, part: Part) -> Iterator[Problem]:
+def _check_counts(
+    recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
+) -> Iterator[Problem]:
     """Whole models are merged layer by layer, so all must have as many."""
     ours = models.layers[models.reference].counts
     stacks = [part.stack] if part.stack else []

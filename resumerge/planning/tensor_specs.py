@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from resumerge.layout import (
-    Part,
+    ModulePart,
     before_layers,
     find_tensor,
     own_head,
     split,
     step_position,
 )
-from resumerge.planning.model_views import Models
+from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import LayerMap, LayerOrigin
 from resumerge.recipe import Input, Module, Recipe, Slice
 
 
 @dataclass(frozen=True)
-class Cell:
+class TensorSpec:
     """One output tensor before its operands are looked up.
 
     Args:
@@ -45,7 +45,7 @@ def guide_of(recipe: Recipe, slice_: Slice) -> Input:
     return next((i for i in slice_.inputs if i.model == base), slice_.inputs[0])
 
 
-def aligned(models: Models, module: Module, part: Part) -> Iterator[Cell]:
+def aligned(models: ModelViews, module: Module, part: ModulePart) -> Iterator[TensorSpec]:
     """Every tensor of the part, computed from the same tensor of every input."""
     [slice_] = module.slices
     layers = models.layers[models.reference]
@@ -54,7 +54,9 @@ def aligned(models: Models, module: Module, part: Part) -> Iterator[Cell]:
     yield from _untied_head(models, module, slice_, part)
 
 
-def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Iterator[Cell]:
+def stacked(
+    recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
+) -> Iterator[TensorSpec]:
     """What comes before the layers, the layers of every slice, what comes after them."""
     first, last = module.slices[0], module.slices[-1]
     assert part.stack is not None
@@ -66,7 +68,7 @@ def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Itera
         start, stop = guide.layer_range or (0, 0)
         for step in range(stop - start):
             for rest in rests.get(start + step, []):
-                yield Cell(
+                yield TensorSpec(
                     f"{part.stack}.{output_layer}.{rest}",
                     slice_,
                     tuple(
@@ -83,14 +85,14 @@ def stacked(recipe: Recipe, models: Models, module: Module, part: Part) -> Itera
     yield from _untied_head(models, module, last, part)
 
 
-def kept(models: Models, part: Part) -> Iterator[Cell]:
+def kept(models: ModelViews, part: ModulePart) -> Iterator[TensorSpec]:
     """A part that no module of the recipe names, as it is in the reference."""
     slice_ = Slice((Input(models.reference),))
     for name in part.tensors:
-        yield Cell(name, slice_, (name,), 0.0, None, name)
+        yield TensorSpec(name, slice_, (name,), 0.0, None, name)
 
 
-def layer_map(models: Models, module: Module, stack: str) -> LayerMap:
+def layer_map(models: ModelViews, module: Module, stack: str) -> LayerMap:
     """Where each layer of a stacked module comes from."""
     origins = [
         LayerOrigin(
@@ -109,8 +111,8 @@ def layer_map(models: Models, module: Module, stack: str) -> LayerMap:
 
 
 def _outside(
-    models: Models, module: Module, slice_: Slice, part: Part, *, before: bool
-) -> Iterator[Cell]:
+    models: ModelViews, module: Module, slice_: Slice, part: ModulePart, *, before: bool
+) -> Iterator[TensorSpec]:
     layers = models.layers[models.reference]
     for name in part.tensors:
         located = layers.locate(name)
@@ -128,7 +130,9 @@ def _outside(
             yield _cell(models, module, slice_, name, 0.0)
 
 
-def _untied_head(models: Models, module: Module, slice_: Slice, part: Part) -> Iterator[Cell]:
+def _untied_head(
+    models: ModelViews, module: Module, slice_: Slice, part: ModulePart
+) -> Iterator[TensorSpec]:
     """The head that the reference does without, as it uses its embedding, and an input has.
 
     As mergekit 0.1.5, observed: the output gets one. A tied model's operand is its embedding.
@@ -141,13 +145,13 @@ def _untied_head(models: Models, module: Module, slice_: Slice, part: Part) -> I
         if name in reference.tensors or embedding is None or embedding.name not in part.tensors:
             continue
         names = tuple(heads[i.model] or name for i in slice_.inputs)
-        yield Cell(name, slice_, names, 0.0, module, embedding.name)
+        yield TensorSpec(name, slice_, names, 0.0, module, embedding.name)
         return
 
 
-def _cell(models: Models, module: Module, slice_: Slice, name: str, t: float) -> Cell:
+def _cell(models: ModelViews, module: Module, slice_: Slice, name: str, t: float) -> TensorSpec:
     names = tuple(models.name_in(i.model, name) for i in slice_.inputs)
-    return Cell(name, slice_, names, t, module, name)
+    return TensorSpec(name, slice_, names, t, module, name)
 
 
 def _length(slice_: Slice) -> int:

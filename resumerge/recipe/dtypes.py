@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from resumerge.recipe.invalid import Unfit, describe
+from resumerge.recipe.invalid import InvalidValue, describe
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 """What mergekit 0.1.5 accepts (observed), each also with ``torch.`` before it."""
@@ -38,7 +38,7 @@ def read_dtype(value: object) -> str | None:
         return name
     close = difflib.get_close_matches(name.lower(), DTYPES, n=1)
     meant = _OTHER_NAMES.get(name.lower()) or (close[0] if close else None)
-    raise Unfit(
+    raise InvalidValue(
         "This dtype is not known",
         expected=", ".join(DTYPES),
         found=describe(value),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-class Unfit(Exception):
+class InvalidValue(Exception):
     """A value that cannot be used.
 
     Args:
@@ -31,10 +31,10 @@ class Unfit(Exception):
         self.found = found
         self.fix = fix
         self.at = tuple(at)
-        self.further: Sequence[Unfit] = ()
+        self.further: Sequence[InvalidValue] = ()
 
     @classmethod
-    def all_of(cls, unfits: Sequence[Unfit]) -> Unfit:
+    def all_of(cls, unfits: Sequence[InvalidValue]) -> InvalidValue:
         """The first, which speaks for the others too."""
         unfits[0].further = unfits[1:]
         return unfits[0]

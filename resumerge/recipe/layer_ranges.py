@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resumerge.recipe.invalid import Unfit, describe
+from resumerge.recipe.invalid import InvalidValue, describe
 
 LayerRange = tuple[int, int]
 
@@ -20,7 +20,7 @@ def read_layer_range(value: object) -> LayerRange:
     ends = [_whole(end) for end in value] if isinstance(value, list) else []
     if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 <= ends[0] < ends[1]:
         return ends[0], ends[1]
-    raise Unfit(
+    raise InvalidValue(
         "This is not a range of layers",
         expected="[start, stop]: two whole numbers, 0 <= start < stop; stop is not included",
         found=describe(value),
@@ -47,7 +47,7 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
         f"- sources: [{{model: {model}, layer_range: [{start}, {stop}]}}]"
         for model, (start, stop) in sources
     )
-    raise Unfit(
+    raise InvalidValue(
         "The sources of this slice have different numbers of layers",
         expected="the same number of layers from every source: layer i of each is merged",
         found=", ".join(

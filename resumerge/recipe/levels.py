@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from resumerge.recipe.invalid import Unfit
+from resumerge.recipe.invalid import InvalidValue
 
 Location = tuple[str | int, ...]
 
@@ -31,7 +31,7 @@ class Fault:
     kind: Kind
     place: Location
     value: Any = None
-    unfit: Unfit | None = None
+    unfit: InvalidValue | None = None
 
 
 Reader = Callable[[Any, Location, list[Fault]], Any]
@@ -70,12 +70,12 @@ def read_level(level: type[Level], value: Any, place: Location, faults: list[Fau
 
 
 def value_by(read: Callable[[Any], Any]) -> Reader:
-    """One value, read by a function that raises `Unfit`."""
+    """One value, read by a function that raises `InvalidValue`."""
 
     def reader(value: Any, place: Location, faults: list[Fault]) -> Any:
         try:
             return read(value)
-        except Unfit as unfit:
+        except InvalidValue as unfit:
             faults.append(Fault("unfit", place, value, unfit))
 
     return reader
@@ -90,7 +90,7 @@ def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> R
     """A list.
 
     Args:
-        check: is given the entries where they are as they should be; may raise `Unfit`.
+        check: is given the entries where they are as they should be; may raise `InvalidValue`.
     """
 
     def reader(value: Any, place: Location, faults: list[Fault]) -> Any:

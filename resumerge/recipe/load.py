@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
-from resumerge.recipe.invalid import Unfit
+from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.levels import Fault, read_level
 from resumerge.recipe.options import OPTIONS, read_options
 from resumerge.recipe.paths import descend, nearest_line
@@ -153,7 +153,7 @@ def _module(
 _WAYS = "models, to merge whole models; slices, to choose layers"
 
 
-def _not_one_of_models_and_slices(top: dict[Any, Any]) -> Iterator[Unfit]:
+def _not_one_of_models_and_slices(top: dict[Any, Any]) -> Iterator[InvalidValue]:
     """Exactly one of them, at the top and in every module; an empty one counts as absent."""
     modules = top.get("modules")
     yield from _one_way(top, (), ("models", "slices", "modules"))
@@ -162,12 +162,14 @@ def _not_one_of_models_and_slices(top: dict[Any, Any]) -> Iterator[Unfit]:
             yield from _one_way(entry, ("modules", str(name)), ("models", "slices"))
 
 
-def _one_way(level: dict[Any, Any], at: tuple[str, ...], ways: tuple[str, ...]) -> Iterator[Unfit]:
+def _one_way(
+    level: dict[Any, Any], at: tuple[str, ...], ways: tuple[str, ...]
+) -> Iterator[InvalidValue]:
     owner = "module" if at else "recipe"
     also = "" if at else "; modules, for the parts of a model"
     written = [way for way in ways if level.get(way) not in (None, [], {})]
     if len(written) > 1:
-        yield Unfit(
+        yield InvalidValue(
             f"A {owner} has either {' or '.join(written)}, not both",
             expected=f"{_WAYS}{also}",
             found=" and ".join(written),
@@ -176,7 +178,7 @@ def _one_way(level: dict[Any, Any], at: tuple[str, ...], ways: tuple[str, ...]) 
         )
     elif not written:
         empty = next((way for way in ways if way in level), None)
-        yield Unfit(
+        yield InvalidValue(
             f"The list of {empty} is empty" if empty else f"The {owner} names no models",
             expected=f"{_WAYS}{also}",
             found=f"{empty} without entries" if empty else f"neither {' nor '.join(ways)}",
@@ -204,9 +206,9 @@ def _holds(value: object, key: str) -> bool:
     return isinstance(value, list) and any(_holds(item, key) for item in value)
 
 
-def _tokenizer_twice(top: dict[Any, Any]) -> Iterator[Unfit]:
+def _tokenizer_twice(top: dict[Any, Any]) -> Iterator[InvalidValue]:
     if top.get("tokenizer") is not None and top.get("tokenizer_source") is not None:
-        yield Unfit(
+        yield InvalidValue(
             "A recipe has either tokenizer or tokenizer_source, not both",
             expected="one of the two: 'tokenizer_source: x' is short for 'tokenizer: {source: x}'",
             found="both",
@@ -215,7 +217,7 @@ def _tokenizer_twice(top: dict[Any, Any]) -> Iterator[Unfit]:
         )
 
 
-def _problem(unfit: Unfit, file: str, lines: dict[str, int]) -> Problem:
+def _problem(unfit: InvalidValue, file: str, lines: dict[str, int]) -> Problem:
     path = descend("", unfit.at)
     line = nearest_line(lines, path)
     return Problem(unfit.what, file, path, line, unfit.expected, unfit.found, unfit.fix)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.recipe.invalid import Unfit
+from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.types import ModelRef
 
 _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII)
@@ -35,7 +35,7 @@ def read_reference(value: object) -> ModelRef:
     if isinstance(value, Mapping):
         return _spelled_out(value)
     if not isinstance(value, str) or not value.strip():
-        raise Unfit(
+        raise InvalidValue(
             "This names no model",
             expected="the name of a model, as text",
             found="nothing" if value is None else repr(value),
@@ -62,7 +62,7 @@ def _from_text(text: str) -> ModelRef:
     if _is_folder(text):
         return ModelRef(text, text)
     if text.startswith(_HUB):
-        raise Unfit(
+        raise InvalidValue(
             "A model is named without the address of the Hub",
             expected="org/name",
             found=text,
@@ -75,7 +75,7 @@ def _from_text(text: str) -> ModelRef:
     if is_local(name) and not no_revision:
         return ModelRef(text, name if _exists(name) else text)
     if not _REPO_ID.fullmatch(name) or no_revision:
-        raise Unfit(
+        raise InvalidValue(
             f"'{text}' is neither a folder nor the name of a model on the Hub",
             expected="a folder that exists, or org/name with letters, digits, '-', '_' and '.'",
             found=text,
@@ -90,7 +90,7 @@ def _with_adapter(text: str) -> ModelRef:
     cuts = [k for k in range(1, len(parts)) if _is_folder("+".join(parts[:k]))] or [1]
     base, lora = "+".join(parts[: cuts[0]]), "+".join(parts[cuts[0] :])
     if not base or not lora or ("+" in lora and not _is_folder(lora)):
-        raise Unfit(
+        raise InvalidValue(
             "A model takes one LoRA adapter",
             expected="model+adapter",
             found=text,
@@ -130,9 +130,9 @@ def _spelled_part(value: object) -> ModelRef:
     raise _unreadable(value)
 
 
-def _unreadable(value: object) -> Unfit:
+def _unreadable(value: object) -> InvalidValue:
     keys = ", ".join(map(str, value)) if isinstance(value, Mapping) else ""
-    return Unfit(
+    return InvalidValue(
         "This mapping names no model",
         expected="text, or {model: {path: org/name, revision: main}}",
         found=f"a mapping with the keys {keys}" if keys else repr(value)[:60],

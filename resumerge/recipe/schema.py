@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from resumerge.recipe.dtypes import read_dtype
-from resumerge.recipe.invalid import Unfit, describe
+from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.layer_ranges import check_equal_lengths, read_layer_range
 from resumerge.recipe.levels import (
     Fault,
@@ -31,7 +31,7 @@ from resumerge.recipe.types import ModelRef
 def _method(value: object) -> str:
     if isinstance(value, str) and value.strip():
         return value
-    raise Unfit(
+    raise InvalidValue(
         "merge_method names no method",
         expected="the name of a merge method",
         found=describe(value),
@@ -43,7 +43,7 @@ def _each_model_once(entries: list[ModelEntry]) -> None:
     seen = set()
     for index, entry in enumerate(entries):
         if entry.model in seen:
-            raise Unfit(
+            raise InvalidValue(
                 f"The model {entry.model} is named twice",
                 expected="each model once: it has one set of parameters",
                 found=str(entry.model),
@@ -55,7 +55,7 @@ def _each_model_once(entries: list[ModelEntry]) -> None:
 
 def _sources(entries: list[SourceEntry]) -> None:
     if not entries:
-        raise Unfit(
+        raise InvalidValue(
             "This slice has no sources",
             expected="at least one model with a layer_range",
             found="an empty list",

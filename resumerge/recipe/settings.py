@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.recipe.invalid import Unfit, describe
+from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.types import Conditional, Scalar, Setting
 
 _EXPECTED = "a number, a list of numbers (a gradient), or a list of {filter: …, value: …}"
@@ -47,7 +47,7 @@ def _scalar(value: object, at: tuple[str | int, ...]) -> Scalar:
     if isinstance(value, bool | int | float):
         _number(value, at)
         return value
-    raise Unfit(
+    raise InvalidValue(
         "This is no value for a parameter",
         expected=_EXPECTED,
         found=describe(value),
@@ -62,7 +62,7 @@ def _number(value: object, at: tuple[str | int, ...]) -> float:
             return float(value)
         except (ValueError, OverflowError):
             pass
-    raise Unfit(
+    raise InvalidValue(
         "This is not a number",
         expected="a number that fits a float64, for each entry of a gradient",
         found=describe(value),
@@ -74,7 +74,7 @@ def _number(value: object, at: tuple[str | int, ...]) -> float:
 def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditional:
     unknown = [key for key in entry if key not in ("filter", "value")]
     if unknown or "value" not in entry:
-        raise Unfit(
+        raise InvalidValue(
             "A filtered value has the keys filter and value, and no others",
             expected="{filter: part of a tensor's name, value: a number or a gradient}",
             found=describe(entry),
@@ -83,7 +83,7 @@ def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditi
         )
     name = entry.get("filter")
     if name is not None and not isinstance(name, str):
-        raise Unfit(
+        raise InvalidValue(
             "A filter is text: a part of a tensor's name",
             expected="text like mlp, self_attn or layers.3.",
             found=describe(name),
@@ -93,7 +93,7 @@ def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditi
     value = entry["value"]
     nested = value if isinstance(value, list) else [value]
     if any(isinstance(item, Mapping) for item in nested):
-        raise Unfit(
+        raise InvalidValue(
             "A filtered value cannot hold filters itself",
             expected="a number or a gradient",
             found=describe(nested[0]),

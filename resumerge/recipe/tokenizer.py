@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from resumerge.recipe.invalid import Unfit, describe
+from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.references import is_local, read_reference
 from resumerge.recipe.types import ModelRef
 
@@ -88,7 +88,7 @@ def read_tokenizer(value: object) -> TokenizerSetting | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise Unfit(
+        raise InvalidValue(
             "'tokenizer' is not a mapping",
             expected="a mapping with source, tokens or pad_to_multiple_of",
             found=describe(value),
@@ -96,12 +96,12 @@ def read_tokenizer(value: object) -> TokenizerSetting | None:
             if isinstance(value, str)
             else "Write 'source: union' below 'tokenizer:'",
         )
-    unfits: list[Unfit] = []
+    unfits: list[InvalidValue] = []
 
     def kept(at: tuple[str, ...], read: Callable[[Any], Any], part: object) -> Any:
         try:
             return _within(at, read, part)
-        except Unfit as unfit:
+        except InvalidValue as unfit:
             unfits.extend((unfit, *unfit.further))
             return None
 
@@ -113,7 +113,7 @@ def read_tokenizer(value: object) -> TokenizerSetting | None:
         rows[text] = kept(("tokens", str(token)), _token_row, entry)
     multiple = kept(("pad_to_multiple_of",), _multiple, value.get("pad_to_multiple_of"))
     if unfits:
-        raise Unfit.all_of(unfits)
+        raise InvalidValue.all_of(unfits)
     return TokenizerSetting(source, rows, multiple)
 
 
@@ -128,7 +128,7 @@ def read_chat_template(value: object) -> str | None:
     """The value of ``chat_template``: auto, a built-in name, or a Jinja template."""
     if value is None or (isinstance(value, str) and value.strip()):
         return value
-    raise Unfit(
+    raise InvalidValue(
         "This is no chat template",
         expected="auto, the name of a built-in template, or a Jinja template as text",
         found=describe(value),
@@ -145,8 +145,8 @@ def _vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
         value = value.removeprefix("model:").strip()
     try:
         ref = read_reference(value)
-    except Unfit as unfit:
-        raise Unfit(
+    except InvalidValue as unfit:
+        raise InvalidValue(
             "This names no vocabulary",
             expected="union, base, or a model",
             found=unfit.found or describe(value),
@@ -156,7 +156,7 @@ def _vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
         ) from None
     meant = _meant(ref.text, ("union", "base"))
     if meant and not is_local(ref.name):
-        raise Unfit(
+        raise InvalidValue(
             "This names no vocabulary",
             expected="union, base, or a model",
             found=describe(value),
@@ -168,7 +168,7 @@ def _vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
 def _tokens(value: object) -> Mapping[Any, Any] | None:
     if value is None or isinstance(value, Mapping):
         return value
-    raise Unfit(
+    raise InvalidValue(
         "'tokens' is not a mapping",
         expected="a token and below it its source, for each",
         found=describe(value),
@@ -179,7 +179,7 @@ def _tokens(value: object) -> Mapping[Any, Any] | None:
 def _token_text(token: object) -> str:
     if isinstance(token, str) and token:
         return token
-    raise Unfit(
+    raise InvalidValue(
         "This is no token",
         expected="the token's text",
         found=describe(token),
@@ -190,7 +190,7 @@ def _token_text(token: object) -> str:
 
 def _token_row(entry: object) -> TokenRow:
     if not isinstance(entry, Mapping) or entry.get("source") is None:
-        raise Unfit(
+        raise InvalidValue(
             "This token has no source",
             expected="source: a model, {kind: zero}, or {kind: model_token, model: …, token: …}",
             found=describe(entry),
@@ -200,7 +200,7 @@ def _token_row(entry: object) -> TokenRow:
     _only(entry, _TOKEN_KEYS, "of a token")
     force = entry.get("force")
     if force is not None and not isinstance(force, bool):
-        raise Unfit(
+        raise InvalidValue(
             "'force' is neither true nor false",
             expected="true: for the models that have the token too; false: only for the others",
             found=describe(force),
@@ -215,7 +215,7 @@ def _row(source: object, force: bool) -> TokenRow:
         return TokenRow(read_reference(source), force=force)
     kind = source["kind"]
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise Unfit(
+        raise InvalidValue(
             f"There is no kind '{kind}' of token source",
             expected="zero, or model_token",
             found=describe(kind),
@@ -227,16 +227,18 @@ def _row(source: object, force: bool) -> TokenRow:
         return TokenRow(force=force)
     token, number = source.get("token"), source.get("token_id")
     if (token is None) == (number is None):
-        raise Unfit(
+        raise InvalidValue(
             "A model_token has either a token or a token_id",
             expected="token: its text, or token_id: its number",
             found="both" if token is not None else "neither",
             fix="Keep one of the two",
         )
     if token is not None and not isinstance(token, str):
-        raise Unfit("This is no token", expected="text", found=describe(token), at=("token",))
+        raise InvalidValue(
+            "This is no token", expected="text", found=describe(token), at=("token",)
+        )
     if number is not None and (type(number) is not int or number < 0):
-        raise Unfit(
+        raise InvalidValue(
             "This is no token's number",
             expected="a whole number from 0",
             found=describe(number),
@@ -249,7 +251,7 @@ def _row(source: object, force: bool) -> TokenRow:
 def _multiple(value: object) -> int | None:
     if value is None or (type(value) is int and 0 < value <= LARGEST_MULTIPLE):
         return value
-    raise Unfit(
+    raise InvalidValue(
         "The number of rows cannot be made a multiple of this",
         expected=f"a whole number from 1 to {LARGEST_MULTIPLE:,}",
         found=describe(value),
@@ -259,7 +261,7 @@ def _multiple(value: object) -> int | None:
 
 def _only(value: Mapping[Any, Any], known: Collection[str], whose: str) -> None:
     unfits = [
-        Unfit(
+        InvalidValue(
             f"'{key}' is not a key {whose}",
             expected=", ".join(known),
             found=str(key),
@@ -270,7 +272,7 @@ def _only(value: Mapping[Any, Any], known: Collection[str], whose: str) -> None:
         if key not in known
     ]
     if unfits:
-        raise Unfit.all_of(unfits)
+        raise InvalidValue.all_of(unfits)
 
 
 def _meant(name: str, known: Collection[str]) -> str:
@@ -282,7 +284,7 @@ def _within(at: tuple[str, ...], read: Any, value: object) -> Any:
     """`read`, with the place of what is unfit seen from one level up."""
     try:
         return read(value)
-    except Unfit as first:
+    except InvalidValue as first:
         for unfit in (first, *first.further):
             unfit.at = (*at, *unfit.at)
         raise

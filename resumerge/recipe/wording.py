@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.recipe.invalid import Unfit, describe
+from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.levels import Fault, Location, keys
 from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema import (
@@ -68,7 +68,7 @@ def problems_from(
             )
 
 
-def _unfit(fault: Fault) -> Unfit:
+def _unfit(fault: Fault) -> InvalidValue:
     name = str(fault.place[-1]) if fault.place else ""
     if fault.unfit is not None:
         return fault.unfit
@@ -76,16 +76,16 @@ def _unfit(fault: Fault) -> Unfit:
         return _unknown_key(name, fault.place)
     if fault.kind == "missing":
         expected, fix = _MISSING[name]
-        return Unfit(f"{name} is missing", expected=expected, found="no such key", fix=fix)
+        return InvalidValue(f"{name} is missing", expected=expected, found="no such key", fix=fix)
     expected, fix = _SHAPES[fault.kind]
     entry = bool(fault.place) and isinstance(fault.place[-1], int)
     subject = f"An entry of '{fault.place[-2]}'" if entry else f"'{name}'"
-    return Unfit(
+    return InvalidValue(
         f"{subject} is not {expected}", expected=expected, found=describe(fault.value), fix=fix
     )
 
 
-def _unknown_key(name: str, place: Location) -> Unfit:
+def _unknown_key(name: str, place: Location) -> InvalidValue:
     level, where = _level(place[:-1])
     known = keys(level)
     meant = _nearest(place)
@@ -101,7 +101,7 @@ def _unknown_key(name: str, place: Location) -> Unfit:
             f"If it is a parameter of the merge method, move it under 'parameters:' {where}; "
             "if not, delete the line, which mergekit ignores"
         )
-    return Unfit(
+    return InvalidValue(
         f"'{name}' is not a key that belongs {where}",
         expected=", ".join(known),
         found=name,

@@ -63,21 +63,21 @@ def status_of_mirror(url: str) -> dict[str, Any]:
         Resumable: it cannot be read now.
     """
     from resumerge.engine.execute.reporter import Reporter
-    from resumerge.engine.mirrored.mirror_session import FarSide, refuse_mirror
-    from resumerge.engine.resources.signals import Stop
-    from resumerge.mirror.lease import patiently
+    from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
+    from resumerge.engine.resources.signals import StopRequest
+    from resumerge.mirror.lease import retry
     from resumerge.mirror.lease_record import holder_of
     from resumerge.options import Options
     from resumerge.report.status import describe
 
-    far = FarSide(url, Options(), Reporter(), Stop())
+    far = MirrorSession(url, Options(), Reporter(), StopRequest())
     folder = _folder(url)
-    held = far.look(folder / LEDGER_FILE)
+    held = far.read_state(folder / LEDGER_FILE)
     if held.done is not None:
         return _finished(far.url, held.done.run, held.done.files)
     if not held.snapshot:
         raise refuse_mirror(far, held)
-    holder = patiently(far.place, lambda: holder_of(far.place, held.files))
+    holder = retry(far.store, lambda: holder_of(far.store, held.files))
     alive = holder is not None and not holder.released and _age(holder.at) < HEARD_SECONDS
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         with ledger.transaction() as db:

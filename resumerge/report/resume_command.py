@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.ledger.ledger import LEDGER_FILE
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.printable import shell_line
 
@@ -22,7 +22,7 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
     Args:
         options: of the command that stopped short; what they say about the mirror is said again.
     """
-    words = ["resumerge", "resume", run, "--state-dir", str(Home(state_dir).folder)]
+    words = ["resumerge", "resume", run, "--state-dir", str(RunStore(state_dir).folder)]
     return shell_line([*words, *(_mirror_words(run, options) if options is not None else [])])
 
 
@@ -44,7 +44,7 @@ def _mirror_words(run: str, options: Options) -> list[str]:
 
 def has_mirror(run: str, options: Options) -> bool:
     """Whether a run's ledger has the mirror that these options name."""
-    path = Home(options.state_dir).folder / run / LEDGER_FILE
+    path = RunStore(options.state_dir).folder / run / LEDGER_FILE
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1)) as db:
             (noted,) = db.execute("SELECT mirror FROM run").fetchone()
@@ -80,7 +80,7 @@ def command_of(run: Mapping[str, Any]) -> str:
 
 def repair_command(target: str, state_dir: Path | None) -> str:
     """``resumerge cache repair TARGET``, with the state folder that knows of the damage."""
-    folder = str(Home(state_dir).folder)
+    folder = str(RunStore(state_dir).folder)
     return shell_line(["resumerge", "cache", "repair", target, "--state-dir", folder])
 
 

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.report.mirror_status import mirror_of, status_of_mirror
 
 
@@ -33,7 +33,7 @@ class Status(dict[str, Any]):
         return fragment(self["runs"])
 
 
-def status_json(home: Home, wanted: str | None) -> Status:
+def status_json(home: RunStore, wanted: str | None) -> Status:
     """The run that is named, or every run, newest first.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.references import is_local
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.adapters.lora import with_adapter
@@ -15,7 +15,7 @@ from resumerge.sources.index import ADAPTER, MODEL, Contents
 from resumerge.sources.types import Source, SourceFile, TensorInfo
 
 __all__ = [
-    "Records",
+    "MetadataCache",
     "Source",
     "SourceFile",
     "TensorInfo",
@@ -30,7 +30,7 @@ def open_source(
     pins: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     offline: bool = False,
-    records: Records | None = None,
+    records: MetadataCache | None = None,
 ) -> Source:
     """Open a model: its headers and config are read, its weights are not.
 
@@ -57,7 +57,7 @@ def _open_part(
     contents: Contents,
     pins: Mapping[str, Mapping[str, Any]],
     offline: bool,
-    records: Records | None,
+    records: MetadataCache | None,
 ) -> Source:
     pin = pins.get(ref.text, {})
     if "folder" in pin or is_local(ref.name):

@@ -12,7 +12,7 @@ BEAT_SECONDS = 0.5
 """Least time between two beats."""
 
 
-class Link:
+class HeartbeatPipe:
     """The worker's end. May be used by many threads; never blocks and never fails.
 
     A line is a JSON object with facts that the supervisor needs; an empty line is a beat: bytes
@@ -24,7 +24,7 @@ class Link:
         self._fd = fd
         self._beaten = float("-inf")
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Work goes on. Cheap enough to be called for every block."""
         if time.monotonic() - self._beaten >= BEAT_SECONDS:
             self._beaten = time.monotonic()

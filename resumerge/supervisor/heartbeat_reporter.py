@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from resumerge.engine.execute.reporter import Pulse, Reporter, Result
+from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub_models.prefetch import Fetched
-from resumerge.supervisor.heartbeat_pipe import Link
+from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 
 
-class Watched(Reporter):
+class HeartbeatReporter(Reporter):
     """Passes everything on to another reporter; what it hears is progress to the supervisor.
 
     The facts on the link: ``run``, the id; ``budget``, bytes of RSS that this worker may have;
     ``floor``, bytes without which not even one thread can work.
     """
 
-    def __init__(self, inner: Reporter, link: Link) -> None:
+    def __init__(self, inner: Reporter, link: HeartbeatPipe) -> None:
         self._inner, self._link = inner, link
 
     def doing(self, what: str) -> None:
-        self._link.beat()
+        self._link.heartbeat()
         self._inner.doing(what)
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
@@ -31,20 +31,20 @@ class Watched(Reporter):
         self._link.tell(budget=budget)
         self._inner.began(attempt, budget)
 
-    def beat(self) -> None:
-        self._link.beat()
-        self._inner.beat()
+    def heartbeat(self) -> None:
+        self._link.heartbeat()
+        self._inner.heartbeat()
 
     def fetching(self, fetched: Fetched) -> None:
-        self._link.beat()
+        self._link.heartbeat()
         self._inner.fetching(fetched)
 
-    def pulse(self, pulse: Pulse) -> None:
-        self._link.beat()
-        self._inner.pulse(pulse)
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        self._link.heartbeat()
+        self._inner.progressed(progressed)
 
     def note(self, text: str) -> None:
-        self._link.beat()
+        self._link.heartbeat()
         self._inner.note(text)
 
     def done(self, result: Result) -> None:

@@ -6,10 +6,10 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from resumerge.supervisor.worker_exit import OUTCOMES, Death
+from resumerge.supervisor.worker_exit import OUTCOMES, WorkerExit
 
 
-def record(ledger: Path, death: Death, peak_rss: int) -> None:
+def record(ledger: Path, death: WorkerExit, peak_rss: int) -> None:
     """Close the attempt of a dead worker, with an event that says why it died.
 
     Args:
@@ -37,7 +37,7 @@ def committed_blocks(ledger: Path) -> int:
     return 0
 
 
-def _write(ledger: Path, pid: int, outcome: str, peak_rss: int, death: Death | None) -> None:
+def _write(ledger: Path, pid: int, outcome: str, peak_rss: int, death: WorkerExit | None) -> None:
     """A ledger that is damaged, or on a full disk, must not keep the run from going on."""
     from resumerge.ledger import Ledger
 

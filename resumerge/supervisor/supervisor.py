@@ -15,9 +15,9 @@ from typing import Protocol
 from resumerge.host.oom import OomKills
 from resumerge.host.waiting import waiting
 from resumerge.supervisor import ledger_entries as journal
-from resumerge.supervisor.heartbeat_pipe import Link
+from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 from resumerge.supervisor.worker import Worker
-from resumerge.supervisor.worker_exit import Death, cause_of
+from resumerge.supervisor.worker_exit import WorkerExit, cause_of
 
 MOST_FAILURES = 5
 """Times that a worker is started again without a newly committed block."""
@@ -38,7 +38,7 @@ RESUMABLE = 75
 
 
 @dataclass(frozen=True)
-class Orders:
+class WorkerSpec:
     """What a worker shall do.
 
     Args:
@@ -50,19 +50,19 @@ class Orders:
     memory: int | None = None
 
 
-class Teller(Protocol):
+class SupervisorOutput(Protocol):
     """Tells the user what the supervisor does."""
 
     def silent(self, pid: int, quiet: float) -> None:
         """A worker lives; nothing has moved for so many seconds. Called at every look."""
 
-    def died(self, death: Death, orders: Orders) -> None:
+    def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
         """A worker died; the next one is about to start."""
 
-    def gave_up(self, death: Death, run: str | None) -> None:
+    def gave_up(self, death: WorkerExit, run: str | None) -> None:
         """A worker died, and no other is started."""
 
-    def hangs(self, death: Death, run: str | None) -> None:
+    def hangs(self, death: WorkerExit, run: str | None) -> None:
         """A worker that makes no progress could not even be killed."""
 
     def stopped(self, signum: int, run: str | None) -> None:
@@ -73,8 +73,8 @@ class Teller(Protocol):
 
 
 def supervise(
-    work: Callable[[Link, Orders], int],
-    teller: Teller,
+    work: Callable[[HeartbeatPipe, WorkerSpec], int],
+    teller: SupervisorOutput,
     ledger_of: Callable[[str], Path],
     stall_seconds: float,
 ) -> int:
@@ -102,8 +102,8 @@ class Supervisor:
 
     def __init__(
         self,
-        work: Callable[[Link, Orders], int],
-        teller: Teller,
+        work: Callable[[HeartbeatPipe, WorkerSpec], int],
+        teller: SupervisorOutput,
         ledger_of: Callable[[str], Path],
         stall_seconds: float,
     ) -> None:
@@ -119,7 +119,7 @@ class Supervisor:
     def run(self) -> int:
         """Until a worker ends by itself, or nothing is gained by starting another."""
         self._listen()
-        orders, failures, committed = Orders(), 0, 0
+        orders, failures, committed = WorkerSpec(), 0, 0
         while True:
             worker = Worker.start(
                 lambda link, orders=orders: self._work(link, orders),  # type: ignore[misc]
@@ -132,7 +132,7 @@ class Supervisor:
                 return self._hangs(stalled, run)
             if code >= 0:
                 return self._ended(code, worker, orders, run)
-            death = stalled or Death(
+            death = stalled or WorkerExit(
                 worker.pid,
                 cause_of(-code, self._oom_kills.rose()),
                 -code,
@@ -157,10 +157,10 @@ class Supervisor:
                 self._teller.stopped(self._signals[0][0], orders.run)
                 return 128 + self._signals[0][0]
 
-    def _watch(self, worker: Worker) -> Death | None:
+    def _watch(self, worker: Worker) -> WorkerExit | None:
         """Until the worker is dead (or cannot die); how, if it was killed here for a stall."""
         quiet, looked = 0.0, time.monotonic()
-        stalled: Death | None = None
+        stalled: WorkerExit | None = None
         while worker.exit_code() is None:
             said = [worker.listener.fd] if worker.listener.speaks else []
             select.select([self._wake, *said], [], [], LOOK_SECONDS)
@@ -179,12 +179,12 @@ class Supervisor:
             elif 0 < self._stall_seconds < quiet:
                 budget = worker.listener.facts.get("budget")
                 what = waiting(worker.pid)
-                stalled = Death(worker.pid, "stall", signal.SIGKILL, quiet, what, budget)
+                stalled = WorkerExit(worker.pid, "stall", signal.SIGKILL, quiet, what, budget)
                 self._kill_at = now
         self._kill_at = float("inf")
         return stalled
 
-    def _ended(self, code: int, worker: Worker, orders: Orders, run: str | None) -> int:
+    def _ended(self, code: int, worker: Worker, orders: WorkerSpec, run: str | None) -> int:
         """The worker ended by itself, and said why."""
         if run is not None and len(self._signals) > 1:
             journal.record_interrupted(self._ledger_of(run), worker.pid, worker.peak_rss)
@@ -193,7 +193,7 @@ class Supervisor:
             return RESUMABLE
         return code
 
-    def _hangs(self, stalled: Death | None, run: str | None) -> int:
+    def _hangs(self, stalled: WorkerExit | None, run: str | None) -> int:
         """Even SIGKILL does not end it: it waits for a device in the kernel."""
         if self._signals:
             self._teller.stopped(self._signals[0][0], run)
@@ -202,11 +202,13 @@ class Supervisor:
         self._teller.hangs(stalled, run)
         return RESUMABLE
 
-    def _next(self, orders: Orders, death: Death, run: str | None, floor: int) -> Orders:
+    def _next(
+        self, orders: WorkerSpec, death: WorkerExit, run: str | None, floor: int
+    ) -> WorkerSpec:
         """What the next worker shall do: after an OOM, with half of the budget it had."""
         if death.cause != "oom" or death.budget is None:
-            return Orders(run, orders.memory)
-        return Orders(run, min(death.budget, max(floor, death.budget // 2)))
+            return WorkerSpec(run, orders.memory)
+        return WorkerSpec(run, min(death.budget, max(floor, death.budget // 2)))
 
     def _pause(self, failures: int) -> bool:
         """Give others time to let go of memory; whether no signal came meanwhile."""

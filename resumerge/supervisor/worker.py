@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from resumerge.host.memory import peak_rss_of
-from resumerge.supervisor.heartbeat_pipe import Link, Listener
+from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe, Listener
 
 _PR_SET_PDEATHSIG = 1
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGCHLD)
@@ -34,7 +34,7 @@ class Worker:
         self._code: int | None = None
 
     @classmethod
-    def start(cls, work: Callable[[Link], int], close: Iterable[int] = ()) -> Worker:
+    def start(cls, work: Callable[[HeartbeatPipe], int], close: Iterable[int] = ()) -> Worker:
         """Fork a worker.
 
         Args:
@@ -52,7 +52,7 @@ class Worker:
         if pid == 0:
             for fd in (hear, lifeline, *close):
                 os.close(fd)
-            _be_worker(work, Link(tell), supervisor, held)
+            _be_worker(work, HeartbeatPipe(tell), supervisor, held)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
         os.close(tell)
         os.close(held)
@@ -81,7 +81,9 @@ class Worker:
             os.kill(self.pid, signum)
 
 
-def _be_worker(work: Callable[[Link], int], link: Link, supervisor: int, lifeline: int) -> None:
+def _be_worker(
+    work: Callable[[HeartbeatPipe], int], link: HeartbeatPipe, supervisor: int, lifeline: int
+) -> None:
     """The rest of the child's life. It leaves without tearing torch down, which takes 0.5 s."""
     code = 1
     try:

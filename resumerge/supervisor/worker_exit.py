@@ -25,7 +25,7 @@ _EVENTS = {
 
 
 @dataclass(frozen=True)
-class Death:
+class WorkerExit:
     """The end of a worker that did not end by itself.
 
     Args:

@@ -9,7 +9,7 @@ import time
 import pytest
 from rich.console import Console
 
-from resumerge.engine.execute.reporter import Pulse
+from resumerge.engine.execute.reporter import ProgressUpdate
 from resumerge.sources.hub_models.prefetch import Fetched
 from resumerge.ui.progress.progress import ConsoleReporter
 
@@ -22,7 +22,7 @@ def last_frame(columns: int) -> dict[str, str]:
     reporter = ConsoleReporter(Console(file=shown, width=columns, force_terminal=True))
     for done in (10**8, 855 * 10**6):
         reporter.fetching(Fetched(FILE, done, 171 * 10**7))
-        reporter.pulse(Pulse(done, 171 * 10**7, 1, 291, TENSOR))
+        reporter.progressed(ProgressUpdate(done, 171 * 10**7, 1, 291, TENSOR))
         time.sleep(0.3)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue())
     reporter.close()

@@ -13,7 +13,7 @@ from loopback_hub import Hub, Request
 
 from resumerge.errors import Resumable
 from resumerge.hub.callbacks import Watch
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.hub_models.hub_files import fetch, hub_file
 from resumerge.sources.hub_models.hub_model import open_hub
@@ -28,7 +28,7 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
-def begun(hub: Hub, records: Records | None = None) -> Source:
+def begun(hub: Hub, records: MetadataCache | None = None) -> Source:
     """A source of which a part has been downloaded by a process that is gone."""
     hub.commit("org/model", MODEL)
     source = open_hub(ref("org/model"))
@@ -53,9 +53,9 @@ def is_whole(source: Source) -> bool:
 
 
 def test_the_next_process_asks_for_the_rest(hub: Hub, tmp_path: Path) -> None:
-    source = begun(hub, Records(tmp_path))
+    source = begun(hub, MetadataCache(tmp_path))
     there = hub_file(source, NAME).partial.stat().st_size
-    fetch(source, [NAME], Records(tmp_path))
+    fetch(source, [NAME], MetadataCache(tmp_path))
     assert is_whole(source)
     assert [(r.status, r.sent) for r in downloads(hub)] == [(206, SIZE - there)]
     assert not hub_file(source, NAME).partial.exists()
@@ -71,9 +71,9 @@ def test_without_records_of_the_server_too(hub: Hub) -> None:
 def test_a_server_that_ignores_ranges_is_listened_to_from_the_start(
     hub: Hub, tmp_path: Path
 ) -> None:
-    source = begun(hub, Records(tmp_path))
+    source = begun(hub, MetadataCache(tmp_path))
     hub.ranges = False
-    fetch(source, [NAME], Records(tmp_path))
+    fetch(source, [NAME], MetadataCache(tmp_path))
     assert is_whole(source)
     assert [r.status for r in downloads(hub)] == [200]
 
@@ -81,11 +81,11 @@ def test_a_server_that_ignores_ranges_is_listened_to_from_the_start(
 def test_a_file_that_the_server_calls_by_another_etag_comes_from_the_start(
     hub: Hub, tmp_path: Path
 ) -> None:
-    source = begun(hub, Records(tmp_path))
+    source = begun(hub, MetadataCache(tmp_path))
     file = hub_file(source, NAME)
     file.partial.write_bytes(bytes(CUT))  # of a file that is no more
-    Records(tmp_path).keep_validator(file.partial, '"another"')
-    fetch(source, [NAME], Records(tmp_path))
+    MetadataCache(tmp_path).keep_validator(file.partial, '"another"')
+    fetch(source, [NAME], MetadataCache(tmp_path))
     assert is_whole(source)
     assert [r.status for r in downloads(hub)] == [200]
 

@@ -20,14 +20,14 @@ from resumerge.kernels import (
 )
 from resumerge.kernels.selection.collected import Collected
 from resumerge.methods import Block
-from resumerge.methods.base import Part, Scan
+from resumerge.methods.base import MapFunction, Scan
 
 FLOATS = hnp.arrays(np.float32, st.integers(1, 80), elements=st.floats(width=32, allow_nan=False))
 FEW = hnp.arrays(np.float32, st.integers(1, 80), elements=st.sampled_from([0.0, -0.0, 1.0, -2.0]))
 
 
 def scanner(values: np.ndarray, size: int) -> Scan[Any]:
-    def scan(part: Part[Any], sample: bool = False) -> Iterator[Any]:
+    def scan(part: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
         for index, start in enumerate(range(0, len(values), size)):
             block = Block(index, start, min(start + size, len(values)))
             block = block.sample() if sample else block
@@ -95,7 +95,7 @@ def test_two_scans_are_enough_where_the_sample_is_fair() -> None:
     values = np.random.default_rng(0).standard_normal(1 << 18).astype(np.float32)
     scans = []
 
-    def counting(part: Part[Any], sample: bool = False) -> Iterator[Any]:
+    def counting(part: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
         scans.append(sample)
         return scanner(values, 1 << 14)(part, sample)
 

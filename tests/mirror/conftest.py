@@ -42,16 +42,16 @@ def reference(bench: Bench) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def place(workplace: Path) -> Iterator[Path]:
+def store(workplace: Path) -> Iterator[Path]:
     """A folder of a file's tests."""
     with tempfile.TemporaryDirectory(dir=workplace) as folder:
         yield Path(folder)
 
 
 @pytest.fixture(scope="module")
-def models(place: Path) -> Path:
+def models(store: Path) -> Path:
     """`base`, `math` and `code`, with 39 tensors each."""
-    return write_family(place / "models", LLAMA)
+    return write_family(store / "models", LLAMA)
 
 
 @pytest.fixture(scope="module")

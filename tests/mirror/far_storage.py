@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.stores import folder as folder_module
-from resumerge.mirror.stores.folder import FolderPlace
+from resumerge.mirror.stores.folder import FolderStore
 from resumerge.storage import Storage
 
 INCONSISTENT = 99
@@ -63,7 +63,7 @@ class FarStorage(Storage):
         """Have every mirror in a folder use this, and fail in reading too."""
         folder_module.Storage = lambda: self  # type: ignore[assignment,misc]
         for name in ("files", "read", "sha256"):
-            setattr(FolderPlace, name, self._unreliable(getattr(FolderPlace, name)))
+            setattr(FolderStore, name, self._unreliable(getattr(FolderStore, name)))
 
     # Operations
 
@@ -141,11 +141,11 @@ class FarStorage(Storage):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
     def _unreliable(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(place: FolderPlace, *args: Any) -> Any:
+        def wrapped(store: FolderStore, *args: Any) -> Any:
             if threading.current_thread() is not self._checking:
                 with self._guard:
-                    self._fail_maybe(place.folder)
-            return method(place, *args)
+                    self._fail_maybe(store.folder)
+            return method(store, *args)
 
         return wrapped
 
@@ -156,7 +156,7 @@ class FarStorage(Storage):
         if not self.watched:
             return
         self._checking = threading.current_thread()
-        found = check_mirror(FolderPlace(self.mirror, Storage()))
+        found = check_mirror(FolderStore(self.mirror, Storage()))
         self._checking = None
         self.checks += 1
         back = STATES.index(found.state) < STATES.index(self._state)

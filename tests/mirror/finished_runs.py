@@ -13,7 +13,7 @@ from merging import working_in
 from resumerge.engine.execute.reporter import Result
 from resumerge.engine.lifecycle.session import Session
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 
 
@@ -47,6 +47,6 @@ class Bed:
 
     def events(self) -> list[str]:
         """The kinds of all events of its run."""
-        (folder,) = Home(self.state).runs()
+        (folder,) = RunStore(self.state).runs()
         with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
             return [row["kind"] for row in ledger.rows("SELECT kind FROM events ORDER BY id")]

@@ -21,9 +21,9 @@ import psutil
 import pytest
 
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import Home
-from resumerge.mirror.state import Held, look
-from resumerge.mirror.stores.open import open_place
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.state import MirrorState, read_state
+from resumerge.mirror.stores.open import open_store
 
 ROOT = Path(__file__).parents[2]
 SLOWLY = ROOT / "tests" / "supervisor" / "slowly.py"
@@ -117,7 +117,7 @@ class Machine:
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Of the ledger of its newest run; none where there is none."""
-        runs = Home(self.state).runs()
+        runs = RunStore(self.state).runs()
         if not runs:
             return []
         with closing(Ledger(runs[-1] / "ledger.db", read_only=True)) as ledger:
@@ -181,17 +181,17 @@ class InMirror:
     units: Mapping[int, tuple[int, int]]
 
 
-def held(mirror: str | Path) -> Held:
+def held(mirror: str | Path) -> MirrorState:
     """What a stranger finds there."""
     with tempfile.TemporaryDirectory() as folder:
-        return look(open_place(str(mirror)), Path(folder) / "ledger.db")
+        return read_state(open_store(str(mirror)), Path(folder) / "ledger.db")
 
 
 def in_mirror(mirror: str | Path) -> InMirror:
     """The shards of the newest snapshot."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
-        if not look(open_place(str(mirror)), path).snapshot:
+        if not read_state(open_store(str(mirror)), path).snapshot:
             return InMirror(frozenset(), {})
         with closing(sqlite3.connect(path)) as db:
             rows = db.execute(

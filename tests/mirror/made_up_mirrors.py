@@ -13,7 +13,7 @@ import xxhash
 from merging import working_in
 
 from resumerge.engine.lifecycle.session import Session
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 
 RECIPE = "merge_method: passthrough\nmodels: [{model: math}]\n"
@@ -22,7 +22,7 @@ Edit = Callable[[sqlite3.Connection], Any]
 
 def put(made: Path, mirror: Path, *edits: str | Edit, number: int = 1) -> Path:
     """Put a snapshot into a mirror, after an edit of its database."""
-    (run,) = Home(made / "merged.state").runs()
+    (run,) = RunStore(made / "merged.state").runs()
     path = mirror.parent / "strange.db"
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(run / "ledger.db")) as db:

@@ -12,9 +12,9 @@ from typing import Any
 from fork_server import Server
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.run_store import Home
-from resumerge.mirror.audit import Checked, check_mirror
-from resumerge.mirror.stores.folder import FolderPlace
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.audit import AuditResult, check_mirror
+from resumerge.mirror.stores.folder import FolderStore
 
 DRIVER = Path(__file__).with_name("mirror_driver.py")
 KILLED = -9
@@ -99,7 +99,7 @@ class Merge:
     @property
     def has_begun(self) -> bool:
         """Whether there is a ledger."""
-        return bool(Home(self.state).runs())
+        return bool(RunStore(self.state).runs())
 
     def _work(self, command: str, lacks: Iterable[str], far: dict[str, Any]) -> Ended:
         return self.driver.work(
@@ -118,7 +118,7 @@ class Merge:
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Of the ledger of the only run."""
-        (folder,) = Home(self.state).runs()
+        (folder,) = RunStore(self.state).runs()
         ledger = Ledger(folder / LEDGER_FILE, read_only=True)
         try:
             return ledger.rows(sql)
@@ -129,9 +129,9 @@ class Merge:
         """The kinds of all events."""
         return [row["kind"] for row in self.rows("SELECT kind FROM events ORDER BY id")]
 
-    def checked(self) -> Checked:
+    def checked(self) -> AuditResult:
         """What a stranger finds in the mirror."""
-        return check_mirror(FolderPlace(self.mirror))
+        return check_mirror(FolderStore(self.mirror))
 
     def model(self) -> dict[str, bytes]:
         """Every file of the output."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from resumerge.mirror.stores.base import Moved, Place
+from resumerge.mirror.stores.base import Moved, Store
 
 
-class PlainFolder(Place):
+class PlainFolder(Store):
     """Args:
     fails: called with the name of each operation; may raise.
     """

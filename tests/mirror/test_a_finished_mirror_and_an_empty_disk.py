@@ -14,8 +14,8 @@ from loopback_hub.hub import Hub
 from tiny_models import write_family
 
 import resumerge
-from resumerge.mirror.manifest import read_done
-from resumerge.mirror.stores.folder import FolderPlace
+from resumerge.mirror.manifest import read_manifest
+from resumerge.mirror.stores.folder import FolderStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +40,7 @@ resumerge.resume(url, bring_back=True, output="back", **there)
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_family(tmp_path / "models")
     monkeypatch.chdir(tmp_path)
     Path("recipe.yaml").write_text(RECIPE.replace("MODELS", str(tmp_path / "models")))
@@ -61,23 +61,23 @@ def say(mirror: Path, **facts: object) -> None:
     path.write_text(json.dumps({**said, "checksum": checksum}))
 
 
-def test_a_repo_of_the_hub_in_every_call(place: Path, hub: Hub) -> None:
+def test_a_repo_of_the_hub_in_every_call(store: Path, hub: Hub) -> None:
     env = {**os.environ, **hub.settings, "HF_HUB_OFFLINE": "0", "HF_TOKEN": "hf_test"}
-    env |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(place / "hf")}
+    env |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(store / "hf")}
     subprocess.run([sys.executable, "-c", ON_THE_HUB], env=env, check=True, timeout=120)
-    assert model_in(place / "back") == model_in(place / "merged")
-    assert not (place / "elsewhere").exists()
-    assert not (place / "hf:").exists()
+    assert model_in(store / "back") == model_in(store / "merged")
+    assert not (store / "elsewhere").exists()
+    assert not (store / "hf:").exists()
 
 
 def test_the_result_names_what_is_there_and_brings_it_back(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    far = place / "far"
+    far = store / "far"
     resumerge.run("recipe.yaml", "merged", mirror=far)
-    model = model_in(place / "merged")
-    (place / "machine").mkdir()
-    monkeypatch.chdir(place / "machine")
+    model = model_in(store / "merged")
+    (store / "machine").mkdir()
+    monkeypatch.chdir(store / "machine")
     result = resumerge.run("../recipe.yaml", "merged", mirror=far)
     assert result.already_done
     assert result.output == far
@@ -93,14 +93,14 @@ def test_the_result_names_what_is_there_and_brings_it_back(
 
 @pytest.mark.parametrize("name", [None, "../up", "/root", ".hidden", 5, "", "a\nb"])
 def test_a_name_that_is_unknown_or_leads_elsewhere(
-    place: Path, name: object, monkeypatch: pytest.MonkeyPatch
+    store: Path, name: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    far = place / "far"
+    far = store / "far"
     run = resumerge.run("recipe.yaml", "merged", mirror=far).id
     say(far, output=name)
-    done = read_done(FolderPlace(far))
+    done = read_manifest(FolderStore(far))
     assert done is not None
     assert done.output is None
-    (place / "machine").mkdir()
-    monkeypatch.chdir(place / "machine")
+    (store / "machine").mkdir()
+    monkeypatch.chdir(store / "machine")
     assert resumerge.resume(far, bring_back=True).output.samefile(run)

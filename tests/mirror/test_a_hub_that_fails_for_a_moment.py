@@ -15,8 +15,8 @@ from repo_of_the_hub import REPO, SHARD, URL, commits, nothing, shard
 
 from resumerge.errors import Resumable
 from resumerge.mirror.stores import hub_client
-from resumerge.mirror.stores.base import PlaceError
-from resumerge.mirror.stores.hub import HubPlace
+from resumerge.mirror.stores.base import StoreError
+from resumerge.mirror.stores.hub import HubStore
 from resumerge.mirror.stores.hub_client import Conflict
 
 STEPS = {
@@ -33,10 +33,10 @@ STEPS = {
 """Requests of an upload and a write, by a part of their paths."""
 
 
-def bring(place: HubPlace, folder: Path) -> str:
+def bring(store: HubStore, folder: Path) -> str:
     """A shard and the snapshot that names it."""
-    sha256 = place.upload(SHARD, shard(folder), nothing)
-    place.write({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
+    sha256 = store.upload(SHARD, shard(folder), nothing)
+    store.write({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
     return sha256
 
 
@@ -48,26 +48,26 @@ def is_brought(hub: Hub, folder: Path) -> bool:
 
 
 @pytest.fixture
-def place(hub: Hub) -> HubPlace:
+def store(hub: Hub) -> HubStore:
     """A repo with an old snapshot; whoever opens it has not looked at it yet."""
     hub.part_bytes = 200_000
-    HubPlace(URL).write({".resumerge/old": b"names nothing"})
-    return HubPlace(URL)
+    HubStore(URL).write({".resumerge/old": b"names nothing"})
+    return HubStore(URL)
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 522])
 @pytest.mark.parametrize("step", STEPS)
 def test_an_error_of_the_hub_is_told_at_once_and_the_second_try_succeeds(
-    hub: Hub, place: HubPlace, sleeps: list[float], tmp_path: Path, step: str, status: int
+    hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path, step: str, status: int
 ) -> None:
     hub.part_bytes = None if step == "put" else 200_000
     hub.fail(STEPS[step], status=status, headers={"Retry-After": "7"})
-    with pytest.raises(PlaceError, match=f"HTTP {status}") as caught:
-        bring(place, tmp_path)
+    with pytest.raises(StoreError, match=f"HTTP {status}") as caught:
+        bring(store, tmp_path)
     assert caught.value.retry_after == 7
     assert not caught.value.denied
     assert sleeps == []  # who calls decides when to try again
-    sha256 = bring(place, tmp_path)
+    sha256 = bring(store, tmp_path)
     assert sha256 == hashlib.sha256(shard(tmp_path).read_bytes()).hexdigest()
     assert is_brought(hub, tmp_path)
     assert commits(hub) == 2
@@ -76,95 +76,95 @@ def test_an_error_of_the_hub_is_told_at_once_and_the_second_try_succeeds(
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("wrong", ["cut_upload", "lose_answer"])
 def test_a_connection_that_breaks_costs_at_most_another_try(
-    hub: Hub, place: HubPlace, sleeps: list[float], tmp_path: Path, step: str, wrong: str
+    hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path, step: str, wrong: str
 ) -> None:
     """In the middle of what is sent; and when all was done, and nobody is told."""
     hub.part_bytes = None if step == "put" else 200_000
     hub.fail(STEPS[step], **{wrong: 10 if wrong == "cut_upload" else True})
     for _ in range(2):
         try:
-            bring(place, tmp_path)
-        except PlaceError as error:
+            bring(store, tmp_path)
+        except StoreError as error:
             assert "org/merged" in str(error)
-    bring(place, tmp_path)
+    bring(store, tmp_path)
     assert is_brought(hub, tmp_path)
     assert commits(hub) == 2
 
 
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(
-    hub: Hub, place: HubPlace, sleeps: list[float], tmp_path: Path
+    hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path
 ) -> None:
     hub.fail("/commit/", lose_answer=True)
-    with pytest.raises(PlaceError):
-        bring(place, tmp_path)
+    with pytest.raises(StoreError):
+        bring(store, tmp_path)
     assert is_brought(hub, tmp_path)
-    bring(place, tmp_path)
+    bring(store, tmp_path)
     assert commits(hub) == 2
 
 
 def test_a_claim_whose_answer_was_lost_is_ours_the_second_time(
-    hub: Hub, place: HubPlace, sleeps: list[float]
+    hub: Hub, store: HubStore, sleeps: list[float]
 ) -> None:
     hub.fail("/commit/", lose_answer=True)
-    with pytest.raises(PlaceError):
-        place.claim(".resumerge/lease-000001.json", b"mine")
-    assert place.claim(".resumerge/lease-000001.json", b"mine")
-    assert not HubPlace(URL).claim(".resumerge/lease-000001.json", b"another's")
+    with pytest.raises(StoreError):
+        store.claim(".resumerge/lease-000001.json", b"mine")
+    assert store.claim(".resumerge/lease-000001.json", b"mine")
+    assert not HubStore(URL).claim(".resumerge/lease-000001.json", b"another's")
     assert commits(hub) == 2
 
 
 def test_parts_that_arrived_are_not_sent_again_within_a_call(
-    hub: Hub, place: HubPlace, sleeps: list[float], tmp_path: Path
+    hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path
 ) -> None:
     hub.fail("part=2", cut_upload=50_000)
     moved: list[int] = []
-    place.upload(SHARD, shard(tmp_path), moved.append)
+    store.upload(SHARD, shard(tmp_path), moved.append)
     assert 300_000 <= sum(moved) <= 400_000
     assert [r.path[-1] for r in hub.requests if "part=" in r.path] == ["1", "2", "2"]
 
 
 def test_reading_from_a_hub_that_fails(
-    hub: Hub, place: HubPlace, sleeps: list[float], tmp_path: Path
+    hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path
 ) -> None:
-    bring(place, tmp_path)
+    bring(store, tmp_path)
     asks: list[Any] = [
-        lambda: place.read(".resumerge/new"),
-        lambda: place.files(),
-        lambda: place.sha256(SHARD, nothing),
-        lambda: place.now(),
+        lambda: store.read(".resumerge/new"),
+        lambda: store.files(),
+        lambda: store.sha256(SHARD, nothing),
+        lambda: store.now(),
     ]
     for ask in asks:
         hub.fail(status=503, headers={"Retry-After": "3"})
-        with pytest.raises(PlaceError) as caught:
+        with pytest.raises(StoreError) as caught:
             ask()
         assert caught.value.retry_after == 3
         assert ask()
     hub.fail("resolve", status=503)
     hub.fail("/cdn/", cut_after=1000)
-    place.download(SHARD, tmp_path / "back", nothing)
+    store.download(SHARD, tmp_path / "back", nothing)
     assert (tmp_path / "back").read_bytes() == shard(tmp_path).read_bytes()
 
 
 def test_what_was_damaged_on_the_way_back_is_fetched_again(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    bring(place, tmp_path)
+    bring(store, tmp_path)
     hub.fail("/cdn/", wrong_byte=77)
-    place.download(SHARD, tmp_path / "back", nothing)
+    store.download(SHARD, tmp_path / "back", nothing)
     assert (tmp_path / "back").read_bytes() == shard(tmp_path).read_bytes()
 
 
-def test_a_hub_that_is_gone(hub: Hub, place: HubPlace, sleeps: list[float], tmp_path: Path) -> None:
+def test_a_hub_that_is_gone(hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path) -> None:
     hub.gone = True
     for ask in (
-        lambda: place.files(),
-        lambda: place.read("a"),
-        lambda: place.write({"a": b"1"}),
-        lambda: place.claim("a", b"1"),
-        lambda: place.upload(SHARD, shard(tmp_path), nothing),
-        lambda: place.download(SHARD, tmp_path / "x", nothing),
+        lambda: store.files(),
+        lambda: store.read("a"),
+        lambda: store.write({"a": b"1"}),
+        lambda: store.claim("a", b"1"),
+        lambda: store.upload(SHARD, shard(tmp_path), nothing),
+        lambda: store.download(SHARD, tmp_path / "x", nothing),
     ):
-        with pytest.raises(PlaceError, match="cannot be reached"):
+        with pytest.raises(StoreError, match="cannot be reached"):
             ask()
 
 
@@ -172,14 +172,14 @@ def test_nobody_listening(hub: Hub, sleeps: list[float], monkeypatch: pytest.Mon
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(PlaceError, match="cannot be reached"):
-        HubPlace(URL).files()
+    with pytest.raises(StoreError, match="cannot be reached"):
+        HubStore(URL).files()
 
 
 @pytest.mark.parametrize("step", ["put", "commit", "verify"])
 def test_a_hub_that_hangs_is_given_up(
     hub: Hub,
-    place: HubPlace,
+    store: HubStore,
     sleeps: list[float],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -192,53 +192,53 @@ def test_a_hub_that_hangs_is_given_up(
     forget_connections()
     hub.fail(STEPS[step], stall_after=20, times=None)
     began = time.monotonic()
-    with pytest.raises(PlaceError):
-        bring(place, tmp_path)
+    with pytest.raises(StoreError):
+        bring(store, tmp_path)
     assert time.monotonic() - began < 15
     hub.faults.clear()
     hub.over.set()  # nobody hangs any more
     monkeypatch.setattr(hub_client, "SILENCE", 60.0)
     forget_connections()
-    bring(place, tmp_path)
+    bring(store, tmp_path)
     assert is_brought(hub, tmp_path)
 
 
 def test_what_the_store_has_dropped_is_sent_again(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
     """Contents that nobody committed do not stay there for ever."""
-    place.upload(SHARD, shard(tmp_path), nothing)
+    store.upload(SHARD, shard(tmp_path), nothing)
     hub.stored.clear()
-    with pytest.raises(PlaceError, match="does not exist"):
-        place.write({".resumerge/new": b"names it"})
+    with pytest.raises(StoreError, match="does not exist"):
+        store.write({".resumerge/new": b"names it"})
     assert ".resumerge/new" not in hub.contents(REPO)
-    place.write({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
+    store.write({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
     assert is_brought(hub, tmp_path)
 
 
 def test_what_arrived_is_compared_with_what_was_sent(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    place.upload(SHARD, shard(tmp_path), nothing)
+    store.upload(SHARD, shard(tmp_path), nothing)
     sha256 = hashlib.sha256(shard(tmp_path).read_bytes()).hexdigest()
     right = hub.stored[sha256]
     hub.stored[sha256] = bytes([right[0] ^ 1]) + right[1:]
-    with pytest.raises(PlaceError, match="not in org/merged as it was sent"):
-        place.write({".resumerge/new": b"names it"})
+    with pytest.raises(StoreError, match="not in org/merged as it was sent"):
+        store.write({".resumerge/new": b"names it"})
     hub.stored[sha256] = right
-    place.write({})
+    store.write({})
     assert hub.contents(REPO)[SHARD] == right
 
 
 def test_a_commit_of_others_at_the_same_time_is_followed_by_ours(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
     hub.fail("/commit/", status=412, times=2)
-    bring(place, tmp_path)
+    bring(store, tmp_path)
     assert is_brought(hub, tmp_path)
     hub.fail("/commit/", status=409, times=None)
     with pytest.raises(Conflict):
-        place.write({"a": b"1"})
+        store.write({"a": b"1"})
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_commit_of_others_at_the_same_time_is_followed_by_ours(
 )
 @pytest.mark.parametrize("part_bytes", [None, 2_000_000])
 def test_an_upload_is_cut_short_by_whoever_counts_its_bytes(
-    hub: Hub, place: HubPlace, tmp_path: Path, error: Exception, part_bytes: int | None
+    hub: Hub, store: HubStore, tmp_path: Path, error: Exception, part_bytes: int | None
 ) -> None:
     hub.part_bytes = part_bytes
     path, told = shard(tmp_path, 20_000_000), [0]
@@ -258,19 +258,19 @@ def test_an_upload_is_cut_short_by_whoever_counts_its_bytes(
 
     began = time.monotonic()
     with pytest.raises(type(error)) as caught:
-        place.upload(SHARD, path, moved)
+        store.upload(SHARD, path, moved)
     assert caught.value is error
     assert time.monotonic() - began < 1
     assert told[0] < 3_100_000
     assert hub.requests[-1].received < 4_000_000
     assert commits(hub) == 1
-    place.upload(SHARD, path, nothing)
-    place.write({})
+    store.upload(SHARD, path, nothing)
+    store.write({})
     assert hub.contents(REPO)[SHARD] == path.read_bytes()
 
 
 def test_hashing_can_be_stopped_and_is_done_once(
-    hub: Hub, place: HubPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, store: HubStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = shard(tmp_path, 20_000_000)
 
@@ -278,29 +278,29 @@ def test_hashing_can_be_stopped_and_is_done_once(
         raise Resumable("stopped", "by a signal")
 
     with pytest.raises(Resumable):
-        place.upload(SHARD, path, stop)
+        store.upload(SHARD, path, stop)
     assert hub.requests[-1].path.endswith("/commit/main")  # of the fixture: nothing was asked since
     hub.fail("/preupload/", status=503)
-    with pytest.raises(PlaceError):
-        place.upload(SHARD, path, nothing)
+    with pytest.raises(StoreError):
+        store.upload(SHARD, path, nothing)
     reads: list[int] = []
-    place.upload(SHARD, path, reads.append)
+    store.upload(SHARD, path, reads.append)
     assert reads.count(0) == 0  # hashing tells no bytes, and was done
     assert sum(reads) == 20_000_000
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_shaky_hub_is_consistent_at_every_commit(
-    hub: Hub, place: HubPlace, sleeps: list[float], tmp_path: Path, seed: int
+    hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path, seed: int
 ) -> None:
     """Whatever fails: no snapshot is ever there without the shards that it names."""
     hub.shaky = Shaky(seed, share=0.25)
     names = [SHARD.replace("00001", f"{n:05}", 1) for n in range(1, 6)]
     for count, name in enumerate(names, 1):
-        insist(lambda: place.upload(name, shard(tmp_path, 50_000, count), nothing))  # noqa: B023
+        insist(lambda: store.upload(name, shard(tmp_path, 50_000, count), nothing))  # noqa: B023
         snapshot = {f".resumerge/ledger-{count}": "\n".join(names[:count]).encode()}
         old = [f".resumerge/ledger-{count - 1}"]
-        insist(lambda: place.write(snapshot, old))  # noqa: B023
+        insist(lambda: store.write(snapshot, old))  # noqa: B023
     assert hub.shaky.drawn
     hub.shaky = None
     for files in hub.repos[REPO].commits.values():
@@ -317,14 +317,14 @@ def insist(ask: Any) -> None:
         try:
             ask()
             return
-        except PlaceError:
+        except StoreError:
             continue
     raise AssertionError("it never succeeds")
 
 
 def test_failures_print_nothing(
     hub: Hub,
-    place: HubPlace,
+    store: HubStore,
     sleeps: list[float],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -334,30 +334,30 @@ def test_failures_print_nothing(
     caplog.set_level(logging.DEBUG, "huggingface_hub")
     hub.part_bytes = None
     hub.fail("/cdn/upload/", cut_upload=1000, times=2)
-    bring(place, tmp_path)
+    bring(store, tmp_path)
     assert capfd.readouterr() == ("", "")
     assert caplog.records == []
 
 
 def test_one_place_may_be_used_by_several_threads(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
     failures: list[BaseException] = []
 
-    def beat(number: int) -> None:
+    def heartbeat(number: int) -> None:
         try:
             for turn in range(5):
-                place.write({f"beat-{number}": b"%d" % turn})
-                place.files()
+                store.write({f"beat-{number}": b"%d" % turn})
+                store.files()
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=beat, args=[n]) for n in range(3)]
+    threads = [threading.Thread(target=heartbeat, args=[n]) for n in range(3)]
     for thread in threads:
         thread.start()
     for seed in range(5):
-        place.upload(f"{seed}.safetensors", shard(tmp_path, seed=seed), nothing)
-    place.write({})
+        store.upload(f"{seed}.safetensors", shard(tmp_path, seed=seed), nothing)
+    store.write({})
     for thread in threads:
         thread.join()
     assert failures == []

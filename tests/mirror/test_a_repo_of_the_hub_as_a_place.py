@@ -11,134 +11,134 @@ from loopback_hub import Hub
 from repo_of_the_hub import REPO, SHARD, URL, commits, nothing, shard
 
 from resumerge.errors import InputError
-from resumerge.mirror.stores.base import PlaceError
-from resumerge.mirror.stores.hub import HubPlace
+from resumerge.mirror.stores.base import StoreError
+from resumerge.mirror.stores.hub import HubStore
 from resumerge.mirror.stores.upload_reader import PIECE
 
 
 @pytest.fixture
-def place(hub: Hub) -> HubPlace:
+def store(hub: Hub) -> HubStore:
     """A repo that is not there yet."""
-    return HubPlace(URL)
+    return HubStore(URL)
 
 
-def test_the_repo_is_created_private_on_the_first_change(hub: Hub, place: HubPlace) -> None:
-    assert place.files() == {}
+def test_the_repo_is_created_private_on_the_first_change(hub: Hub, store: HubStore) -> None:
+    assert store.files() == {}
     with pytest.raises(FileNotFoundError):
-        place.read("config.json")
+        store.read("config.json")
     assert hub.repos == {}
-    place.write({"a": b"1"})
+    store.write({"a": b"1"})
     assert hub.repos[REPO].private
-    assert place.files().keys() == {".gitattributes", "a"}
+    assert store.files().keys() == {".gitattributes", "a"}
 
 
-def test_a_repo_that_is_there_is_kept_as_it_is(hub: Hub, place: HubPlace) -> None:
+def test_a_repo_that_is_there_is_kept_as_it_is(hub: Hub, store: HubStore) -> None:
     hub.commit(REPO, {"README.md": b"# mine"})
-    place.write({"a": b"1"})
+    store.write({"a": b"1"})
     assert not hub.repos[REPO].private
     assert hub.contents(REPO) == {"README.md": b"# mine", "a": b"1"}
 
 
-def test_a_repo_that_is_gone_is_not_taken_for_an_empty_one(hub: Hub, place: HubPlace) -> None:
-    place.write({"a": b"1"})
+def test_a_repo_that_is_gone_is_not_taken_for_an_empty_one(hub: Hub, store: HubStore) -> None:
+    store.write({"a": b"1"})
     del hub.repos[REPO]
-    for ask in (place.files, lambda: place.read("a"), lambda: place.sha256("a", nothing)):
-        with pytest.raises(PlaceError) as caught:
+    for ask in (store.files, lambda: store.read("a"), lambda: store.sha256("a", nothing)):
+        with pytest.raises(StoreError) as caught:
             ask()
         assert caught.value.denied
 
 
-def test_small_files_come_and_go_in_one_commit(hub: Hub, place: HubPlace) -> None:
-    place.write({".resumerge/a": b"old", "config.json": b"{}"})
-    place.write({".resumerge/b": b"new"}, remove=[".resumerge/a"])
+def test_small_files_come_and_go_in_one_commit(hub: Hub, store: HubStore) -> None:
+    store.write({".resumerge/a": b"old", "config.json": b"{}"})
+    store.write({".resumerge/b": b"new"}, remove=[".resumerge/a"])
     assert hub.contents(REPO) == {".resumerge/b": b"new", "config.json": b"{}"}
     assert commits(hub) == 2
-    assert place.read(".resumerge/b") == b"new"
-    assert place.files() == {
-        ".gitattributes": len(place.read(".gitattributes")),
+    assert store.read(".resumerge/b") == b"new"
+    assert store.files() == {
+        ".gitattributes": len(store.read(".gitattributes")),
         ".resumerge/b": 3,
         "config.json": 2,
     }
     with pytest.raises(FileNotFoundError):
-        place.read(".resumerge/a")
+        store.read(".resumerge/a")
 
 
 def test_what_is_gone_already_may_be_removed_and_what_is_there_written_again(
-    hub: Hub, place: HubPlace
+    hub: Hub, store: HubStore
 ) -> None:
-    place.write({"a": b"1"})
-    place.write({"a": b"1"}, remove=["never/there"])
+    store.write({"a": b"1"})
+    store.write({"a": b"1"}, remove=["never/there"])
     assert hub.contents(REPO) == {"a": b"1"}
     assert commits(hub) == 1
 
 
 @pytest.mark.parametrize("binary_is_large", [False, True])
 def test_snapshots_may_be_large_files_for_the_hub(
-    hub: Hub, place: HubPlace, binary_is_large: bool
+    hub: Hub, store: HubStore, binary_is_large: bool
 ) -> None:
     hub.binary_is_large, data = binary_is_large, b"SQLite format 3\0" + bytes(5000)
-    place.write({".resumerge/ledger.db": data})
+    store.write({".resumerge/ledger.db": data})
     assert hub.repos[REPO].files()[".resumerge/ledger.db"].lfs == binary_is_large
-    assert place.read(".resumerge/ledger.db") == data
+    assert store.read(".resumerge/ledger.db") == data
 
 
 @pytest.mark.parametrize("part_bytes", [None, 100_000])
 def test_a_shard_is_committed_together_with_what_is_written_after_it(
-    hub: Hub, place: HubPlace, tmp_path: Path, part_bytes: int | None
+    hub: Hub, store: HubStore, tmp_path: Path, part_bytes: int | None
 ) -> None:
     hub.part_bytes = part_bytes
     path, moved = shard(tmp_path), []
-    sha256 = place.upload(SHARD, path, moved.append)
+    sha256 = store.upload(SHARD, path, moved.append)
     assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert sum(moved) == 300_000
-    assert place.files()[SHARD] == 300_000
+    assert store.files()[SHARD] == 300_000
     assert commits(hub) == 0
-    place.write({".resumerge/ledger.db": b"names the shard"})
+    store.write({".resumerge/ledger.db": b"names the shard"})
     assert hub.contents(REPO) == {
         SHARD: path.read_bytes(),
         ".resumerge/ledger.db": b"names the shard",
     }
     assert commits(hub) == 1
-    assert place.sha256(SHARD, nothing) == sha256
+    assert store.sha256(SHARD, nothing) == sha256
 
 
 def test_whoever_looks_at_the_place_sees_what_was_uploaded(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    sha256 = place.upload(SHARD, shard(tmp_path), nothing)
-    assert place.sha256(SHARD, nothing) == sha256
-    place.download(SHARD, tmp_path / "back", nothing)
+    sha256 = store.upload(SHARD, shard(tmp_path), nothing)
+    assert store.sha256(SHARD, nothing) == sha256
+    store.download(SHARD, tmp_path / "back", nothing)
     second = SHARD.replace("00001-of", "00002-of")
-    place.upload(second, shard(tmp_path, seed=1), nothing)
-    assert place.read(second) == (tmp_path / "shard-1.safetensors").read_bytes()
+    store.upload(second, shard(tmp_path, seed=1), nothing)
+    assert store.read(second) == (tmp_path / "shard-1.safetensors").read_bytes()
     assert commits(hub) == 2
 
 
 def test_a_file_that_is_small_for_the_hub_may_be_uploaded_too(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(b"{}" * 50_000)
-    sha256 = place.upload("tokenizer.json", path, nothing)
-    assert place.sha256("tokenizer.json", nothing) == sha256
+    sha256 = store.upload("tokenizer.json", path, nothing)
+    assert store.sha256("tokenizer.json", nothing) == sha256
     assert not hub.repos[REPO].files()["tokenizer.json"].lfs
-    assert place.upload("tokenizer.json", path, nothing) == sha256
-    place.write({})
+    assert store.upload("tokenizer.json", path, nothing) == sha256
+    store.write({})
     assert commits(hub) == 1
 
 
-def test_an_empty_file_may_be_uploaded(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
+def test_an_empty_file_may_be_uploaded(hub: Hub, store: HubStore, tmp_path: Path) -> None:
     (tmp_path / "empty.bin").touch()
-    sha256 = place.upload("empty.bin", tmp_path / "empty.bin", nothing)
-    assert place.sha256("empty.bin", nothing) == sha256 == hashlib.sha256(b"").hexdigest()
+    sha256 = store.upload("empty.bin", tmp_path / "empty.bin", nothing)
+    assert store.sha256("empty.bin", nothing) == sha256 == hashlib.sha256(b"").hexdigest()
 
 
-def test_what_the_hub_has_is_not_sent_again(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
-    place.upload(SHARD, shard(tmp_path), nothing)
-    place.write({})
+def test_what_the_hub_has_is_not_sent_again(hub: Hub, store: HubStore, tmp_path: Path) -> None:
+    store.upload(SHARD, shard(tmp_path), nothing)
+    store.write({})
     sent = hub.received
     again: list[int] = []
-    other = HubPlace(URL)
+    other = HubStore(URL)
     hub.forget_requests()
     other.upload(SHARD, shard(tmp_path), again.append)
     assert not any("preupload" in request.path for request in hub.requests)
@@ -150,11 +150,11 @@ def test_what_the_hub_has_is_not_sent_again(hub: Hub, place: HubPlace, tmp_path:
 
 
 def test_bytes_that_were_stored_and_never_committed_are_not_sent_again(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    place.upload(SHARD, shard(tmp_path), nothing)
+    store.upload(SHARD, shard(tmp_path), nothing)
     sent = hub.received
-    after_a_kill = HubPlace(URL)
+    after_a_kill = HubStore(URL)
     after_a_kill.upload(SHARD, shard(tmp_path), nothing)
     after_a_kill.write({})
     assert hub.received == sent >= 300_000
@@ -162,18 +162,18 @@ def test_bytes_that_were_stored_and_never_committed_are_not_sent_again(
 
 
 def test_a_shard_with_another_content_takes_the_place_of_the_first(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    place.upload(SHARD, shard(tmp_path), nothing)
-    place.write({})
-    place.upload(SHARD, shard(tmp_path, seed=1), nothing)
-    place.upload(SHARD, shard(tmp_path, seed=2), nothing)
-    place.write({})
+    store.upload(SHARD, shard(tmp_path), nothing)
+    store.write({})
+    store.upload(SHARD, shard(tmp_path, seed=1), nothing)
+    store.upload(SHARD, shard(tmp_path, seed=2), nothing)
+    store.write({})
     assert hub.contents(REPO) == {SHARD: shard(tmp_path, seed=2).read_bytes()}
 
 
 def test_bytes_are_told_before_they_go_out_and_in_pieces(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
     path, told = shard(tmp_path, 9_000_000), [0]
     ahead: list[int] = []
@@ -184,18 +184,18 @@ def test_bytes_are_told_before_they_go_out_and_in_pieces(
         ahead.append(told[0] - hub.received)
 
     hub.bytes_per_second = 20e6
-    place.upload(SHARD, path, moved)
+    store.upload(SHARD, path, moved)
     assert told == [9_000_000]
     # No more than a piece and what the kernel holds for a connection is ahead of the Hub.
     assert max(ahead) < PIECE + (6 << 20)
 
 
 def test_a_download_arrives_whole_and_goes_on_where_it_was_cut(
-    hub: Hub, place: HubPlace, tmp_path: Path
+    hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
     path, target, moved = shard(tmp_path, 2_000_000), tmp_path / "back.safetensors", []
-    place.upload(SHARD, path, nothing)
-    place.write({})
+    store.upload(SHARD, path, nothing)
+    store.write({})
 
     class Killed(Exception):
         pass
@@ -206,28 +206,28 @@ def test_a_download_arrives_whole_and_goes_on_where_it_was_cut(
             raise Killed
 
     with pytest.raises(Killed):
-        place.download(SHARD, target, killed)
+        store.download(SHARD, target, killed)
     assert not target.exists()
     hub.forget_requests()
     rest: list[int] = []
-    place.download(SHARD, target, rest.append)
+    store.download(SHARD, target, rest.append)
     assert target.read_bytes() == path.read_bytes()
     assert sum(rest) <= 1_500_000
     assert sum(hub.files_served().values()) <= 1_500_000
     assert not target.with_name("back.safetensors.part").exists()
     with pytest.raises(FileNotFoundError):
-        place.download("other", target, nothing)
+        store.download("other", target, nothing)
 
 
-def test_a_small_file_can_be_downloaded_as_well(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
-    place.write({"config.json": b'{"a": 1}'})
-    place.download("config.json", tmp_path / "c", nothing)
+def test_a_small_file_can_be_downloaded_as_well(hub: Hub, store: HubStore, tmp_path: Path) -> None:
+    store.write({"config.json": b'{"a": 1}'})
+    store.download("config.json", tmp_path / "c", nothing)
     assert (tmp_path / "c").read_bytes() == b'{"a": 1}'
 
 
-def test_the_hubs_clock_can_be_asked(hub: Hub, place: HubPlace) -> None:
-    place.write({"a": b"1"})
-    there = place.now()
+def test_the_hubs_clock_can_be_asked(hub: Hub, store: HubStore) -> None:
+    store.write({"a": b"1"})
+    there = store.now()
     assert there is not None
     assert abs((there - datetime.now(timezone.utc)).total_seconds()) < 5
 
@@ -252,7 +252,7 @@ def test_the_hubs_clock_can_be_asked(hub: Hub, place: HubPlace) -> None:
 )
 def test_a_malformed_name_is_refused(url: str) -> None:
     with pytest.raises(InputError, match="hf://org/name") as caught:
-        HubPlace(url)
+        HubStore(url)
     assert caught.value.exit_code == 2
 
 
@@ -260,34 +260,34 @@ def test_a_malformed_name_is_refused(url: str) -> None:
     "name", ["../a", "a/../../b", "/a", "a//b", "", ".", "a\\b", ".git/config"]
 )
 def test_names_that_lead_out_are_refused(
-    hub: Hub, place: HubPlace, tmp_path: Path, name: str
+    hub: Hub, store: HubStore, tmp_path: Path, name: str
 ) -> None:
     for ask in (
-        lambda: place.write({name: b"x"}),
-        lambda: place.write({}, remove=[name]),
-        lambda: place.claim(name, b"x"),
-        lambda: place.upload(name, shard(tmp_path), nothing),
-        lambda: place.read(name),
-        lambda: place.sha256(name, nothing),
-        lambda: place.download(name, tmp_path / "x", nothing),
+        lambda: store.write({name: b"x"}),
+        lambda: store.write({}, remove=[name]),
+        lambda: store.claim(name, b"x"),
+        lambda: store.upload(name, shard(tmp_path), nothing),
+        lambda: store.read(name),
+        lambda: store.sha256(name, nothing),
+        lambda: store.download(name, tmp_path / "x", nothing),
     ):
         with pytest.raises(InputError, match="leads out"):
             ask()
     assert hub.requests == []
 
 
-def test_a_repo_that_lists_names_that_lead_out_is_refused(hub: Hub, place: HubPlace) -> None:
+def test_a_repo_that_lists_names_that_lead_out_is_refused(hub: Hub, store: HubStore) -> None:
     hub.commit(REPO, {"../../etc/passwd": b"x"})
     with pytest.raises(InputError, match="leads out"):
-        place.files()
+        store.files()
 
 
 def test_offline_is_refused_at_opening(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="network is off"):
-        HubPlace(URL, offline=True)
+        HubStore(URL, offline=True)
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="network is off"):
-        HubPlace(URL)
+        HubStore(URL)
     assert hub.requests == []

@@ -8,7 +8,7 @@ import pytest
 from far_storage import FarStorage
 from mirrored import KILLED, Bench
 
-from resumerge.mirror.stores.capabilities import Abilities, probe
+from resumerge.mirror.stores.capabilities import Capabilities, probe
 
 EVERYTHING = ("rename", "exclusive", "sync", "sync_folder", "extend")
 LACKS = [
@@ -26,8 +26,8 @@ LACKS = [
 def test_what_it_can_do_is_found(tmp_path: Path, lacks: tuple[str, ...]) -> None:
     found = probe(tmp_path, FarStorage(tmp_path, lacks=lacks))
     without_rename = {"rename_over"} if "rename" in lacks else set()
-    can = {name: name not in {*lacks, *without_rename} for name in Abilities.__annotations__}
-    assert found == Abilities(**can)
+    can = {name: name not in {*lacks, *without_rename} for name in Capabilities.__annotations__}
+    assert found == Capabilities(**can)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -38,7 +38,7 @@ def test_a_filesystem_that_fails_now_is_not_taken_for_one_that_cannot(tmp_path: 
         except OSError as error:
             assert "Input/output error" in str(error)
         else:
-            assert found == Abilities(True, True, True, True, True, True)
+            assert found == Capabilities(True, True, True, True, True, True)
 
 
 @pytest.mark.parametrize("lacks", LACKS, ids="+".join)

@@ -20,7 +20,7 @@ from mirrored import RECIPE
 from small_disks import mounted
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 
 SHARD = "20MB"
 WATCHER = Path(__file__).with_name("watcher.py")
@@ -65,7 +65,7 @@ class Place:
         return self.start("run", "recipe.yaml", out or self.out, "--shard-size", SHARD, *words)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        runs = Home(self.state).runs()
+        runs = RunStore(self.state).runs()
         if not runs:
             return []
         ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)
@@ -102,31 +102,31 @@ def hashes(folder: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A merge without a mirror."""
-    place = Place(tmp_path_factory.mktemp("calm") / "place", large_llamas)
-    end(place.begin())
-    return place
+    store = Place(tmp_path_factory.mktemp("calm") / "place", large_llamas)
+    end(store.begin())
+    return store
 
 
 def test_the_merge_does_not_wait_for_a_slow_mirror(
     calm: Place, large_llamas: Path, tmp_path: Path
 ) -> None:
-    place, mirror = Place(tmp_path / "place", large_llamas), tmp_path / "mirror"
+    store, mirror = Place(tmp_path / "place", large_llamas), tmp_path / "mirror"
     mirror.mkdir()
     watcher = subprocess.Popen(
         [sys.executable, str(WATCHER), str(mirror)], stdout=subprocess.PIPE, text=True
     )
     try:
-        process = place.begin("--mirror", mirror, "--mirror-rate", "40MB")
-        wait_until(lambda: place.rows("SELECT * FROM mirrored LIMIT 1"), process)
+        process = store.begin("--mirror", mirror, "--mirror-rate", "40MB")
+        wait_until(lambda: store.rows("SELECT * FROM mirrored LIMIT 1"), process)
         began, there = time.monotonic(), bytes_in(mirror)
-        wait_until((place.out / "config.json").exists, process)
-        assert hashes(place.out) == hashes(calm.out)
+        wait_until((store.out / "config.json").exists, process)
+        assert hashes(store.out) == hashes(calm.out)
         time.sleep(1.0)
         moved, seconds = bytes_in(mirror) - there, time.monotonic() - began
         assert moved <= RATE * seconds + (2 << 20), "faster than it may be"
         assert moved >= RATE * seconds / 8, "much slower than it may be"
-        count = len(place.rows("SELECT * FROM shards"))
-        assert 1 <= len(place.rows("SELECT * FROM mirrored")) < count // 2
+        count = len(store.rows("SELECT * FROM shards"))
+        assert 1 <= len(store.rows("SELECT * FROM mirrored")) < count // 2
 
         stopping = time.monotonic()
         process.send_signal(signal.SIGTERM)
@@ -137,7 +137,7 @@ def test_the_merge_does_not_wait_for_a_slow_mirror(
         part = next(mirror.glob("*.part"), None)
         assert part is not None
         written = part.stat().st_ino
-        end(place.start("resume", "--mirror-rate", "4GB"))
+        end(store.start("resume", "--mirror-rate", "4GB"))
         assert written in {path.stat().st_ino for path in mirror.glob("*.safetensors")}
         assert hashes(mirror) == hashes(calm.out)
         looks = [json.loads(line) for line in watcher.communicate(timeout=60)[0].splitlines()]
@@ -150,11 +150,11 @@ def test_the_merge_does_not_wait_for_a_slow_mirror(
     assert files == sorted(files)
 
     sql = "SELECT max(peak_rss) AS rss, max(merging_seconds) AS seconds FROM attempts"
-    alone, beside = calm.rows(sql)[0], place.rows(sql)[0]
+    alone, beside = calm.rows(sql)[0], store.rows(sql)[0]
     print(f"peak RSS {alone['rss'] / 1e6:.0f} MB without, {beside['rss'] / 1e6:.0f} MB with")
     print(f"merging {alone['seconds']:.1f} s without, {beside['seconds']:.1f} s with a mirror")
     assert beside["rss"] < alone["rss"] + 40e6
-    assert place.rows("SELECT * FROM attempts WHERE outcome = 'interrupted'")
+    assert store.rows("SELECT * FROM attempts WHERE outcome = 'interrupted'")
 
 
 def bytes_in(folder: Path) -> int:
@@ -182,29 +182,29 @@ def test_an_output_three_times_as_large_as_the_disk(
 ) -> None:
     calm = Place(tmp_path / "calm", large_llamas, DEEPER)
     end(calm.begin())
-    place, mirror = Place(tmp_path / "place", large_llamas, DEEPER), tmp_path / "mirror"
+    store, mirror = Place(tmp_path / "place", large_llamas, DEEPER), tmp_path / "mirror"
     out = small_disk / "out"
     assert bytes_in(calm.out) > 3 * shutil.disk_usage(small_disk).free
     words = ["--mirror", mirror, "--mirror-rate", "200MB"]
-    assert "too small for the output" in end(place.begin(*words, out=out), 2)
+    assert "too small for the output" in end(store.begin(*words, out=out), 2)
 
-    process = place.begin(*words, "--mirror-then-delete", out=out)
+    process = store.begin(*words, "--mirror-then-delete", out=out)
     away = "SELECT * FROM mirrored"
-    wait_until(lambda: len(place.rows(away)) >= 3, process)
+    wait_until(lambda: len(store.rows(away)) >= 3, process)
     (worker,) = psutil.Process(process.pid).children()
     worker.kill()  # as the kernel does; its supervisor goes on
-    wait_until(lambda: len(place.rows(away)) >= 6, process)
+    wait_until(lambda: len(store.rows(away)) >= 6, process)
     process.kill()
     process.wait()
-    said = end(place.start("resume"))
+    said = end(store.start("resume"))
     assert "shard_lost" not in said
     expected = hashes(calm.out)
     expected.pop("README.md"), (found := hashes(mirror)).pop("README.md")  # it names the folder
     assert found == expected
     assert not [*out.glob("*.safetensors"), *out.glob("*.partial")]
     assert not (out / "config.json").exists(), "no loader shall take it for a model"
-    kinds = {row["kind"] for row in place.rows("SELECT kind FROM events")}
+    kinds = {row["kind"] for row in store.rows("SELECT kind FROM events")}
     assert "worker_killed" in kinds and "shard_lost" not in kinds
-    redone = place.rows("SELECT sum(bytes_committed) AS n FROM attempts")[0]["n"]
-    total = place.rows("SELECT sum(nbytes) AS n FROM units")[0]["n"]
+    redone = store.rows("SELECT sum(bytes_committed) AS n FROM attempts")[0]["n"]
+    total = store.rows("SELECT sum(nbytes) AS n FROM units")[0]["n"]
     assert redone == total, "what was committed was computed again"

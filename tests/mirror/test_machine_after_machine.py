@@ -27,33 +27,33 @@ SLOW = {"SLOWLY_SECONDS": "0.1"}
 
 
 @pytest.fixture
-def new(place: Path, models: Path, request: pytest.FixtureRequest) -> Callable[[], Machine]:
+def new(store: Path, models: Path, request: pytest.FixtureRequest) -> Callable[[], Machine]:
     """Makes machines."""
     numbers = iter(range(1000))
     name = f"{abs(hash(request.node.name)) % 10**6}"
-    return lambda: Machine(place / f"{name}-{next(numbers)}", models)
+    return lambda: Machine(store / f"{name}-{next(numbers)}", models)
 
 
 @pytest.fixture(scope="module")
-def reference(place: Path, models: Path) -> dict[str, bytes]:
+def reference(store: Path, models: Path) -> dict[str, bytes]:
     """The model that nothing interrupts, without a mirror."""
-    machine = Machine(place / "calm", models)
+    machine = Machine(store / "calm", models)
     machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
     assert len(list(machine.out.glob("*.safetensors"))) >= 5
     return files_of(machine.out)
 
 
 @pytest.fixture
-def mirror(place: Path) -> Iterator[Path]:
-    folder = place / "mirror"
+def mirror(store: Path) -> Iterator[Path]:
+    folder = store / "mirror"
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
-def died(place: Path, models: Path) -> tuple[Machine, Path]:
+def died(store: Path, models: Path) -> tuple[Machine, Path]:
     """A machine that died when three shards were in its mirror, with all that it had."""
-    machine, mirror = Machine(place / "died", models), place / "its mirror"
+    machine, mirror = Machine(store / "died", models), store / "its mirror"
     process = machine.begin(mirror, **SLOW)
     wait_until(lambda: len(in_mirror(mirror).sealed) >= 3, process)
     kill(process)
@@ -61,9 +61,9 @@ def died(place: Path, models: Path) -> tuple[Machine, Path]:
 
 
 @pytest.fixture
-def half(died: tuple[Machine, Path], mirror: Path, place: Path) -> Path:
+def half(died: tuple[Machine, Path], mirror: Path, store: Path) -> Path:
     """A mirror with three shards at least, of a machine that is gone with all it had."""
-    kept = place / "kept"
+    kept = store / "kept"
     if kept.exists():
         shutil.rmtree(died[0].folder, ignore_errors=True)
     else:
@@ -73,9 +73,9 @@ def half(died: tuple[Machine, Path], mirror: Path, place: Path) -> Path:
 
 
 @pytest.fixture
-def first(died: tuple[Machine, Path], half: Path, place: Path) -> Machine:
+def first(died: tuple[Machine, Path], half: Path, store: Path) -> Machine:
     """That machine, as it was when it died: it was only switched off."""
-    shutil.copytree(place / "kept", died[0].folder, symlinks=True)
+    shutil.copytree(store / "kept", died[0].folder, symlinks=True)
     return died[0]
 
 
@@ -372,13 +372,13 @@ def test_starting_over_gives_up_what_the_run_wrote_there_and_nothing_else(
 
 
 def test_a_run_gets_a_mirror_later_or_another_one(
-    new: Callable[[], Machine], mirror: Path, place: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], mirror: Path, store: Path, reference: dict[str, bytes]
 ) -> None:
     machine = new()
     machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
     machine.call("resume", "merged", "--mirror", mirror)
     assert files_of(mirror) == reference
-    other = place / "other mirror"
+    other = store / "other mirror"
     machine.call("resume", "merged", "--mirror", other)
     assert files_of(other) == files_of(mirror) == reference
 

@@ -11,7 +11,7 @@ from machines import files_of
 from made_up_mirrors import RECIPE
 
 from resumerge.errors import InputError
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 
 
 def take_source(bed: Bed) -> dict[str, Any]:
@@ -57,12 +57,12 @@ HINDRANCES = [
 def test_where_the_run_is_known(bed: Bed, hinder: Callable[[Bed], dict[str, Any]]) -> None:
     options = hinder(bed)
     before = files_of(bed.out), files_of(bed.mirror)
-    runs = Home(bed.state).runs()
+    runs = RunStore(bed.state).runs()
     with pytest.raises(InputError):
         bed.run(restart=True, **options)
     assert (files_of(bed.out), files_of(bed.mirror)) == before
     assert (bed.mirror / ".resumerge" / "done.json").exists()
-    assert Home(bed.state).runs() == runs
+    assert RunStore(bed.state).runs() == runs
 
 
 @pytest.mark.parametrize("hinder", HINDRANCES[:-1])

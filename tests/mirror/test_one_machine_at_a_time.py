@@ -21,13 +21,16 @@ from resumerge.errors import InputError, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, pid_space
 from resumerge.ledger import now
-from resumerge.mirror import BOOKS, Lease
-from resumerge.mirror.lease_record import DONE, Holder, holder_of, lease_name
+from resumerge.mirror import Lease
+from resumerge.mirror.lease_record import DONE, LeaseRecord, holder_of, lease_name
+from resumerge.mirror.stores.base import METADATA
 
 SECONDS = 0.8
 
-ELSEWHERE = Holder("run", "somebody", "elsewhere", "boot", "pids", 77, 1, 1, now(), SECONDS)
-HERE = Holder("run", "dead", hostname(), boot_id(), pid_space(), os.getpid(), 1, 1, now(), 600.0)
+ELSEWHERE = LeaseRecord("run", "somebody", "elsewhere", "boot", "pids", 77, 1, 1, now(), SECONDS)
+HERE = LeaseRecord(
+    "run", "dead", hostname(), boot_id(), pid_space(), os.getpid(), 1, 1, now(), 600.0
+)
 
 TAKES = """
 import sys, time
@@ -61,7 +64,7 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> PlainFolder:
+def store(tmp_path: Path) -> PlainFolder:
     return PlainFolder(tmp_path / "mirror")
 
 
@@ -74,8 +77,8 @@ def taken() -> Iterator[list[Lease]]:
         lease.end()
 
 
-def write(place: PlainFolder, holder: Holder, epoch: int = 1) -> None:
-    place.write({lease_name(epoch): holder.as_bytes()})
+def write(store: PlainFolder, holder: LeaseRecord, epoch: int = 1) -> None:
+    store.write({lease_name(epoch): holder.as_bytes()})
 
 
 def machine(
@@ -101,60 +104,60 @@ def says(process: subprocess.Popen[str]) -> str:
     return line
 
 
-def test_another_machine_whose_heart_beats_is_not_disturbed(place: PlainFolder) -> None:
-    write(place, ELSEWHERE)
+def test_another_machine_whose_heart_beats_is_not_disturbed(store: PlainFolder) -> None:
+    write(store, ELSEWHERE)
     over = threading.Event()
 
-    def beat() -> None:
+    def heartbeat() -> None:
         holder = ELSEWHERE
         while not over.wait(SECONDS / 4):
             holder = holder.beating(released=False)
-            write(place, holder)
+            write(store, holder)
 
-    thread = threading.Thread(target=beat)
+    thread = threading.Thread(target=heartbeat)
     thread.start()
     notes: list[str] = []
     try:
         with pytest.raises(InputError, match="pid 77 on elsewhere"):
-            Lease.take(place, "run", note=notes.append)
+            Lease.take(store, "run", note=notes.append)
     finally:
         over.set()
         thread.join()
     assert "pid 77 on elsewhere" in notes[0]
     assert "--take-over" in notes[0]
-    assert list(place.files()) == [lease_name(1)]
+    assert list(store.files()) == [lease_name(1)]
 
 
 def test_one_whose_heart_stands_still_is_followed_after_its_time(
-    place: PlainFolder, taken: list[Lease]
+    store: PlainFolder, taken: list[Lease]
 ) -> None:
-    write(place, ELSEWHERE)
+    write(store, ELSEWHERE)
     began = time.monotonic()
-    taken.append(Lease.take(place, "run"))
+    taken.append(Lease.take(store, "run"))
     assert time.monotonic() - began >= SECONDS
     assert taken[0].epoch == 2
-    holder = holder_of(place)
+    holder = holder_of(store)
     assert holder is not None
     assert (holder.host, holder.pid) == (hostname(), os.getpid())
 
 
 def test_how_long_is_waited_is_said_by_the_lease(
-    place: PlainFolder, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
+    store: PlainFolder, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RESUMERGE_LEASE_SECONDS")
-    write(place, replace(ELSEWHERE, seconds=2.0))
+    write(store, replace(ELSEWHERE, seconds=2.0))
     began = time.monotonic()
-    taken.append(Lease.take(place, "run"))
+    taken.append(Lease.take(store, "run"))
     assert 2.0 <= time.monotonic() - began < 6.0
 
 
 def test_a_time_that_is_absurd_is_not_waited_for(
-    place: PlainFolder, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
+    store: PlainFolder, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resumerge.mirror.lease.LONGEST_SECONDS", 0.5)
     for epoch, seconds in enumerate((1e300, -5.0), 1):
-        write(place, replace(ELSEWHERE, seconds=seconds), epoch * 10)
-        taken.append(Lease.take(place, "run"))
+        write(store, replace(ELSEWHERE, seconds=seconds), epoch * 10)
+        taken.append(Lease.take(store, "run"))
         taken[-1].end()
 
 
@@ -168,95 +171,95 @@ def test_a_time_that_is_absurd_is_not_waited_for(
     ids=["released", "its number is another process's now", "its process is gone"],
 )
 def test_one_that_is_known_to_have_ended_is_followed_at_once(
-    place: PlainFolder, taken: list[Lease], holder: Holder, epoch: int
+    store: PlainFolder, taken: list[Lease], holder: LeaseRecord, epoch: int
 ) -> None:
-    write(place, holder, epoch)
+    write(store, holder, epoch)
     began = time.monotonic()
-    taken.append(Lease.take(place, "run"))
+    taken.append(Lease.take(store, "run"))
     assert time.monotonic() - began < SECONDS / 2
     assert taken[0].epoch == epoch + 1
 
 
-def test_a_live_process_of_this_machine_is_not_disturbed(place: PlainFolder) -> None:
+def test_a_live_process_of_this_machine_is_not_disturbed(store: PlainFolder) -> None:
     parent = os.getppid()
-    write(place, replace(HERE, pid=parent, born=birth(parent) or 0))
+    write(store, replace(HERE, pid=parent, born=birth(parent) or 0))
     began = time.monotonic()
     with pytest.raises(InputError, match=f"pid {parent} on"):
-        Lease.take(place, "run")
+        Lease.take(store, "run")
     assert time.monotonic() - began < SECONDS / 2
 
 
-def test_two_in_one_process_are_two(place: PlainFolder, taken: list[Lease]) -> None:
-    taken.append(Lease.take(place, "run"))
+def test_two_in_one_process_are_two(store: PlainFolder, taken: list[Lease]) -> None:
+    taken.append(Lease.take(store, "run"))
     with pytest.raises(InputError):
-        Lease.take(place, "run")
+        Lease.take(store, "run")
     taken[0].release()
-    taken.append(Lease.take(place, "run"))
+    taken.append(Lease.take(store, "run"))
     assert taken[1].epoch == 2
 
 
-def test_the_user_may_know_better(place: PlainFolder, taken: list[Lease]) -> None:
-    write(place, ELSEWHERE)
+def test_the_user_may_know_better(store: PlainFolder, taken: list[Lease]) -> None:
+    write(store, ELSEWHERE)
     began = time.monotonic()
-    taken.append(Lease.take(place, "run", take_over=True))
+    taken.append(Lease.take(store, "run", take_over=True))
     assert time.monotonic() - began < SECONDS / 2
 
 
-def test_epochs_of_snapshots_count(place: PlainFolder, taken: list[Lease]) -> None:
-    place.write({f"{BOOKS}/ledger-000007-000001-{'0' * 32}.db": b""})
-    taken.append(Lease.take(place, "run"))
+def test_epochs_of_snapshots_count(store: PlainFolder, taken: list[Lease]) -> None:
+    store.write({f"{METADATA}/ledger-000007-000001-{'0' * 32}.db": b""})
+    taken.append(Lease.take(store, "run"))
     assert taken[0].epoch == 8
 
 
 def test_old_by_both_clocks_is_followed_at_once_and_by_one_of_them_is_watched(
-    place: PlainFolder, taken: list[Lease]
+    store: PlainFolder, taken: list[Lease]
 ) -> None:
     hours = timedelta(hours=2)
     old = (datetime.now(timezone.utc) - hours).isoformat()
-    write(place, replace(ELSEWHERE, at=old))
+    write(store, replace(ELSEWHERE, at=old))
     began = time.monotonic()
-    place.clock = datetime.now(timezone.utc) - hours  # ours runs ahead
-    taken.append(Lease.take(place, "run"))
+    store.clock = datetime.now(timezone.utc) - hours  # ours runs ahead
+    taken.append(Lease.take(store, "run"))
     assert time.monotonic() - began >= SECONDS
     taken[0].end()
-    write(place, replace(ELSEWHERE, at=old), 9)
+    write(store, replace(ELSEWHERE, at=old), 9)
     began = time.monotonic()
-    place.clock = datetime.now(timezone.utc)
-    taken.append(Lease.take(place, "run"))
+    store.clock = datetime.now(timezone.utc)
+    taken.append(Lease.take(store, "run"))
     assert time.monotonic() - began < SECONDS / 2
 
 
 def test_who_was_followed_finds_it_and_writes_nothing_more(
-    place: PlainFolder, taken: list[Lease]
+    store: PlainFolder, taken: list[Lease]
 ) -> None:
-    taken.append(Lease.take(place, "run"))
+    taken.append(Lease.take(store, "run"))
     first = taken[0]
     first.check()
-    write(place, ELSEWHERE, 2)
-    before = place.files()
+    write(store, ELSEWHERE, 2)
+    before = store.files()
     time.sleep(SECONDS)
     with pytest.raises(Resumable, match="Another machine has taken over") as lost:
         first.check()
     assert lost.value.reason == "mirror_taken_over"
     first.release()
-    assert place.files() == before
-    assert (place.folder / lease_name(2)).read_bytes() == ELSEWHERE.as_bytes()
+    assert store.files() == before
+    assert (store.folder / lease_name(2)).read_bytes() == ELSEWHERE.as_bytes()
 
 
 def test_who_was_followed_while_it_was_suspended_writes_nothing_more(tmp_path: Path) -> None:
-    place = PlainFolder(tmp_path / "mirror")
-    first = machine(place.folder)
+    store = PlainFolder(tmp_path / "mirror")
+    first = machine(store.folder)
     second = None
     try:
         assert says(first) == "taken 1"
         first.send_signal(signal.SIGSTOP)
-        second = machine(place.folder, host="second")
+        second = machine(store.folder, host="second")
         assert says(second) == "taken 2"
         first.send_signal(signal.SIGCONT)
         assert says(first) == "mirror_taken_over"
         assert first.wait(10) == 75
         assert second.poll() is None
-        holder = holder_of(place)
+        holder = holder_of(store)
         assert holder is not None
         assert (holder.host, holder.epoch) == ("second", 2)
     finally:
@@ -265,8 +268,8 @@ def test_who_was_followed_while_it_was_suspended_writes_nothing_more(tmp_path: P
             process.communicate()
 
 
-def test_who_was_quicker_in_following_a_dead_one_is_not_dead(place: PlainFolder) -> None:
-    write(place, replace(HERE, pid=2**22 - 1))
+def test_who_was_quicker_in_following_a_dead_one_is_not_dead(store: PlainFolder) -> None:
+    write(store, replace(HERE, pid=2**22 - 1))
     parent = os.getppid()
     quicker = replace(HERE, owner="quicker", pid=parent, born=birth(parent) or 0, epoch=2)
     seen: list[str] = []
@@ -274,21 +277,21 @@ def test_who_was_quicker_in_following_a_dead_one_is_not_dead(place: PlainFolder)
     def happens(name: str) -> None:
         if "read" in seen and name in ("files", "claim") and "quicker" not in seen:
             seen.append("quicker")
-            write(place, quicker, 2)
+            write(store, quicker, 2)
         seen.append(name)
 
-    place.fails = happens
+    store.fails = happens
     with pytest.raises(InputError, match="working on this mirror"):
-        Lease.take(place, "run")
+        Lease.take(store, "run")
     assert "quicker" in seen
 
 
 @pytest.mark.parametrize("kind", ["PlainFolder", "Weak"])
 def test_of_two_that_start_at_once_on_a_dead_lease_one_wins(tmp_path: Path, kind: str) -> None:
     for attempt in range(3):
-        place = {"PlainFolder": PlainFolder, "Weak": Weak}[kind](tmp_path / f"{kind}{attempt}")
-        write(place, replace(HERE, pid=2**22 - 1))
-        both = [machine(place.folder, kind, time.time() + 1.5) for _ in range(2)]
+        store = {"PlainFolder": PlainFolder, "Weak": Weak}[kind](tmp_path / f"{kind}{attempt}")
+        write(store, replace(HERE, pid=2**22 - 1))
+        both = [machine(store.folder, kind, time.time() + 1.5) for _ in range(2)]
         try:
             said = sorted(says(process) for process in both)
             # Written by both at once, a weak place's file may be nobody's: it is followed, too.
@@ -315,11 +318,11 @@ def test_of_two_that_start_at_once_on_a_dead_lease_one_wins(tmp_path: Path, kind
     ids=range(8),
 )
 def test_what_cannot_be_read_as_a_lease_is_watched_like_one(
-    place: PlainFolder, taken: list[Lease], raw: bytes
+    store: PlainFolder, taken: list[Lease], raw: bytes
 ) -> None:
-    place.write({lease_name(3): raw})
+    store.write({lease_name(3): raw})
     began = time.monotonic()
-    taken.append(Lease.take(place, "run"))
+    taken.append(Lease.take(store, "run"))
     assert time.monotonic() - began >= SECONDS
     assert taken[0].epoch == 4
 
@@ -331,61 +334,61 @@ def test_a_place_that_fails_for_a_moment_is_asked_again(tmp_path: Path, taken: l
         if next(failures, None) is not None:
             raise OSError("Transport endpoint is not connected")
 
-    place = PlainFolder(tmp_path / "mirror", fails)
-    taken.append(Lease.take(place, "run"))
+    store = PlainFolder(tmp_path / "mirror", fails)
+    taken.append(Lease.take(store, "run"))
     assert taken[0].epoch == 1
 
 
 def test_while_the_place_is_out_of_reach_nothing_may_be_written(
     tmp_path: Path, taken: list[Lease]
 ) -> None:
-    place = PlainFolder(tmp_path / "mirror")
-    taken.append(Lease.take(place, "run"))
+    store = PlainFolder(tmp_path / "mirror")
+    taken.append(Lease.take(store, "run"))
 
     def fails(operation: str) -> None:
         raise OSError("Transport endpoint is not connected")
 
-    place.fails = fails
+    store.fails = fails
     time.sleep(SECONDS)
     with pytest.raises(OSError, match="Transport"):
         taken[0].check()
-    place.fails = lambda operation: None
+    store.fails = lambda operation: None
     taken[0].check()  # it is ours still
 
 
 def test_books_that_are_gone_are_not_written_again(tmp_path: Path, taken: list[Lease]) -> None:
     """The mount is gone, and what is there now is the empty folder that it was mounted on."""
-    place = PlainFolder(tmp_path / "mirror")
-    taken.append(Lease.take(place, "run"))
-    place.folder.rename(tmp_path / "unmounted")
-    place.folder.mkdir()
+    store = PlainFolder(tmp_path / "mirror")
+    taken.append(Lease.take(store, "run"))
+    store.folder.rename(tmp_path / "unmounted")
+    store.folder.mkdir()
     time.sleep(SECONDS)
     with pytest.raises(OSError, match="gone"):
         taken[0].check()
-    assert not place.files()
+    assert not store.files()
 
 
 def test_a_finished_mirror_is_lost_to_who_was_followed(
-    place: PlainFolder, taken: list[Lease]
+    store: PlainFolder, taken: list[Lease]
 ) -> None:
-    taken.append(Lease.take(place, "run"))
-    place.write({DONE: b"{}"}, [lease_name(1)])
+    taken.append(Lease.take(store, "run"))
+    store.write({DONE: b"{}"}, [lease_name(1)])
     time.sleep(SECONDS)
     with pytest.raises(Resumable):
         taken[0].check()
-    assert list(place.files()) == [DONE]
+    assert list(store.files()) == [DONE]
 
 
 def test_who_releases_is_followed_at_once_by_another_machine(
-    place: PlainFolder, taken: list[Lease]
+    store: PlainFolder, taken: list[Lease]
 ) -> None:
-    first = Lease.take(place, "run")
+    first = Lease.take(store, "run")
     first.release()
-    second = machine(place.folder, host="second")
+    second = machine(store.folder, host="second")
     began = time.monotonic()
     try:
         assert says(second) == "taken 2"
-        holder = holder_of(place)
+        holder = holder_of(store)
         assert holder is not None
         assert holder.host == "second"
         assert time.monotonic() - began < 30

@@ -8,12 +8,12 @@ import pytest
 from merging import working_in
 from mirrored import RECIPE, Bench
 
-from resumerge.engine.execute.disk_quota import RESERVE, Room
+from resumerge.engine.execute.disk_quota import RESERVE, DiskQuota
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.session import Session
 from resumerge.ledger import Progress
-from resumerge.mirror import Lease, Manner, Mirror
-from resumerge.mirror.stores.folder import FolderPlace
+from resumerge.mirror import Lease, ReplicationOptions, Replicator
+from resumerge.mirror.stores.folder import FolderStore
 from resumerge.options import Options
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
@@ -33,17 +33,21 @@ def test_downloads_leave_room(
     files, progress = ShardFiles(plan, out, Storage()), [PENDING] * len(plan.units)
     first, second = plan.shards[:2]
 
-    place = FolderPlace(tmp_path / "mirror")
-    lease = Lease.take(place, "run")
-    mirror = Mirror(place, lease, None, out, Manner(then_delete=True), Storage(), print)
-    room = Room(plan, files, progress, mirror)
+    store = FolderStore(tmp_path / "mirror")
+    lease = Lease.take(store, "run")
+    mirror = Replicator(
+        store, lease, None, out, ReplicationOptions(then_delete=True), Storage(), print
+    )
+    room = DiskQuota(plan, files, progress, mirror)
     lease.release()
     assert room.leaves(False) == room.leaves(True) == first.nbytes + RESERVE
     assert room.opens(0)
     assert files.partial(first).stat().st_size == first.nbytes
     assert room.leaves(False) == second.nbytes + RESERVE
     assert room.leaves(True) == 0, "the shard that has its file goes first"
-    assert Room(plan, files, progress).leaves(False) == 0, "without a mirror all have their files"
+    assert DiskQuota(plan, files, progress).leaves(False) == 0, (
+        "without a mirror all have their files"
+    )
 
 
 def test_no_shard_is_deleted_where_there_is_no_mirror(bench: Bench) -> None:

@@ -70,10 +70,10 @@ class HubMerge(Merge):
         order, state = ["empty", "unfinished", "finished"], "empty"
         for number, files in enumerate(self.commits):
             (folder / self.folder.name).mkdir(parents=True, exist_ok=True)
-            place = PlainFolder(folder / self.folder.name / str(number))
+            store = PlainFolder(folder / self.folder.name / str(number))
             for name, blob in files.items():
-                place.write({name: blob.data})
-            found = check_mirror(place)
+                store.write({name: blob.data})
+            found = check_mirror(store)
             assert found.problems == {}
             assert order.index(found.state) >= order.index(state)
             state = found.state

@@ -18,8 +18,8 @@ import resumerge
 from resumerge.cli.main import app
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger, now
-from resumerge.ledger.run_store import Home
-from resumerge.mirror.lease_record import Holder, lease_name
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.lease_record import LeaseRecord, lease_name
 from resumerge.ui.html.report import page
 from resumerge.ui.terminal.status import show_run
 
@@ -60,7 +60,7 @@ def test_a_run_with_a_mirror(freed: Path) -> None:
 
 def test_a_mirror_that_fails_is_told(freed: Path) -> None:
     state = freed.with_name("out.state")
-    (folder,) = Home(state).runs()
+    (folder,) = RunStore(state).runs()
     with closing(Ledger(folder / "ledger.db")) as ledger:
         ledger.set_state("interrupted")
         ledger.event("mirror_failing", reason="Transport endpoint is not connected")
@@ -76,7 +76,7 @@ def test_a_run_without_one_and_a_ledger_from_before_there_were_mirrors(
     made: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(made / "merged.state", tmp_path / "state")
-    (folder,) = Home(tmp_path / "state").runs()
+    (folder,) = RunStore(tmp_path / "state").runs()
     [run] = resumerge.status(folder.name, state_dir=tmp_path / "state")["runs"]
     assert run["mirror"] is None
     with closing(sqlite3.connect(folder / "ledger.db")) as db:
@@ -128,7 +128,7 @@ def test_the_commands_take_a_mirror(made: Path, there: Path) -> None:
 
 def test_a_mirror_that_another_machine_works_on(made: Path, there: Path) -> None:
     put(made, there)
-    holder = Holder("run", "x", "elsewhere", "boot", "pids", 77, 1, 1, now(), 40.0)
+    holder = LeaseRecord("run", "x", "elsewhere", "boot", "pids", 77, 1, 1, now(), 40.0)
     (there / lease_name(1)).write_bytes(holder.as_bytes())
     [run] = resumerge.status(there)["runs"]
     assert run["state"] == "running"
@@ -200,7 +200,7 @@ def test_what_was_found_wrong_here_is_not_taken_from_the_mirror(made: Path, ther
     put(made, there)
     state = there.parent / "state"
     shutil.copytree(made / "merged.state", state)
-    (folder,) = Home(state).runs()
+    (folder,) = RunStore(state).runs()
     out = there.parent / "out"
     shutil.copytree(made / "merged", out)
     with closing(Ledger(folder / "ledger.db")) as ledger:

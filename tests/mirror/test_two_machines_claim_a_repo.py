@@ -11,14 +11,14 @@ import pytest
 from loopback_hub import Hub
 from repo_of_the_hub import REPO, URL, commits
 
-from resumerge.mirror.stores.hub import HubPlace
+from resumerge.mirror.stores.hub import HubStore
 
 ROOT = Path(__file__).parents[2]
 NAME = ".resumerge/lease-000001.json"
 CLAIM = f"""
 import sys
-from resumerge.mirror.stores.hub import HubPlace
-place = HubPlace({URL!r})
+from resumerge.mirror.stores.hub import HubStore
+place = HubStore({URL!r})
 place.files()
 print("ready", flush=True)
 sys.stdin.readline()
@@ -27,24 +27,24 @@ print(place.claim({NAME!r}, sys.argv[1].encode()), flush=True)
 
 
 def test_the_first_wins_and_the_second_is_told(hub: Hub) -> None:
-    assert HubPlace(URL).claim(NAME, b"first")
-    assert not HubPlace(URL).claim(NAME, b"second")
+    assert HubStore(URL).claim(NAME, b"first")
+    assert not HubStore(URL).claim(NAME, b"second")
     assert hub.contents(REPO) == {NAME: b"first"}
 
 
 @pytest.mark.parametrize("there", [False, True])
 def test_threads_that_claim_at_once(hub: Hub, there: bool) -> None:
     if there:
-        HubPlace(URL).write({"config.json": b"{}"})
+        HubStore(URL).write({"config.json": b"{}"})
     for turn in range(15):
         name = NAME.replace("000001", f"{turn:06}")
-        places = [HubPlace(URL) for _ in range(3)]
+        places = [HubStore(URL) for _ in range(3)]
         barrier = threading.Barrier(len(places))
         won: list[int] = []
 
-        def claim(number: int, place: HubPlace) -> None:
+        def claim(number: int, store: HubStore) -> None:
             barrier.wait()  # noqa: B023
-            if place.claim(name, b"%d" % number):  # noqa: B023
+            if store.claim(name, b"%d" % number):  # noqa: B023
                 won.append(number)  # noqa: B023
 
         threads = [threading.Thread(target=claim, args=pair) for pair in enumerate(places)]
@@ -81,21 +81,21 @@ def test_processes_that_claim_at_once(hub: Hub) -> None:
 
 def test_a_claim_among_other_commits(hub: Hub) -> None:
     """The parent is another one each time it is looked at, and the name is still free."""
-    place, other = HubPlace(URL), HubPlace(URL)
+    store, other = HubStore(URL), HubStore(URL)
     over = threading.Event()
 
-    def beat() -> None:
+    def heartbeat() -> None:
         count = 0
         while not over.is_set():
             count += 1
             other.write({"beat": b"%d" % count})
             over.wait(0.03)
 
-    thread = threading.Thread(target=beat)
+    thread = threading.Thread(target=heartbeat)
     thread.start()
     try:
         for epoch in range(5):
-            assert place.claim(f"lease-{epoch}", b"mine")
+            assert store.claim(f"lease-{epoch}", b"mine")
     finally:
         over.set()
         thread.join()

@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 MEMORY = f"""
 import resource, sys
 from pathlib import Path
-from resumerge.mirror.stores.hub import HubPlace
+from resumerge.mirror.stores.hub import HubStore
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 small, large, back = map(Path, sys.argv[1:])
-place = HubPlace({URL!r})
+place = HubStore({URL!r})
 place.upload("small.safetensors", small, lambda nbytes: None)
 place.download("small.safetensors", back, lambda nbytes: None)
 before = peak()

@@ -16,7 +16,7 @@ import resumerge
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import now
-from resumerge.mirror.lease_record import Holder, lease_name
+from resumerge.mirror.lease_record import LeaseRecord, lease_name
 from resumerge.options import Options
 from resumerge.report.resume_command import resume_command
 
@@ -152,7 +152,9 @@ def test_a_disk_that_gets_full_is_not_the_mirror(
 
 def test_a_live_run_has_an_attempt_that_was_not_killed(made: Path, there: Path) -> None:
     put(made, there, "UPDATE attempts SET ended = NULL, outcome = NULL")
-    holder = Holder(owner="other", host="far", pid=7, boot_id="b", at=now(), seconds=60.0, epoch=2)
+    holder = LeaseRecord(
+        owner="other", host="far", pid=7, boot_id="b", at=now(), seconds=60.0, epoch=2
+    )
     [run] = resumerge.status(there)["runs"]
     assert [a["outcome"] for a in run["attempts"]] == ["killed"]
     (there / lease_name(2)).write_bytes(holder.as_bytes())

@@ -14,8 +14,8 @@ from merging import working_in
 
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
-from resumerge.mirror.state import DAMAGED, UNFINISHED, is_safe_name, look
-from resumerge.mirror.stores.open import open_place
+from resumerge.mirror.state import DAMAGED, UNFINISHED, is_safe_name, read_state
+from resumerge.mirror.stores.open import open_store
 from resumerge.options import Options
 
 
@@ -42,7 +42,7 @@ UNFIT = {
     "a size beyond reason": "UPDATE units SET nbytes = 9223372036854775807 WHERE number = 1",
     "a tensor outside of its shard": 'UPDATE units SET "offset" = 1000000000000 WHERE number = 1',
     "a tensor of no shard": "UPDATE units SET shard = 77 WHERE number = 1",
-    "a grain of nothing": "UPDATE units SET grain = 0",
+    "a block of nothing": "UPDATE units SET block_elements = 0",
     "bytes that are no text": "UPDATE units SET name = CAST(x'ff41' AS TEXT) WHERE number = 1",
     "hashes of another length": "UPDATE units SET block_hashes = x'00' WHERE number = 1",
     "a checksum of something else": f"UPDATE units SET checksum = '{'0' * 32}' WHERE number = 1",
@@ -95,7 +95,7 @@ def test_a_newer_one_that_is_cut_short_is_skipped(made: Path, there: Path) -> No
     put(made, there, UNFIT["a run outside"], number=3)
     changed = put(made, there, "UPDATE run SET host = 'newest'", number=4)
     changed.write_bytes(changed.read_bytes().replace(b"newest", b"latest"))
-    held = look(open_place(str(there)), there.parent / "copy.db")
+    held = read_state(open_store(str(there)), there.parent / "copy.db")
     assert held.what == UNFINISHED
     assert held.snapshot == f".resumerge/{good.name}"
     assert len(held.skipped) == 3
@@ -108,7 +108,7 @@ def test_one_that_is_too_large_is_not_even_read(made: Path, there: Path) -> None
     name = f"ledger-000001-000009-{'0' * 32}.db"
     with (there / ".resumerge" / name).open("wb") as file:
         file.truncate(1 << 40)
-    held = look(open_place(str(there)), there.parent / "copy.db")
+    held = read_state(open_store(str(there)), there.parent / "copy.db")
     assert held.what == DAMAGED
     assert "larger than" in held.skipped[0]
 
@@ -171,7 +171,7 @@ def test_a_word_that_it_is_done_which_cannot_be(there: Path, done: dict[str, Any
     said = {"run": "r", "fingerprint": "0", "seed": 0, "shard_size": 1, **done}
     checksum = xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
     (there / ".resumerge" / "done.json").write_text(json.dumps({**said, "checksum": checksum}))
-    assert look(open_place(str(there)), there.parent / "copy.db").done is None
+    assert read_state(open_store(str(there)), there.parent / "copy.db").done is None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from repo_of_the_hub import REPO, SHARD, URL, nothing, shard
 
 from resumerge.errors import InputError, Resumable
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.stores.base import PlaceError
-from resumerge.mirror.stores.hub import HubPlace
+from resumerge.mirror.stores.base import StoreError
+from resumerge.mirror.stores.hub import HubStore
 
 WRITER, READER = "hf_WriterSecret123", "hf_ReaderSecret456"
 
@@ -24,15 +24,15 @@ def guarded(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """A Hub with a private repo; this process has the token that may write to it."""
     hub.tokens = {WRITER: "write", READER: "read"}
     monkeypatch.setenv("HF_TOKEN", WRITER)
-    HubPlace(URL).write({"config.json": b"{}"})
+    HubStore(URL).write({"config.json": b"{}"})
     return hub
 
 
-def changes(place: HubPlace, folder: Path) -> list[Callable[[], Any]]:
+def changes(store: HubStore, folder: Path) -> list[Callable[[], Any]]:
     return [
-        lambda: place.write({"a": b"1"}),
-        lambda: place.claim("a", b"1"),
-        lambda: place.upload(SHARD, shard(folder), nothing),
+        lambda: store.write({"a": b"1"}),
+        lambda: store.claim("a", b"1"),
+        lambda: store.upload(SHARD, shard(folder), nothing),
     ]
 
 
@@ -40,13 +40,13 @@ def changes(place: HubPlace, folder: Path) -> list[Callable[[], Any]]:
 def test_who_may_not_write_is_told_what_to_do(
     guarded: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, token: str | None
 ) -> None:
-    place = HubPlace(URL)
+    store = HubStore(URL)
     if token is None:
         monkeypatch.delenv("HF_TOKEN")
     else:
         monkeypatch.setenv("HF_TOKEN", token)
-    for change in changes(place, tmp_path):
-        with pytest.raises(PlaceError, match="hf auth login") as caught:
+    for change in changes(store, tmp_path):
+        with pytest.raises(StoreError, match="hf auth login") as caught:
             change()
         assert caught.value.denied
         assert "HF_TOKEN" in str(caught.value)
@@ -58,14 +58,14 @@ def test_who_may_not_write_is_told_what_to_do(
 def test_a_permission_that_ends_while_a_run_goes_on(
     guarded: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    place = HubPlace(URL)
-    place.upload(SHARD, shard(tmp_path), nothing)
+    store = HubStore(URL)
+    store.upload(SHARD, shard(tmp_path), nothing)
     guarded.tokens = {READER: "read"}
-    with pytest.raises(PlaceError) as caught:
-        place.write({"a": b"1"})
+    with pytest.raises(StoreError) as caught:
+        store.write({"a": b"1"})
     assert caught.value.denied
     guarded.tokens = {WRITER: "write"}
-    place.write({"a": b"1"})
+    store.write({"a": b"1"})
     assert guarded.contents(REPO).keys() == {"config.json", "a", SHARD}
 
 
@@ -78,37 +78,37 @@ def test_a_run_that_may_not_write_there_is_refused_at_its_beginning(
     else:
         monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(InputError, match="hf auth login") as caught:
-        Lease.take(HubPlace(URL), "run")
+        Lease.take(HubStore(URL), "run")
     assert caught.value.exit_code == 2
     assert "write" in caught.value.problems[0].fix
 
 
 def test_a_reader_can_look(guarded: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", READER)
-    assert HubPlace(URL).read("config.json") == b"{}"
+    assert HubStore(URL).read("config.json") == b"{}"
 
 
 def test_a_signed_address_that_grew_too_old_is_no_lack_of_permission(
     guarded: Hub, tmp_path: Path
 ) -> None:
     guarded.fail("/cdn/upload/", status=403)
-    place = HubPlace(URL)
-    with pytest.raises(PlaceError) as caught:
-        place.upload(SHARD, shard(tmp_path), nothing)
+    store = HubStore(URL)
+    with pytest.raises(StoreError) as caught:
+        store.upload(SHARD, shard(tmp_path), nothing)
     assert not caught.value.denied
-    place.upload(SHARD, shard(tmp_path), nothing)
+    store.upload(SHARD, shard(tmp_path), nothing)
 
 
 def test_no_token_is_ever_shown(
     guarded: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str], sleeps: list[float]
 ) -> None:
     """Nor a signed address: in no message, no traceback, nothing printed, nothing written there."""
-    place, said = HubPlace(URL), ""
+    store, said = HubStore(URL), ""
     asks = [
-        *changes(place, tmp_path),
-        lambda: place.files(),
-        lambda: place.read("config.json"),
-        lambda: place.download("config.json", tmp_path / "c", nothing),
+        *changes(store, tmp_path),
+        lambda: store.files(),
+        lambda: store.read("config.json"),
+        lambda: store.download("config.json", tmp_path / "c", nothing),
     ]
     for wrong in ({"status": 401}, {"status": 403}, {"status": 500}, {"cut_upload": 1}):
         for ask in asks:
@@ -118,10 +118,10 @@ def test_no_token_is_ever_shown(
             for _ in range(3):
                 try:
                     ask()
-                except PlaceError as error:
+                except StoreError as error:
                     said += str(error) + "".join(traceback.format_exception(error))
     guarded.faults.clear()
-    place.write({})
+    store.write({})
     printed = capfd.readouterr()
     files = [blob.data for files in guarded.repos[REPO].commits.values() for blob in files.values()]
     everything = said + printed.out + printed.err + str(files)
@@ -136,10 +136,10 @@ def test_a_hub_that_asks_for_much_patience_at_the_beginning_is_come_back_to(
     hub: Hub, sleeps: list[float]
 ) -> None:
     hub.fail("/api/", status=429, headers={"Retry-After": "7"}, times=1)
-    Lease.take(HubPlace(URL), "run").release()
+    Lease.take(HubStore(URL), "run").release()
     assert 7.0 in sleeps
     hub.fail("/api/", status=429, headers={"Retry-After": "3600"}, times=None)
     sleeps.clear()
     with pytest.raises(Resumable, match="HTTP 429"):
-        Lease.take(HubPlace(URL), "run")
+        Lease.take(HubStore(URL), "run")
     assert sleeps == []

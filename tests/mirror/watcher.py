@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 from resumerge.mirror.audit import check_mirror
-from resumerge.mirror.stores.folder import FolderPlace
+from resumerge.mirror.stores.folder import FolderStore
 
 
 def watch(folder: Path) -> None:
     before = None
     looks = 0
     while True:
-        found = check_mirror(FolderPlace(folder))
+        found = check_mirror(FolderStore(folder))
         looks += 1
         told = {
             "state": found.state,

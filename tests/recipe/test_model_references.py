@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resumerge.recipe import ModelRef, parse_recipe
-from resumerge.recipe.invalid import Unfit
+from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.references import is_local, read_reference
 
 
@@ -46,7 +46,7 @@ def test_a_file_is_a_path_and_no_name_on_the_hub() -> None:
 
 @pytest.mark.parametrize("text", ["here@", "./here@", "org/name@", "gpt2@"])
 def test_a_revision_is_not_empty(text: str) -> None:
-    with pytest.raises(Unfit, match="neither a folder"):
+    with pytest.raises(InvalidValue, match="neither a folder"):
         read_reference(text)
 
 
@@ -113,7 +113,7 @@ def test_the_spelled_out_form_is_the_same_model(written: object, text: str) -> N
     ],
 )
 def test_anything_else_is_refused(wrong: object) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidValue):
         read_reference(wrong)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 
 SLOWLY = Path(__file__).with_name("slowly.py")
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
@@ -90,7 +90,7 @@ class Supervised:
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Of the ledger; none where there is no run yet."""
-        runs = Home(self.state).runs()
+        runs = RunStore(self.state).runs()
         if not runs:
             return []
         ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from resumerge.host.waiting import waiting
-from resumerge.supervisor.worker_exit import Death
+from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import PatientConsole
 
@@ -37,7 +37,7 @@ def test_a_worker_that_waits_for_no_disk(
         busy.kill()
         busy.communicate()
     teller = Supervision(PatientConsole(stderr=True), lambda run: "go on", as_json=False)
-    teller.gave_up(Death(busy.pid, "stall", signal.SIGKILL, 600.0, doing), "run")
+    teller.gave_up(WorkerExit(busy.pid, "stall", signal.SIGKILL, 600.0, doing), "run")
     said = capsys.readouterr().err
     assert advice in said.replace("\n", " ")
     assert "disk" not in said

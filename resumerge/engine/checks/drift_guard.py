@@ -11,20 +11,20 @@ from resumerge.engine.checks.drift import advice, describe, headline, parts_now
 from resumerge.engine.execute.reporter import Reporter
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import RECIPE_FILE, Home
+from resumerge.ledger.run_store import RECIPE_FILE, RunStore
 from resumerge.planning import Plan
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
 
 
-class Unchanged:
+class DriftGuard:
     """Compares what a run began with and what there is now.
 
     Args:
         row: of the run, in its ledger.
     """
 
-    def __init__(self, row: Mapping[str, Any], home: Home, reporter: Reporter) -> None:
+    def __init__(self, row: Mapping[str, Any], home: RunStore, reporter: Reporter) -> None:
         self._row, self._home, self._reporter = row, home, reporter
 
     def recipe(self, given: Recipe | None, *, restart: bool) -> Recipe:

@@ -15,7 +15,7 @@ from resumerge.engine.checks.preflight import (
     room_needed,
 )
 from resumerge.engine.mirrored.mirror_checks import check_has_mirror
-from resumerge.engine.mirrored.mirror_session import FarSide, check_apart
+from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart
 from resumerge.errors import Problem
 from resumerge.options import Options
 from resumerge.planning import Plan
@@ -26,7 +26,7 @@ def check_new(
     out: Path,
     state: Path,
     options: Options,
-    far: FarSide | None,
+    far: MirrorSession | None,
     given_up: Collection[str] = (),
 ) -> list[Problem]:
     """What is wrong with a new run's output, disks, sources and mirror.

@@ -18,7 +18,7 @@ from resumerge.host.machine import cores
 from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
 from resumerge.hub.cache import cache_folder
 from resumerge.planning.estimates.estimate import COMPANION_BYTES, disk_needed
-from resumerge.planning.estimates.memory import Need, memory_need
+from resumerge.planning.estimates.memory import MemoryNeed, memory_need
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub_models.hub_files import (
     env_offline,
@@ -282,7 +282,7 @@ def wait_for_budget(plan: Plan, asked: int | None, patience: float, reporter: Re
             told = now
             needed = f"{need.enough / 1e6:.0f} MB are needed to go on"
             reporter.note(f"Waiting for memory: {_left(measure_memory())}; {needed}")
-        reporter.beat()
+        reporter.heartbeat()
         time.sleep(SAMPLE_SECONDS)
     return budget
 
@@ -307,11 +307,11 @@ def fit_threads(plan: Plan, wanted: int | None, budget: int, asked: int | None =
         threads -= 1
 
 
-def _asks_too_little(asked: int | None, need: Need) -> bool:
+def _asks_too_little(asked: int | None, need: MemoryNeed) -> bool:
     return asked is not None and asked < need.enough
 
 
-def _too_little(need: Need, budget: int, asked: int | None) -> Problem:
+def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
     needed = math.ceil(need.enough / 1e6)
     if asked is not None and _asks_too_little(asked, need):
         found, fix = f"--memory {asked / 1e6:.0f}MB", f"raise --memory to {needed}MB or more"

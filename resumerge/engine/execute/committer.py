@@ -23,7 +23,7 @@ is bounded by the logarithm of the run's time."""
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenBlock:
     """A block that is written but not synced."""
 
     unit: Unit
@@ -80,7 +80,7 @@ class Committer:
         self.units_committed = 0
         self._bytes_before = self.bytes_committed
 
-    def submit(self, batch: list[Written]) -> None:
+    def submit(self, batch: list[WrittenBlock]) -> None:
         """Hand over a batch, its blocks in order; returns when the batch before is committed."""
         self.wait()
         self._last = self._thread.submit(self._commit, batch)
@@ -95,7 +95,7 @@ class Committer:
         """End the thread."""
         self._thread.shutdown(wait=True)
 
-    def _commit(self, batch: list[Written]) -> None:
+    def _commit(self, batch: list[WrittenBlock]) -> None:
         for shard in {written.unit.shard for written in batch}:
             self._files.sync(shard)
         for unit, blocks in groupby(batch, lambda written: written.unit):
@@ -106,7 +106,7 @@ class Committer:
             if self._left[shard] == 0:
                 self._seal(shard)
 
-    def _journal(self, batch: list[Written]) -> None:
+    def _journal(self, batch: list[WrittenBlock]) -> None:
         seconds: Counter[int] = Counter()
         for written in batch:
             hashes = self._hashes[written.unit.index]

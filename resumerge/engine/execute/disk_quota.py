@@ -11,7 +11,7 @@ from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.errors import Resumable
 from resumerge.hub.cache import cache_folder
 from resumerge.ledger import Progress
-from resumerge.mirror import Mirror
+from resumerge.mirror import Replicator
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.planning.plan import Plan
 from resumerge.storage import is_in_memory
@@ -40,7 +40,7 @@ def takes_space_later(plan: Plan, out: Path, *, frees: bool) -> bool:
     )
 
 
-class Room:
+class DiskQuota:
     """Which shards have their files, and whether another can have its own now.
 
     Without a mirror that frees shards, every shard has its file from the beginning.
@@ -51,7 +51,7 @@ class Room:
         plan: Plan,
         files: ShardFiles,
         progress: Sequence[Progress],
-        mirror: Mirror | None = None,
+        mirror: Replicator | None = None,
     ) -> None:
         """
         Args:

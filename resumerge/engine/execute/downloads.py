@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resumerge.engine.execute.work_queue import files_of
 from resumerge.hub.cache import HubFile
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.ledger import Ledger, Progress
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub_models.hub_files import hub_file
@@ -27,7 +27,7 @@ class Downloads:
         self,
         plan: Plan,
         ledger: Ledger,
-        records: Records,
+        records: MetadataCache,
         reader: SourceReader,
         progress: Sequence[Progress],
         *,

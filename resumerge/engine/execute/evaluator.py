@@ -13,16 +13,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from resumerge.engine.execute.buffers import Buffers
-from resumerge.engine.execute.native_backend import Compiled
-from resumerge.methods import METHODS, Work
-from resumerge.methods.base import Part, Scan
+from resumerge.engine.execute.native_backend import NativeBackend
+from resumerge.methods import METHODS, TensorContext
+from resumerge.methods.base import MapFunction, Scan
 from resumerge.planning.backend import is_compiled, needs_torch
 from resumerge.planning.expressions import work_of
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
 
 if TYPE_CHECKING:
-    from resumerge.engine.execute.torch_backend import Arithmetic
+    from resumerge.engine.execute.torch_backend import TorchBackend
 
 
 @contextmanager
@@ -50,15 +50,15 @@ class Evaluator:
         self._plan = plan
         self._reader = reader
         self._buffers = Buffers()
-        self._compiled = Compiled(reader, self._buffers)
-        self._arithmetic: Arithmetic | None = None
+        self._compiled = NativeBackend(reader, self._buffers)
+        self._arithmetic: TorchBackend | None = None
         self._on_cpu = device == "cpu"
         self._prepared = lru_cache(16)(self._prepare)
         if needs_torch(plan, device):
             with _without_collecting():
-                from resumerge.engine.execute.torch_backend import Arithmetic
+                from resumerge.engine.execute.torch_backend import TorchBackend
 
-            self._arithmetic = Arithmetic(reader, self._buffers, device)
+            self._arithmetic = TorchBackend(reader, self._buffers, device)
 
     def start_thread(self) -> None:
         """To be called first in every thread that evaluates."""
@@ -69,17 +69,19 @@ class Evaluator:
         """Whether the unit's blocks depend on reductions over the whole tensor."""
         if unit.expression.method == "copy" or unit.numel == 0:
             return False
-        return METHODS[unit.expression.method].reads(self._prepared(unit.index)[0]) > 1
+        return METHODS[unit.expression.method].passes(self._prepared(unit.index)[0]) > 1
 
     def statistics(self, unit: Unit, scan: Scan[Any]) -> Any:
         """The reductions over the whole tensor that each of its blocks needs."""
         return METHODS[unit.expression.method].statistics(self._prepared(unit.index)[0], scan)
 
-    def serial_scan(self, unit: Unit, part: Part[Any], sample: bool = False) -> Iterator[Any]:
+    def serial_scan(
+        self, unit: Unit, part: MapFunction[Any], sample: bool = False
+    ) -> Iterator[Any]:
         """`part` of every block of a unit, one after the other, in this thread."""
         return (self.part(unit, index, part, sample) for index in range(unit.blocks))
 
-    def part(self, unit: Unit, index: int, part: Part[Any], sample: bool = False) -> Any:
+    def part(self, unit: Unit, index: int, part: MapFunction[Any], sample: bool = False) -> Any:
         """`part` of one block of a unit's inputs, or of a sample of the block."""
         block = unit.block(index).sample() if sample else unit.block(index)
         return part(self._prepared(unit.index)[1].inputs(unit, block), block)
@@ -108,7 +110,7 @@ class Evaluator:
         span = self._reader.span(operand.source, operand.tensor, block.start, block.stop)
         return span and span[:2]
 
-    def _prepare(self, number: int) -> tuple[Work, Compiled | Arithmetic]:
+    def _prepare(self, number: int) -> tuple[TensorContext, NativeBackend | TorchBackend]:
         """A unit as its method sees it, and what computes it; asked for every block."""
         unit = self._plan.units[number]
         work = work_of(unit.name, unit.shape, unit.expression, self._plan.seed)

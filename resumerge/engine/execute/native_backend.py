@@ -21,7 +21,7 @@ else:
     from resumerge import numpy_later as np
 
 
-class Compiled:
+class NativeBackend:
     """Reads operands as they are stored, and rounds results to bytes."""
 
     def __init__(self, reader: SourceReader, buffers: Buffers) -> None:

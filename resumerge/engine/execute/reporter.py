@@ -11,7 +11,7 @@ from resumerge.sources.hub_models.prefetch import Fetched
 
 
 @dataclass(frozen=True)
-class Pulse:
+class ProgressUpdate:
     """How far the merging is, in bytes and units of output."""
 
     bytes_done: int
@@ -68,13 +68,13 @@ class Reporter:
     def began(self, attempt: int, budget: int) -> None:
         """An attempt began, and is in the ledger; it may have `budget` bytes of RSS."""
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Bytes were read or computed. Called often, by any thread; to be answered at once."""
 
     def fetching(self, fetched: Fetched) -> None:
         """Source files are being downloaded, or were in this attempt."""
 
-    def pulse(self, pulse: Pulse) -> None:
+    def progressed(self, progressed: ProgressUpdate) -> None:
         """A batch was computed."""
 
     def note(self, text: str) -> None:

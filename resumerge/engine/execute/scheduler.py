@@ -9,19 +9,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from resumerge.engine.execute.checksums import hash_block
-from resumerge.engine.execute.committer import Committer, Written
-from resumerge.engine.execute.disk_quota import Room
+from resumerge.engine.execute.committer import Committer, WrittenBlock
+from resumerge.engine.execute.disk_quota import DiskQuota
 from resumerge.engine.execute.evaluator import Evaluator
 from resumerge.engine.execute.page_cache import PageCache
-from resumerge.engine.execute.reporter import Pulse, Reporter
+from resumerge.engine.execute.reporter import ProgressUpdate, Reporter
 from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.work_queue import Pending
+from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.resources.governor import Governor
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger import Progress
-from resumerge.methods.base import Part, Scan
+from resumerge.methods.base import MapFunction, Scan
 from resumerge.planning.plan import BLOCK, Plan, Unit
-from resumerge.sources.hub_models.prefetch import Fetcher
+from resumerge.sources.hub_models.prefetch import Prefetcher
 from resumerge.storage import Storage
 
 _Begun = tuple[Unit, "Future[Any] | None"]
@@ -35,7 +35,7 @@ BATCH_SECONDS = 1.0
 """A batch is closed after this time even if it is small, so that stopping is quick."""
 
 
-class Engine:
+class Scheduler:
     """Computes every pending block of a plan."""
 
     def __init__(
@@ -48,11 +48,11 @@ class Engine:
         committer: Committer,
         governor: Governor,
         cache: PageCache,
-        stop: Stop,
+        stop: StopRequest,
         threads: int,
-        fetcher: Fetcher,
+        fetcher: Prefetcher,
         reporter: Reporter,
-        room: Room,
+        room: DiskQuota,
     ) -> None:
         self._plan, self._progress, self._evaluator = plan, progress, evaluator
         self._files, self._storage, self._committer = files, storage, committer
@@ -63,7 +63,7 @@ class Engine:
         self._ahead = ThreadPoolExecutor(1, "statistics")
         self._coming: _Begun | None = None
         unfinished = [unit for unit, known in zip(plan.units, progress) if known.checksum is None]
-        self._pending = Pending(plan, unfinished, fetcher, room)
+        self._pending = WorkQueue(plan, unfinished, fetcher, room)
         self._current: tuple[Unit, Any]
         self._indices = range(0)
         self._units_done = sum(known.checksum is not None for known in progress)
@@ -94,7 +94,7 @@ class Engine:
         self._committer.wait()
         return self._pending.wait(self._stop, self._tell_of_downloads)
 
-    def _compute(self) -> list[Written]:
+    def _compute(self) -> list[WrittenBlock]:
         """One batch: its blocks computed, written and hashed, in order; empty if none can be now.
 
         At most half the batch size (or one block), since the batch before is still being
@@ -102,8 +102,8 @@ class Engine:
         """
         self._governor.wait_for_room(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
-        running: deque[Future[list[Written]]] = deque()
-        batch: list[Written] = []
+        running: deque[Future[list[WrittenBlock]]] = deque()
+        batch: list[WrittenBlock] = []
         nbytes = 0
         try:
             while time.monotonic() < deadline:
@@ -163,7 +163,7 @@ class Engine:
             return
         self._indices = range(self._progress[unit.index].committed_blocks, unit.blocks)
 
-    def _write_blocks(self, unit: Unit, indices: list[int], statistics: Any) -> list[Written]:
+    def _write_blocks(self, unit: Unit, indices: list[int], statistics: Any) -> list[WrittenBlock]:
         """Runs in a worker thread."""
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(
@@ -172,7 +172,7 @@ class Engine:
             )
         return [self._write_block(unit, index, statistics) for index in indices]
 
-    def _write_block(self, unit: Unit, index: int, statistics: Any) -> Written:
+    def _write_block(self, unit: Unit, index: int, statistics: Any) -> WrittenBlock:
         started = time.perf_counter()
         data = self._evaluator.block(unit, index, statistics)
         target = self._files.descriptor(unit.shard)
@@ -180,13 +180,13 @@ class Engine:
         origin = self._evaluator.copied_from(unit, index)
         if origin is None or not self._storage.copy(*origin, target, offset, nbytes):
             self._storage.write(target, data, offset)
-        self._reporter.beat()
-        return Written(unit, index, hash_block(data), time.perf_counter() - started)
+        self._reporter.heartbeat()
+        return WrittenBlock(unit, index, hash_block(data), time.perf_counter() - started)
 
     def _scanner(self, unit: Unit) -> Scan[Any]:
         """A scan over a unit's blocks by all threads, a few blocks ahead of who consumes it."""
 
-        def scan(part: Part[Any], sample: bool = False) -> Iterator[Any]:
+        def scan(part: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
             running: deque[Future[list[Any]]] = deque()
             first = done = 0
             while first < unit.blocks:
@@ -201,13 +201,15 @@ class Engine:
                     done += len(found)
                     yield from found
                 self._cache.scanned(unit, done - 1)
-                self._reporter.beat()
+                self._reporter.heartbeat()
             while running:
                 yield from running.popleft().result()
 
         return scan
 
-    def _parts(self, unit: Unit, first: int, last: int, part: Part[Any], sample: bool) -> list[Any]:
+    def _parts(
+        self, unit: Unit, first: int, last: int, part: MapFunction[Any], sample: bool
+    ) -> list[Any]:
         """Runs in a worker thread."""
         return [self._evaluator.part(unit, index, part, sample) for index in range(first, last)]
 
@@ -220,11 +222,11 @@ class Engine:
         """Blocks of a task; fewer under pressure."""
         return max(1, min(TOGETHER, self._governor.batch_bytes // (32 * 4 * BLOCK)))
 
-    def _tell(self, batch: list[Written]) -> None:
+    def _tell(self, batch: list[WrittenBlock]) -> None:
         self._units_done += sum(w.index == w.unit.blocks - 1 for w in batch)
         self._tell_of_downloads()
-        self._reporter.pulse(
-            Pulse(
+        self._reporter.progressed(
+            ProgressUpdate(
                 self._committer.bytes_committed
                 + sum(w.unit.block_bytes(w.index)[1] for w in batch),
                 sum(unit.nbytes for unit in self._plan.units),
@@ -235,7 +237,7 @@ class Engine:
         )
 
     def _tell_of_downloads(self) -> None:
-        self._reporter.beat()  # a download that stands still ends by itself
+        self._reporter.heartbeat()  # a download that stands still ends by itself
         if fetched := self._fetcher.fetched:
             self._reporter.fetching(fetched)
 

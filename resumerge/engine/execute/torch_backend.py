@@ -15,7 +15,7 @@ from resumerge.sources.dtypes import FLOATS, nbytes
 from resumerge.sources.reader import SourceReader
 
 
-class Arithmetic:
+class TorchBackend:
     """Reads operands as float32 tensors on a device, and rounds results to bytes."""
 
     def __init__(self, reader: SourceReader, buffers: Buffers, device: str) -> None:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from resumerge.engine.execute.disk_quota import Room
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.execute.disk_quota import DiskQuota
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.planning.plan import Plan, Unit
-from resumerge.sources.hub_models.prefetch import Fetcher
+from resumerge.sources.hub_models.prefetch import Prefetcher
 from resumerge.sources.types import Source
 
 LOOK_SECONDS = 0.25
@@ -58,13 +58,15 @@ def fetching_order(
     return [(plan.sources[number], name) for number, name in chosen]
 
 
-class Pending:
+class WorkQueue:
     """The units of a plan that are to be computed, in its order as far as their files are here.
 
     And as far as there is room for their shards.
     """
 
-    def __init__(self, plan: Plan, units: Iterable[Unit], fetcher: Fetcher, room: Room) -> None:
+    def __init__(
+        self, plan: Plan, units: Iterable[Unit], fetcher: Prefetcher, room: DiskQuota
+    ) -> None:
         self._plan, self._fetcher, self._room = plan, fetcher, room
         self._waiting: dict[Files, list[int]] = {}
         self._ready: dict[int, list[int]] = {}
@@ -83,7 +85,7 @@ class Pending:
             del self._ready[shard]
         return self._plan.units[number]
 
-    def wait(self, stop: Stop, tell: Callable[[], None]) -> bool:
+    def wait(self, stop: StopRequest, tell: Callable[[], None]) -> bool:
         """Wait for the files of a unit, and room for its shard.
 
         Args:

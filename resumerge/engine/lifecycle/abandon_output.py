@@ -11,7 +11,7 @@ from resumerge.ledger.run_store import UNBORN
 from resumerge.storage import Storage
 
 
-def discard(ledger: Ledger, folder: Path, out: Path, storage: Storage) -> None:
+def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) -> None:
     """Remove what a run wrote: its shards, the files beside them, and the run's folder.
 
     Files that the run did not write, and those that were edited since, are left, and the output

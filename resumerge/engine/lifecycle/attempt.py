@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.engine.execute.checksums import hash_block
-from resumerge.engine.execute.disk_quota import Room, takes_space_later
+from resumerge.engine.execute.disk_quota import DiskQuota, takes_space_later
 from resumerge.engine.execute.downloads import Downloads
 from resumerge.engine.execute.reporter import Reporter
 from resumerge.engine.execute.shard_files import ShardFiles
@@ -20,19 +20,19 @@ from resumerge.engine.recovery.ownership import has_checksum, set_aside
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.governor import LARGEST_BATCH
 from resumerge.engine.resources.out_of_memory import is_out_of_memory, out_of_memory
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, ResumergeError
 from resumerge.host.garbage import collect_as_usual
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.ledger import Ledger, Progress, take_snapshot
-from resumerge.mirror import Mirror
+from resumerge.mirror import Replicator
 from resumerge.mirror.backup_names import CARD
 from resumerge.output import companions
-from resumerge.planning.estimates.memory import Need
+from resumerge.planning.estimates.memory import MemoryNeed
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub_models.prefetch import Fetcher
+from resumerge.sources.hub_models.prefetch import Prefetcher
 from resumerge.storage import Storage
 
 CONFIG = "config.json"
@@ -57,17 +57,17 @@ class Attempt:
     out: Path
     storage: Storage
     reporter: Reporter
-    stop: Stop
+    stop: StopRequest
     threads: int
     budget: int
-    need: Need
+    need: MemoryNeed
     memory_wait: float
     device: str
-    records: Records
+    records: MetadataCache
     offline: bool
     evict: bool
-    distrust: bool
-    mirror: Mirror | None = None
+    verify_all: bool
+    mirror: Replicator | None = None
 
     def run(self) -> float:
         """Work until the output is whole; seconds of merging are returned.
@@ -134,7 +134,7 @@ class Attempt:
         from resumerge.engine.execute.committer import Committer
         from resumerge.engine.execute.evaluator import Evaluator
         from resumerge.engine.execute.page_cache import PageCache
-        from resumerge.engine.execute.scheduler import Engine
+        from resumerge.engine.execute.scheduler import Scheduler
         from resumerge.engine.recovery.recovery import Recovery
         from resumerge.engine.resources.allocator import reuse_freed_memory
         from resumerge.engine.resources.governor import Governor
@@ -152,9 +152,9 @@ class Attempt:
             started = time.monotonic()
             self.reporter.doing("comparing the output with the ledger")
             progress = Recovery(
-                plan, ledger, files, storage, self.distrust, self.reporter.beat, self._frees
+                plan, ledger, files, storage, self.verify_all, self.reporter.heartbeat, self._frees
             ).run()
-            room = Room(plan, files, progress, self.mirror if self._frees else None)
+            room = DiskQuota(plan, files, progress, self.mirror if self._frees else None)
             if self.mirror is not None:
                 self.mirror.start()
             downloads = Downloads(plan, ledger, records, reader, progress, evict=self.evict)
@@ -182,7 +182,7 @@ class Attempt:
                         downloads.committed,
                         self.mirror.sealed if self.mirror is not None else lambda shard: None,
                     )
-                    Engine(
+                    Scheduler(
                         plan,
                         progress,
                         evaluator,
@@ -204,15 +204,17 @@ class Attempt:
 
     def _go_on(self) -> None:
         """Called while a file is read for its hash."""
-        self.reporter.beat()
+        self.reporter.heartbeat()
         self.stop.check()
 
-    def _fetcher(self, progress: list[Progress], downloads: Downloads, room: Room) -> Fetcher:
+    def _fetcher(
+        self, progress: list[Progress], downloads: Downloads, room: DiskQuota
+    ) -> Prefetcher:
         """What brings the files that pending units read, and those that lie beside the weights."""
         reference = self.plan.sources[self.plan.reference]
         pending = [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
         beside = [(reference, name) for name in reference.companions]
-        return Fetcher(
+        return Prefetcher(
             [*beside, *fetching_order(self.plan, pending, by_shard=self._frees)],
             self.records,
             offline=self.offline,

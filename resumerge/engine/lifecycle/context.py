@@ -19,24 +19,24 @@ from resumerge.engine.execute.reporter import Reporter, Result
 from resumerge.engine.lifecycle.attempt import Attempt
 from resumerge.engine.lifecycle.pinned_plan import pinned_plan
 from resumerge.engine.mirrored.mirror_checks import check_state_apart
-from resumerge.engine.mirrored.mirror_session import FarSide
-from resumerge.engine.mirrored.mirror_setup import mirror_of
+from resumerge.engine.mirrored.mirror_session import MirrorSession
+from resumerge.engine.mirrored.mirror_setup import replicator_of
 from resumerge.engine.resources.disk_errors import resumable_disk_errors
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.host.speed import probe
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan
 from resumerge.planning.estimates.estimate import Estimate, estimate, largest_file
 from resumerge.planning.estimates.time import computes
 from resumerge.recipe import Recipe
-from resumerge.sources import Records
+from resumerge.sources import MetadataCache
 from resumerge.storage import Storage
 
 
 @dataclass(frozen=True)
-class Means:
+class ResourceBudget:
     """What a merge may take, and is expected to.
 
     Args:
@@ -50,7 +50,7 @@ class Means:
 
 
 @dataclass
-class Command:
+class RunContext:
     """One command on one run.
 
     Args:
@@ -62,14 +62,14 @@ class Command:
     options: Options
     reporter: Reporter
     storage: Storage
-    stop: Stop
-    home: Home
-    records: Records = field(init=False)
+    stop: StopRequest
+    home: RunStore
+    records: MetadataCache = field(init=False)
     run_id: str | None = None
-    far: FarSide | None = None
+    far: MirrorSession | None = None
 
     def __post_init__(self) -> None:
-        self.records = Records(self.home.folder)
+        self.records = MetadataCache(self.home.folder)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -86,14 +86,14 @@ class Command:
         """Whether shards go away once the mirror has them."""
         return bool(self.options.mirror and self.options.mirror_then_delete)
 
-    def reach(self, url: str) -> FarSide:
+    def reach(self, url: str) -> MirrorSession:
         """The mirror; it is not asked for anything yet.
 
         Raises:
             InputError: this cannot be one.
         """
         self.reporter.doing("looking at the mirror")
-        far = FarSide(url, self.options, self.reporter, self.stop)
+        far = MirrorSession(url, self.options, self.reporter, self.stop)
         check_state_apart(self.home.folder, far.url)
         if self.far is None or self.far.url != far.url:
             if self.far is not None:
@@ -108,7 +108,7 @@ class Command:
         self.reporter.doing("opening the models and planning")
         return pinned_plan(recipe, pins, began, self.options, self.records)
 
-    def means(self, plan: Plan, *, patience: float | None = None) -> Means:
+    def means(self, plan: Plan, *, patience: float | None = None) -> ResourceBudget:
         """Threads, memory and device; refused here where they cannot do.
 
         Args:
@@ -128,17 +128,17 @@ class Command:
             self.reporter.note(note)
         threads = fit_threads(plan, self.options.threads, budget, asked)
         speed = probe(largest_file(plan), computes=computes(plan))
-        return Means(threads, budget, device, estimate(plan, threads, speed))
+        return ResourceBudget(threads, budget, device, estimate(plan, threads, speed))
 
     def work(
         self,
         plan: Plan,
         ledger: Ledger,
         out: Path,
-        means: Means,
+        means: ResourceBudget,
         *,
         resumed: bool,
-        distrust: bool = False,
+        verify_all: bool = False,
     ) -> Result:
         """Merge what is left, in an attempt of its own.
 
@@ -154,7 +154,7 @@ class Command:
         mirror = None
         if self.options.mirror is not None:
             far = self.reach(self.options.mirror)
-            mirror = mirror_of(far, ledger, out, self.options, self.storage, self.reporter)
+            mirror = replicator_of(far, ledger, out, self.options, self.storage, self.reporter)
         attempt = Attempt(
             plan=plan,
             ledger=ledger,
@@ -170,11 +170,11 @@ class Command:
             records=self.records,
             offline=self.options.offline,
             evict=self.options.evict,
-            distrust=distrust,
+            verify_all=verify_all,
             mirror=mirror,
         )
         seconds = attempt.run()
-        url = mirror.place.url if mirror is not None else None
+        url = mirror.store.url if mirror is not None else None
         result = Result(self.run_id, out, ledger.path, merging_seconds=seconds, mirror=url)
         self.reporter.done(result)
         return result

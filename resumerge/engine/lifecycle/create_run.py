@@ -13,27 +13,27 @@ from resumerge.engine.checks.drift import samples
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
-from resumerge.ledger.run_store import RECIPE_FILE, Home
-from resumerge.mirror.stores.open import open_place
+from resumerge.ledger.run_store import RECIPE_FILE, RunStore
+from resumerge.mirror.stores.open import open_store
 from resumerge.options import Options
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 from resumerge.sources import Source
 from resumerge.storage import Storage
 
 
-def write_down(
+def create_run(
     plan: Plan,
     config: Path,
     out: Path,
     options: Options,
     unborn: Path,
-    home: Home,
+    home: RunStore,
     storage: Storage,
 ) -> Path:
     """Fill a new run's folder with its ledger; it appears whole or not at all.
 
     Args:
-        unborn: the folder, of `Home.new`.
+        unborn: the folder, of `RunStore.new`.
 
     Returns:
         The folder under its final name.
@@ -97,7 +97,7 @@ def write_down(
                 "nbytes": unit.nbytes,
                 "dtype": unit.dtype,
                 "shape": json.dumps(unit.shape),
-                "grain": unit.grain,
+                "block_elements": unit.block_elements,
                 "expression": json.dumps(unit.expression.as_json()),
                 "blocks": unit.blocks,
                 "state": "pending",
@@ -107,7 +107,7 @@ def write_down(
         ),
     )
     if options.mirror:
-        ledger.set_mirror(open_place(options.mirror).url)
+        ledger.set_mirror(open_store(options.mirror).url)
     take_snapshot(ledger, storage)
     ledger.close()
     storage.write_file(unborn / RECIPE_FILE, plan.recipe.text.encode())

@@ -8,18 +8,24 @@ from pathlib import Path
 from resumerge.engine.execute.reporter import Reporter, Result
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.import_run import bring_model
-from resumerge.engine.mirrored.mirror_session import SHOWN, FarSide, check_apart
+from resumerge.engine.mirrored.mirror_session import SHOWN, MirrorSession, check_apart
 from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
-from resumerge.mirror.lease import patiently
-from resumerge.mirror.manifest import DONE_FILE, Done, lacking_files, read_done, tidy
+from resumerge.mirror.lease import retry
+from resumerge.mirror.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    missing_files,
+    read_manifest,
+    remove_metadata,
+)
 from resumerge.options import Options
 from resumerge.planning import Plan
 from resumerge.storage import Storage
 
 
-def is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: FarSide | None) -> bool:
+def is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: MirrorSession | None) -> bool:
     """Whether a finished run's files are all still there: shards with their size and header, here
     or in its mirror; and in the mirror everything that belongs there, by its size.
 
@@ -38,15 +44,15 @@ def is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: FarSide | None)
     return all(s.name in noted for s in lacking) and _is_whole_there(plan, ledger, far)
 
 
-def _is_whole_there(plan: Plan, ledger: Ledger, far: FarSide) -> bool:
+def _is_whole_there(plan: Plan, ledger: Ledger, far: MirrorSession) -> bool:
     """Whether the mirror says that it has the model, and has it; what is lacking is told."""
     far.check_mounted()
-    done, there = patiently(far.place, lambda: read_done(far.place)), far.files()
+    done, there = retry(far.store, lambda: read_manifest(far.store)), far.files()
     lacking = {s.name for s in plan.shards if there.get(s.name) != s.nbytes}
     if done is None or done.run != (ledger.run() or {})["id"]:
-        lacking.add(DONE_FILE)
+        lacking.add(MANIFEST_FILE)
     else:
-        lacking.update(lacking_files(done, there))
+        lacking.update(missing_files(done, there))
     if lacking:
         ledger.event("mirror_lacks", mirror=far.url, names=sorted(lacking)[:SHOWN])
         far.note(f"The mirror at {far.url} lacks {', '.join(sorted(lacking)[:SHOWN])}")
@@ -54,8 +60,8 @@ def _is_whole_there(plan: Plan, ledger: Ledger, far: FarSide) -> bool:
 
 
 def already_there(
-    far: FarSide,
-    done: Done,
+    far: MirrorSession,
+    done: Manifest,
     out: Path | None,
     options: Options,
     storage: Storage,
@@ -70,7 +76,7 @@ def already_there(
         InputError, Resumable: it cannot be brought.
     """
     with suppress(InputError, Resumable):  # who finished it may have died over it
-        patiently(far.place, lambda: tidy(far.place))
+        retry(far.store, lambda: remove_metadata(far.store))
     if options.bring_back and out is not None:
         if problems := check_apart(out, far):
             raise InputError(problems)
@@ -84,13 +90,13 @@ def already_there(
     return result
 
 
-def bring_rest(far: FarSide, out: Path, storage: Storage) -> None:
+def bring_rest(far: MirrorSession, out: Path, storage: Storage) -> None:
     """Bring here what is lacking of a model that is finished in the mirror.
 
     Raises:
         InputError, Resumable: it cannot be brought.
     """
-    done = patiently(far.place, lambda: read_done(far.place))
+    done = retry(far.store, lambda: read_manifest(far.store))
     if done is not None:
         with folder_lock(out):
             bring_model(far, done, out, storage)

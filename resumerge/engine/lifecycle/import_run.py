@@ -18,24 +18,24 @@ from resumerge.engine.checks.preflight import (
 )
 from resumerge.engine.execute.reporter import Reporter
 from resumerge.engine.execute.shard_files import PARTIAL
-from resumerge.engine.mirrored.mirror_session import FarSide, check_apart, refuse_mirror
-from resumerge.engine.mirrored.reconcile import bring, temporary_folder
+from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart, refuse_mirror
+from resumerge.engine.mirrored.reconcile import fetch_from_mirror, temporary_folder
 from resumerge.engine.recovery.recovery import read_ledger
 from resumerge.engine.resources.lock import run_lock
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
-from resumerge.ledger.run_store import RECIPE_FILE, Home
+from resumerge.ledger.run_store import RECIPE_FILE, RunStore
 from resumerge.mirror.backup_names import CARD
-from resumerge.mirror.lease import patiently
+from resumerge.mirror.lease import retry
 from resumerge.mirror.ledger_import import is_folder_name
-from resumerge.mirror.manifest import Done, lacking_files
-from resumerge.mirror.state import FINISHED, NOTHING, UNFINISHED, Held
+from resumerge.mirror.manifest import Manifest, missing_files
+from resumerge.mirror.state import FINISHED, NOTHING, UNFINISHED, MirrorState
 from resumerge.options import Options
 from resumerge.output.finish import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, parse_recipe
-from resumerge.recipe.invalid import Unfit
+from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.references import read_reference
 from resumerge.storage import Storage
 
@@ -45,16 +45,21 @@ PAGE = 4096
 """Bytes of a disk that a file takes whole."""
 
 
-class Arrival:
+class RunImporter:
     """Finds what a mirror holds, and lets a run that this machine does not know move in."""
 
     def __init__(
-        self, far: FarSide, home: Home, options: Options, storage: Storage, reporter: Reporter
+        self,
+        far: MirrorSession,
+        home: RunStore,
+        options: Options,
+        storage: Storage,
+        reporter: Reporter,
     ) -> None:
         self._far, self._home, self._options = far, home, options
         self._storage, self._reporter = storage, reporter
 
-    def find(self, recipe: Recipe | None, out: Path | None) -> Path | Done | None:
+    def find(self, recipe: Recipe | None, out: Path | None) -> Path | Manifest | None:
         """What there is to go on with.
 
         Args:
@@ -70,7 +75,7 @@ class Arrival:
             Resumable: the mirror cannot be reached.
         """
         with temporary_folder() as folder:
-            held = self._far.look(folder / LEDGER_FILE)
+            held = self._far.read_state(folder / LEDGER_FILE)
             if held.what == FINISHED and held.done is not None:
                 return self._finished(held.done, held, starts_over=recipe is not None)
             if held.what == NOTHING and recipe is not None:
@@ -87,7 +92,7 @@ class Arrival:
         """The folder of a run of this machine."""
         return next((folder for folder in self._home.runs() if folder.name == run), None)
 
-    def _finished(self, done: Done, held: Held, *, starts_over: bool) -> Path | Done:
+    def _finished(self, done: Manifest, held: MirrorState, *, starts_over: bool) -> Path | Manifest:
         """What there is to do with a finished mirror: the run itself mends it, where it is known.
 
         Args:
@@ -95,7 +100,7 @@ class Arrival:
         """
         if starts_over and self._options.restart:
             return done
-        lacking = lacking_files(done, held.files)
+        lacking = missing_files(done, held.files)
         known = self._known(done.run)
         if known is not None and (lacking or _is_to_mend(known)):
             return known
@@ -117,7 +122,7 @@ class Arrival:
         self._far.hold(row["id"])
         unborn, home = self._home.new(out, self._storage), self._home.folder / row["id"]
         with run_lock(unborn, row["id"]):
-            held = self._far.look(unborn / LEDGER_FILE)
+            held = self._far.read_state(unborn / LEDGER_FILE)
             if held.what != UNFINISHED or _row(unborn)["id"] != row["id"]:
                 raise refuse_mirror(self._far, held)
             for why in held.skipped:
@@ -127,7 +132,7 @@ class Arrival:
         return home
 
 
-def is_made_of(done: Done, recipe: Recipe, options: Options, far: FarSide) -> bool:
+def is_made_of(done: Manifest, recipe: Recipe, options: Options, far: MirrorSession) -> bool:
     """Whether a finished model is what this recipe makes, with these options.
 
     Where a branch moved since, or a local model was copied, it still is: it was made of this.
@@ -138,14 +143,14 @@ def is_made_of(done: Done, recipe: Recipe, options: Options, far: FarSide) -> bo
     nbytes, sha256 = done.files.get(RECIPE_IN_MODEL, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
         return False
-    data = patiently(far.place, lambda: far.place.read(RECIPE_IN_MODEL))
+    data = retry(far.store, lambda: far.store.read(RECIPE_IN_MODEL))
     if hashlib.sha256(data).hexdigest() != sha256:
         return False
     text = data.decode(errors="replace")
     return _is_of({"config_text": text, "config_path": RECIPE_IN_MODEL}, recipe)
 
 
-def bring_model(far: FarSide, done: Done, out: Path, storage: Storage) -> None:
+def bring_model(far: MirrorSession, done: Manifest, out: Path, storage: Storage) -> None:
     """Bring a finished model here, config.json last; files that are here already stay.
 
     Raises:
@@ -163,10 +168,10 @@ def bring_model(far: FarSide, done: Done, out: Path, storage: Storage) -> None:
             "resume",
         )
     for name in lacking:
-        bring(far, name, None if name == CARD else done.files[name][1], out, storage)
+        fetch_from_mirror(far, name, None if name == CARD else done.files[name][1], out, storage)
 
 
-def brought(done: Done, out: Path) -> set[str]:
+def brought(done: Manifest, out: Path) -> set[str]:
     """Names of files of a finished model that `bring_model` brought before, or began to."""
     whole = {name for name, (nbytes, _) in done.files.items() if _has(out / name, name, nbytes)}
     return whole | {name + PARTIAL for name in done.files}
@@ -176,7 +181,7 @@ def _has(path: Path, name: str, nbytes: int) -> bool:
     return path.is_file() and (path.stat().st_size == nbytes or name == CARD)
 
 
-def _not_whole(done: Done, lacking: list[str], far: FarSide) -> InputError:
+def _not_whole(done: Manifest, lacking: list[str], far: MirrorSession) -> InputError:
     return refuse(
         "The mirror holds a finished model that is not whole any more",
         where=far.url,
@@ -273,5 +278,5 @@ def _here(model: str, folder: Path) -> str | None:
             return None
         local = Path(read_reference(model).name).expanduser().absolute()
         return str(local) if local.is_dir() else None
-    except (OSError, RuntimeError, ValueError, Unfit):
+    except (OSError, RuntimeError, ValueError, InvalidValue):
         return None

@@ -12,10 +12,10 @@ from resumerge.engine.resources.disk_errors import UNFIT_ERRORS
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
-from resumerge.sources import Records, Source, open_source
+from resumerge.sources import MetadataCache, Source, open_source
 
 
-class NotOpened(InputError):
+class SourcesUnavailable(InputError):
     """A model could not be opened; for a run that has begun, it may be away only for now."""
 
 
@@ -23,7 +23,7 @@ def open_sources(
     recipe: Recipe,
     pins: Mapping[str, dict[str, Any]],
     problems: list[Problem],
-    records: Records,
+    records: MetadataCache,
     offline: bool,
 ) -> dict[ModelRef, Source]:
     """Every model that the recipe names, in its order. Local ones are opened first: while
@@ -54,7 +54,7 @@ def open_sources(
         if problems and not offline:
             break
     if len(opened) < len(recipe.models):
-        raise NotOpened(in_order(problems).problems)
+        raise SourcesUnavailable(in_order(problems).problems)
     return {ref: opened[ref] for ref in recipe.models}
 
 

@@ -13,7 +13,7 @@ from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE, Options
 from resumerge.planning import Plan, check_recipe, make_plan
 from resumerge.recipe import Recipe
-from resumerge.sources import Records
+from resumerge.sources import MetadataCache
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers.required import read_tokenizers
 
@@ -23,7 +23,7 @@ def pinned_plan(
     pins: Mapping[str, dict[str, Any]],
     began: Mapping[str, Any],
     options: Options,
-    records: Records,
+    records: MetadataCache,
 ) -> Plan:
     """Open the sources, where a run has pinned them if it has, and plan.
 

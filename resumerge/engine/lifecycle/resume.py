@@ -9,21 +9,21 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.checks.drift_guard import Unchanged
+from resumerge.engine.checks.drift_guard import DriftGuard
 from resumerge.engine.checks.preflight import check_disk, check_outside
 from resumerge.engine.execute.reporter import Result
 from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.lifecycle.abandon_output import discard
-from resumerge.engine.lifecycle.context import Command
+from resumerge.engine.lifecycle.abandon_output import abandon_output
+from resumerge.engine.lifecycle.context import RunContext
 from resumerge.engine.lifecycle.finished import already_there, bring_rest, is_whole
 from resumerge.engine.lifecycle.inherited_options import inherited
-from resumerge.engine.lifecycle.open_models import NotOpened
+from resumerge.engine.lifecycle.open_models import SourcesUnavailable
 from resumerge.engine.lifecycle.pinned_plan import pins_of
-from resumerge.engine.lifecycle.start import start
-from resumerge.engine.mirrored.abandon import find_written, give_up, mirrored_files
+from resumerge.engine.lifecycle.start import start_run
+from resumerge.engine.mirrored.abandon import abandon_mirror, find_written, mirrored_files
 from resumerge.engine.mirrored.mirror_checks import check_has_mirror
-from resumerge.engine.mirrored.mirror_session import FarSide, check_apart, check_reachable
-from resumerge.engine.mirrored.reconcile import Agreement, check_fits
+from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart, check_reachable
+from resumerge.engine.mirrored.reconcile import Reconciler, check_fits
 from resumerge.engine.recovery.damage import find_damage
 from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.recovery.recovery import open_ledger
@@ -34,8 +34,8 @@ from resumerge.planning import Plan
 from resumerge.recipe import Recipe
 
 
-def go_on(
-    command: Command,
+def resume_run(
+    command: RunContext,
     folder: Path,
     recipe: Recipe | None = None,
     config: Path | None = None,
@@ -57,7 +57,7 @@ def go_on(
         with closing(ledger):
             named = command.options.mirror is not None
             known = _KnownRun(command, ledger, moved_to)
-            unchanged = Unchanged(known.row, command.home, command.reporter)
+            unchanged = DriftGuard(known.row, command.home, command.reporter)
             given = unchanged.recipe(recipe, restart=command.options.restart)
             known.reach()
             if command.options.restart:
@@ -66,13 +66,13 @@ def go_on(
             unchanged.check(plan, ledger)
             if known.is_done(plan):
                 return known.say_done()
-            return known.finish(plan, named=named, distrust=restored)
+            return known.finish(plan, named=named, verify_all=restored)
 
 
 class _KnownRun:
     """A run with its ledger, which is locked."""
 
-    def __init__(self, command: Command, ledger: Ledger, moved_to: Path | None) -> None:
+    def __init__(self, command: RunContext, ledger: Ledger, moved_to: Path | None) -> None:
         """
         Raises:
             InputError: options that do not go with what the run is.
@@ -81,7 +81,7 @@ class _KnownRun:
         self.row: dict[str, Any] = ledger.run() or {}
         self._out = Path(self.row["output"])
         self._began: Mapping[str, Any] = json.loads(self.row["options"])
-        self._far: FarSide | None = None
+        self._far: MirrorSession | None = None
         _check_stays(self._out, moved_to or command.options.output)
         mirror = command.far.url if command.far else self.row["mirror"]
         self._url: str | None = command.options.mirror or mirror
@@ -103,7 +103,7 @@ class _KnownRun:
         pins = pins_of(self._ledger, looks_anew=looks_anew)
         try:
             plan = self._command.plan(recipe, pins, self._began)
-        except NotOpened as error:
+        except SourcesUnavailable as error:
             raise Resumable("source_unavailable", str(error)) from error
         if self._far is not None and not self._far.url.startswith("hf://"):
             folders = (source.folder for source in plan.sources)
@@ -118,12 +118,12 @@ class _KnownRun:
 
         def give_up_run() -> None:
             if far is not None:
-                give_up(far, find_written(far, folder.name, mirrored_files(ledger)))
+                abandon_mirror(far, find_written(far, folder.name, mirrored_files(ledger)))
             command.storage.make_folder(out)
             with folder_lock(out):
-                discard(ledger, folder, out, command.storage)
+                abandon_output(ledger, folder, out, command.storage)
 
-        return start(command, recipe, config, out, written, give_up_run)
+        return start_run(command, recipe, config, out, written, give_up_run)
 
     def is_done(self, plan: Plan) -> bool:
         """Whether it is finished, and all of it is still there."""
@@ -145,7 +145,7 @@ class _KnownRun:
         self._command.reporter.done(result)
         return result
 
-    def finish(self, plan: Plan, *, named: bool, distrust: bool) -> Result:
+    def finish(self, plan: Plan, *, named: bool, verify_all: bool) -> Result:
         """Bring ledger and mirror into agreement, and do what is left.
 
         Args:
@@ -163,7 +163,7 @@ class _KnownRun:
                 raise InputError(problems)
             if problems := check_reachable(far):
                 raise InputError(problems) if named else Resumable("mirror", str(problems[0]))
-            agreement = Agreement(self._ledger, out, far, storage)
+            agreement = Reconciler(self._ledger, out, far, storage)
             done = agreement.reach(named=named)
             if done is not None:
                 return already_there(far, done, out, options, storage, command.reporter)
@@ -176,7 +176,7 @@ class _KnownRun:
         with folder_lock(out):
             if far is not None and options.bring_back:
                 agreement.bring_back(away)
-            return command.work(plan, self._ledger, out, means, resumed=True, distrust=distrust)
+            return command.work(plan, self._ledger, out, means, resumed=True, verify_all=verify_all)
 
     def _lacking(self, plan: Plan, away: list[str]) -> int:
         """Bytes that the shards which are to be here have yet to take."""

@@ -6,24 +6,24 @@ from pathlib import Path
 
 from resumerge.engine.checks.preflight import OUTPUT, STATE, check_output, check_path
 from resumerge.engine.execute.reporter import Reporter, Result
-from resumerge.engine.lifecycle.context import Command
+from resumerge.engine.lifecycle.context import RunContext
 from resumerge.engine.lifecycle.finished import already_there
-from resumerge.engine.lifecycle.import_run import Arrival, brought, is_made_of
-from resumerge.engine.lifecycle.resume import go_on
-from resumerge.engine.lifecycle.start import start
-from resumerge.engine.mirrored.abandon import find_written, give_up
+from resumerge.engine.lifecycle.import_run import RunImporter, brought, is_made_of
+from resumerge.engine.lifecycle.resume import resume_run
+from resumerge.engine.lifecycle.start import start_run
+from resumerge.engine.mirrored.abandon import abandon_mirror, find_written
 from resumerge.engine.mirrored.mirror_session import (
-    FarSide,
+    MirrorSession,
     check_apart,
     check_reachable,
     refuse_mirror,
 )
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, refuse
-from resumerge.ledger.run_store import Home
-from resumerge.mirror.manifest import Done
-from resumerge.mirror.state import FINISHED, Held
-from resumerge.mirror.stores.open import names_mirror, open_place
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.manifest import Manifest
+from resumerge.mirror.state import FINISHED, MirrorState
+from resumerge.mirror.stores.open import names_mirror, open_store
 from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.recipe import Recipe
@@ -42,14 +42,14 @@ class Session:
         options: Options,
         reporter: Reporter | None = None,
         storage: Storage | None = None,
-        stop: Stop | None = None,
+        stop: StopRequest | None = None,
     ) -> None:
-        self._command = Command(
+        self._command = RunContext(
             options,
             reporter or Reporter(),
             storage or Storage(),
-            stop or Stop(),
-            Home(options.state_dir),
+            stop or StopRequest(),
+            RunStore(options.state_dir),
         )
 
     @property
@@ -72,11 +72,11 @@ class Session:
             recipe = read_recipe(config)
             earlier = command.home.of_output(out)
             if earlier:
-                return go_on(command, earlier[-1], recipe, config)
+                return resume_run(command, earlier[-1], recipe, config)
             if command.options.mirror is not None:
                 far = command.reach(command.options.mirror)
                 return self._from_mirror(far, recipe, config, out)
-            return start(command, recipe, config, out)
+            return start_run(command, recipe, config, out)
 
     def _unusable(self, config: Path, out: Path) -> list[Problem]:
         return [
@@ -97,7 +97,7 @@ class Session:
             if wanted is not None and names_mirror(wanted):
                 far = command.reach(wanted)
                 asked = command.options.mirror
-                if asked is not None and open_place(asked).url != far.url:
+                if asked is not None and open_store(asked).url != far.url:
                     raise refuse(
                         "A run comes from one mirror, and keeps it",
                         where=far.url,
@@ -105,7 +105,7 @@ class Session:
                         fix="leave one of them out; once it is here, it can be given another one",
                     )
                 return self._from_mirror(far)
-            return go_on(command, command.home.find(wanted))
+            return resume_run(command, command.home.find(wanted))
 
     def plan(self, recipe: Recipe) -> Plan:
         """Plan a new run of a recipe; nothing is written.
@@ -117,7 +117,7 @@ class Session:
 
     def _from_mirror(
         self,
-        far: FarSide,
+        far: MirrorSession,
         recipe: Recipe | None = None,
         config: Path | None = None,
         out: Path | None = None,
@@ -131,30 +131,30 @@ class Session:
             raise InputError([*(check_apart(out, far) if out is not None else ()), *problems])
         command = self._command
         options = command.options
-        arrival = Arrival(far, command.home, options, command.storage, command.reporter)
+        arrival = RunImporter(far, command.home, options, command.storage, command.reporter)
         found = arrival.find(recipe, out)
         if isinstance(found, Path):
-            return go_on(command, found, recipe, config, out)
+            return resume_run(command, found, recipe, config, out)
         if found is not None and not (options.restart and recipe):
             return self._finished_there(far, found, recipe, out or options.output)
         assert recipe is not None and config is not None and out is not None
         if found is None:
-            return start(command, recipe, config, out)
+            return start_run(command, recipe, config, out)
         given_up = found
 
         def give_up_there() -> None:
-            give_up(far, find_written(far, given_up.run, given_up.files))
+            abandon_mirror(far, find_written(far, given_up.run, given_up.files))
 
-        return start(command, recipe, config, out, before=give_up_there)
+        return start_run(command, recipe, config, out, before=give_up_there)
 
     def _finished_there(
-        self, far: FarSide, done: Done, recipe: Recipe | None, out: Path | None
+        self, far: MirrorSession, done: Manifest, recipe: Recipe | None, out: Path | None
     ) -> Result:
         """A model that is finished in a mirror, by a run that this machine does not have."""
         command = self._command
         options = command.options
         if recipe is not None and not is_made_of(done, recipe, options, far):
-            raise refuse_mirror(far, Held(FINISHED, {}, done))
+            raise refuse_mirror(far, MirrorState(FINISHED, {}, done))
         if options.bring_back:
             out = out or Path.cwd() / (done.output or done.run)
             if problems := [*check_path(out, OUTPUT), *check_output(out, brought(done, out))]:

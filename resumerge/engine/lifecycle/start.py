@@ -10,9 +10,9 @@ from pathlib import Path
 from resumerge.engine.checks.new_run import check_new
 from resumerge.engine.checks.preflight import check_output
 from resumerge.engine.execute.reporter import Result
-from resumerge.engine.lifecycle.context import Command
-from resumerge.engine.lifecycle.create_run import write_down
-from resumerge.engine.mirrored.mirror_session import FarSide, refuse_mirror
+from resumerge.engine.lifecycle.context import RunContext
+from resumerge.engine.lifecycle.create_run import create_run
+from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
 from resumerge.engine.mirrored.reconcile import temporary_folder
 from resumerge.engine.resources.lock import folder_lock, is_abandoned, run_lock
 from resumerge.errors import InputError
@@ -21,8 +21,8 @@ from resumerge.mirror.state import NOTHING
 from resumerge.recipe import Recipe
 
 
-def start(
-    command: Command,
+def start_run(
+    command: RunContext,
     recipe: Recipe,
     config: Path,
     out: Path,
@@ -55,22 +55,22 @@ def start(
             raise InputError(problems)
         unborn = _new_folder(command, out)
         with run_lock(unborn, unborn.stem):
-            folder = write_down(plan, config, out, options, unborn, command.home, storage)
+            folder = create_run(plan, config, out, options, unborn, command.home, storage)
             command.run_id = folder.name
             with closing(Ledger(folder / LEDGER_FILE)) as ledger:
                 return command.work(plan, ledger, out, means, resumed=False)
 
 
-def _hold_empty(far: FarSide, out: Path) -> None:
+def _hold_empty(far: MirrorSession, out: Path) -> None:
     """Hold the mirror that a new run is to have."""
     far.hold(out.name)
     with temporary_folder() as folder:
-        held = far.look(folder / LEDGER_FILE)
+        held = far.read_state(folder / LEDGER_FILE)
     if held.what != NOTHING:
         raise refuse_mirror(far, held)
 
 
-def _new_folder(command: Command, out: Path) -> Path:
+def _new_folder(command: RunContext, out: Path) -> Path:
     """A folder for a new run; those that died before they were whole are cleared away."""
     folder = command.home.new(out, command.storage)
     for other in command.home.unborn():

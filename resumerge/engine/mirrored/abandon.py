@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from resumerge.engine.mirrored.mirror_session import SHOWN, FarSide
+from resumerge.engine.mirrored.mirror_session import SHOWN, MirrorSession
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
-from resumerge.mirror.backup_names import aside_name, is_aside
-from resumerge.mirror.conflicts import books_in
-from resumerge.mirror.lease import patiently
+from resumerge.mirror.backup_names import backup_name, is_backup
+from resumerge.mirror.conflicts import metadata_in
+from resumerge.mirror.lease import retry
 from resumerge.mirror.lease_record import epochs, lease_name
-from resumerge.mirror.manifest import DONE_FILE, SHARD, read_done
+from resumerge.mirror.manifest import MANIFEST_FILE, SHARD, read_manifest
 from resumerge.mirror.snapshots import OF_HUB
-from resumerge.mirror.stores.base import BOOKS, Place
+from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.mirror.stores.folder import PART
 
 
 @dataclass(frozen=True)
-class Theirs:
+class WrittenFiles:
     """What is in a mirror that is to be given up.
 
     Args:
@@ -45,7 +45,9 @@ def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
     return {**unknown, **{row["name"]: (row["nbytes"], row["sha256"]) for row in rows}}
 
 
-def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -> Theirs:
+def find_written(
+    far: MirrorSession, run: str, files: Mapping[str, tuple[int, str]]
+) -> WrittenFiles:
     """What a run wrote to its mirror; nothing is changed yet, but the mirror is held.
 
     Args:
@@ -58,7 +60,7 @@ def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -
     """
     lease = far.hold(run)
     there = far.files()
-    if (done := patiently(far.place, lambda: read_done(far.place))) and done.run == run:
+    if (done := retry(far.store, lambda: read_manifest(far.store))) and done.run == run:
         files = {**files, **done.files}
     ours = {
         name
@@ -66,16 +68,16 @@ def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -
         if there.get(name) == nbytes
         and (
             name.endswith(SHARD)
-            or patiently(far.place, lambda: far.place.sha256(name, far.moved)) == sha256  # noqa: B023
+            or retry(far.store, lambda: far.store.sha256(name, far.moved)) == sha256  # noqa: B023
         )
     }
     edited = sorted((files.keys() & there.keys()) - ours)
     ours |= {name + PART for name in files} & there.keys()
     leases = {lease_name(n) for n in epochs(there)}
-    books = {name for name in there if name.startswith(f"{BOOKS}/")} - leases
+    books = {name for name in there if name.startswith(f"{METADATA}/")} - leases
     hub = OF_HUB if far.url.startswith("hf://") else set()
     known = ours | books | leases | hub | set(edited)
-    if others := sorted(n for n in there if n not in known and not is_aside(n)):
+    if others := sorted(n for n in there if n not in known and not is_backup(n)):
         raise refuse(
             "The mirror holds files that the run did not write",
             where=far.url,
@@ -85,49 +87,49 @@ def find_written(far: FarSide, run: str, files: Mapping[str, tuple[int, str]]) -
         )
     first = [name for name in ("config.json",) if name in ours]
     rest = sorted(ours - set(first))
-    last = sorted(books_in(books), key=lambda name: (name != DONE_FILE, name))
+    last = sorted(metadata_in(books), key=lambda name: (name != MANIFEST_FILE, name))
     lease.check()
-    return Theirs([*first, *rest, *last], asides(edited, there))
+    return WrittenFiles([*first, *rest, *last], backup_names(edited, there))
 
 
-def give_up(far: FarSide, theirs: Theirs) -> None:
+def abandon_mirror(far: MirrorSession, theirs: WrittenFiles) -> None:
     """Remove what a run wrote to its mirror; what was edited since gets another name.
 
     Raises:
         InputError, Resumable: the mirror cannot be used.
     """
-    set_aside(far, theirs.aside)
+    back_up(far, theirs.aside)
     if theirs.remove:
-        patiently(far.place, lambda: far.place.write({}, theirs.remove))
+        retry(far.store, lambda: far.store.write({}, theirs.remove))
 
 
-def set_aside(far: FarSide, names: Mapping[str, str]) -> None:
+def back_up(far: MirrorSession, names: Mapping[str, str]) -> None:
     """Give files of a mirror other names; they are there under one of both at every instant.
 
     Raises:
         InputError, Resumable: the mirror cannot be used.
     """
-    place = far.place
+    store = far.store
     for name, aside in names.items():
-        if patiently(place, lambda: _rename(place, name, aside)):  # noqa: B023
+        if retry(store, lambda: _rename(store, name, aside)):  # noqa: B023
             continue
         with TemporaryDirectory(prefix="resumerge-") as folder:
             copy = Path(folder) / "copy"
-            patiently(place, lambda: place.download(name, copy, far.moved))  # noqa: B023
-            patiently(place, lambda: place.upload(aside, copy, far.moved))  # noqa: B023
-            patiently(place, lambda: place.write({}, [name]))  # noqa: B023
+            retry(store, lambda: store.download(name, copy, far.moved))  # noqa: B023
+            retry(store, lambda: store.upload(aside, copy, far.moved))  # noqa: B023
+            retry(store, lambda: store.write({}, [name]))  # noqa: B023
 
 
-def _rename(place: Place, name: str, aside: str) -> bool:
+def _rename(store: Store, name: str, aside: str) -> bool:
     """Rename a file where the place can do that; one that an earlier try renamed stays so."""
     try:
-        return place.rename(name, aside)
+        return store.rename(name, aside)
     except FileNotFoundError:
-        if aside not in place.files():
+        if aside not in store.files():
             raise
         return True
 
 
-def asides(names: Iterable[str], there: Mapping[str, int]) -> dict[str, str]:
+def backup_names(names: Iterable[str], there: Mapping[str, int]) -> dict[str, str]:
     """The names that files get which are set aside: none that is there."""
-    return {name: aside_name(name, there.__contains__) for name in names}
+    return {name: backup_name(name, there.__contains__) for name in names}

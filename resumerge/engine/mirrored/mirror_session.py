@@ -5,34 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 
 from resumerge.engine.execute.reporter import Reporter
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable, refuse
-from resumerge.mirror import Lease, Place
-from resumerge.mirror.lease import patiently
-from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, Held, look
-from resumerge.mirror.stores.open import open_place
+from resumerge.mirror import Lease, Store
+from resumerge.mirror.lease import retry
+from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, MirrorState, read_state
+from resumerge.mirror.stores.open import open_store
 from resumerge.options import Options
 
 SHOWN = 5
 """Files that a message names."""
 
 
-class FarSide:
+class MirrorSession:
     """A mirror, held by this process from `hold` to `release`."""
 
-    def __init__(self, url: str, options: Options, reporter: Reporter, stop: Stop) -> None:
+    def __init__(self, url: str, options: Options, reporter: Reporter, stop: StopRequest) -> None:
         """
         Raises:
             InputError: the address is none.
         """
-        self.place: Place = open_place(url, offline=options.offline)
+        self.store: Store = open_store(url, offline=options.offline)
         self._take_over, self._reporter, self._stop = options.take_over, reporter, stop
         self._lease: Lease | None = None
 
     @property
     def url(self) -> str:
         """As the ledger has it."""
-        return self.place.url
+        return self.store.url
 
     def check_mounted(self) -> None:
         """A folder can only be there where the one above it is.
@@ -48,14 +48,14 @@ class FarSide:
                 " then resume; what is merged here stays",
             )
 
-    def look(self, ledger: Path) -> Held:
+    def read_state(self, ledger: Path) -> MirrorState:
         """See what the mirror holds; see `resumerge.mirror.state.look`.
 
         Raises:
             InputError: nothing can be read there.
             Resumable: it cannot be reached.
         """
-        return patiently(self.place, lambda: look(self.place, ledger))
+        return retry(self.store, lambda: read_state(self.store, ledger))
 
     def files(self) -> dict[str, int]:
         """Bytes of every file that is there, by name.
@@ -63,7 +63,7 @@ class FarSide:
         Raises:
             InputError, Resumable: as `look`.
         """
-        return patiently(self.place, self.place.files)
+        return retry(self.store, self.store.files)
 
     def hold(self, run: str) -> Lease:
         """The lease, taken now unless it is held already.
@@ -74,11 +74,11 @@ class FarSide:
         """
         if self._lease is None:
             self._lease = Lease.take(
-                self.place,
+                self.store,
                 run,
                 take_over=self._take_over,
                 note=self._reporter.note,
-                beat=self._reporter.beat,
+                heartbeat=self._reporter.heartbeat,
             )
         return self._lease
 
@@ -94,11 +94,11 @@ class FarSide:
 
     def moved(self, nbytes: int) -> None:
         """Bytes came from there: the watchdog hears of it, and a signal is heard."""
-        self._reporter.beat()
+        self._reporter.heartbeat()
         self._stop.check()
 
 
-def check_reachable(far: FarSide) -> list[Problem]:
+def check_reachable(far: MirrorSession) -> list[Problem]:
     """A mirror's folder is made, the one that it lies in is not: a drive that is not mounted must
     not be taken for an empty one."""
     folder = Path(far.url)
@@ -127,7 +127,7 @@ def check_reachable(far: FarSide) -> list[Problem]:
     ]
 
 
-def check_apart(out: Path, far: FarSide) -> list[Problem]:
+def check_apart(out: Path, far: MirrorSession) -> list[Problem]:
     """The mirror and the output must not lie in each other."""
     if far.url.startswith("hf://"):
         return []
@@ -144,7 +144,7 @@ def check_apart(out: Path, far: FarSide) -> list[Problem]:
     ]
 
 
-def refuse_mirror(far: FarSide, held: Held) -> InputError:
+def refuse_mirror(far: MirrorSession, held: MirrorState) -> InputError:
     """That a mirror holds what no run can go on with, to be raised."""
     if held.what == DAMAGED:
         return refuse(

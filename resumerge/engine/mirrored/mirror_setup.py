@@ -5,16 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from resumerge.engine.execute.reporter import Reporter
-from resumerge.engine.mirrored.mirror_session import FarSide
+from resumerge.engine.mirrored.mirror_session import MirrorSession
 from resumerge.ledger import Ledger
-from resumerge.mirror import Manner, Mirror
+from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.options import MIRROR_WAIT, Options
 from resumerge.storage import Storage
 
 
-def mirror_of(
-    far: FarSide, ledger: Ledger, out: Path, options: Options, storage: Storage, reporter: Reporter
-) -> Mirror:
+def replicator_of(
+    far: MirrorSession,
+    ledger: Ledger,
+    out: Path,
+    options: Options,
+    storage: Storage,
+    reporter: Reporter,
+) -> Replicator:
     """The run's mirror, for one attempt; this process holds it from now on.
 
     Raises:
@@ -22,14 +27,14 @@ def mirror_of(
         Resumable: it cannot be reached.
     """
     lease = far.hold((ledger.run() or {})["id"])
-    manner = manner_of(options)
-    return Mirror(far.place, lease, ledger, out, manner, storage, reporter.note)
+    manner = replication_options(options)
+    return Replicator(far.store, lease, ledger, out, manner, storage, reporter.note)
 
 
-def manner_of(options: Options) -> Manner:
+def replication_options(options: Options) -> ReplicationOptions:
     """How a run is to be mirrored, as its options say."""
     wait = options.mirror_wait
-    return Manner(
+    return ReplicationOptions(
         then_delete=bool(options.mirror_then_delete),
         rate=options.mirror_rate,
         patience=MIRROR_WAIT if wait is None else wait,

@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.engine.execute.shard_files import PARTIAL
-from resumerge.engine.mirrored.abandon import asides, set_aside
-from resumerge.engine.mirrored.mirror_session import FarSide, refuse_mirror
+from resumerge.engine.mirrored.abandon import back_up, backup_names
+from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
 from resumerge.engine.resources.disk_errors import is_full, out_of_order
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.mirror.lease import patiently
+from resumerge.mirror.lease import retry
 from resumerge.mirror.lease_record import DONE
-from resumerge.mirror.manifest import SHARD, Done, lacking_files
-from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, Held
+from resumerge.mirror.manifest import SHARD, Manifest, missing_files
+from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, MirrorState
 from resumerge.mirror.stores.folder import PART
 from resumerge.planning.plan import Plan
 from resumerge.storage import Storage
 
 
-class Agreement:
+class Reconciler:
     """Between the ledger of a run, its output folder and its mirror, which is held."""
 
-    def __init__(self, ledger: Ledger, out: Path, far: FarSide, storage: Storage) -> None:
+    def __init__(self, ledger: Ledger, out: Path, far: MirrorSession, storage: Storage) -> None:
         self._ledger, self._out, self._far, self._storage = ledger, out, far, storage
         self._row: dict[str, Any] = ledger.run() or {}
         self._known = set(ledger.mirrored())
 
-    def reach(self, *, named: bool) -> Done | None:
+    def reach(self, *, named: bool) -> Manifest | None:
         """Hold the mirror, and take over what it knows of the run and this machine does not.
 
         Args:
@@ -48,7 +48,7 @@ class Agreement:
         if self._row["mirror"] == self._far.url:
             self._far.check_mounted()
         with temporary_folder() as folder:
-            held = self._far.look(folder / "first.db")
+            held = self._far.read_state(folder / "first.db")
             self._check_there(held, named=named)
             if held.what == FINISHED:
                 if held.done is None or held.done.run != self._row["id"]:
@@ -61,14 +61,14 @@ class Agreement:
             if held.done is not None and not whole:  # it is to be finished anew
                 lease.check()
                 self._set_aside(held.done, held.files)
-                patiently(self._far.place, lambda: self._far.place.write({}, [DONE]))
+                retry(self._far.store, lambda: self._far.store.write({}, [DONE]))
                 self._known |= set(held.done.files)
                 named = True
-            held = self._far.look(folder / LEDGER_FILE)
+            held = self._far.read_state(folder / LEDGER_FILE)
             self._agree(held, folder / LEDGER_FILE, named=named)
         return None
 
-    def _agree(self, held: Held, path: Path, *, named: bool) -> None:
+    def _agree(self, held: MirrorState, path: Path, *, named: bool) -> None:
         if held.what == UNFINISHED:
             with closing(Ledger(path)) as theirs:
                 row = theirs.run() or {}
@@ -82,7 +82,7 @@ class Agreement:
         if self._row["mirror"] != self._far.url:
             self._change(held)
 
-    def _check_there(self, held: Held, *, named: bool) -> None:
+    def _check_there(self, held: MirrorState, *, named: bool) -> None:
         """A mirror that is empty all of a sudden is none, unless the user says so."""
         if held.what == NOTHING and self._known and not named:
             raise Resumable(
@@ -92,18 +92,18 @@ class Agreement:
                 f"--mirror {self._far.url}",
             )
 
-    def _set_aside(self, done: Done, there: Mapping[str, int]) -> None:
+    def _set_aside(self, done: Manifest, there: Mapping[str, int]) -> None:
         """Files beside the shards that somebody edited are kept: they are written anew."""
-        place = self._far.place
+        store = self._far.store
         edited = [
             name
             for name, (_, sha256) in done.files.items()
             if name in there
             and not name.endswith(SHARD)
-            and patiently(place, lambda: place.sha256(name, self._far.moved)) != sha256  # noqa: B023
+            and retry(store, lambda: store.sha256(name, self._far.moved)) != sha256  # noqa: B023
         ]
-        names = asides(edited, there)
-        set_aside(self._far, names)
+        names = backup_names(edited, there)
+        back_up(self._far, names)
         for name, now in names.items():
             self._ledger.event("file_set_aside", name=name, now=now, mirror=self._far.url)
 
@@ -116,17 +116,17 @@ class Agreement:
         Raises:
             InputError, Resumable: nothing can be read there.
         """
-        place = self._far.place
+        store = self._far.store
         whole = []
         for name, sha256 in self._ledger.mirrored().items():
             if (self._out / name).is_file():
                 continue
-            found = patiently(place, lambda: place.sha256(name, self._far.moved))  # noqa: B023
+            found = retry(store, lambda: store.sha256(name, self._far.moved))  # noqa: B023
             if found == sha256:
                 whole.append(name)
             else:
                 what = "missing" if found is None else "other bytes"
-                self._ledger.event("mirror_damaged", name=name, found=what, mirror=place.url)
+                self._ledger.event("mirror_damaged", name=name, found=what, mirror=store.url)
                 self._ledger.forget_mirrored(name)
         return whole
 
@@ -136,10 +136,10 @@ class Agreement:
         Raises:
             InputError, Resumable: they cannot be read.
         """
-        place, noted = self._far.place, self._ledger.mirrored()
+        store, noted = self._far.store, self._ledger.mirrored()
         for name in names:
-            bring(self._far, name, noted[name], self._out, self._storage)
-            self._ledger.event("brought_back", name=name, mirror=place.url)
+            fetch_from_mirror(self._far, name, noted[name], self._out, self._storage)
+            self._ledger.event("brought_back", name=name, mirror=store.url)
 
     def _own(self, theirs: Ledger) -> None:
         """Another machine may have gone on meanwhile: what it sealed is sealed.
@@ -177,7 +177,7 @@ class Agreement:
                 if row["name"] in ours and row["name"] not in self._ledger.mirrored():
                     self._ledger.note_mirrored(row["name"], row["nbytes"], row["sha256"])
 
-    def _change(self, held: Held) -> None:
+    def _change(self, held: MirrorState) -> None:
         """The run gets this mirror from now on."""
         away = [name for name in self._ledger.mirrored() if not (self._out / name).is_file()]
         if self._row["mirror"] and away and held.what != UNFINISHED:
@@ -198,32 +198,34 @@ class Agreement:
         rows = self._ledger.rows("SELECT name FROM shards WHERE state != 'sealed'")
         return [row["name"] for row in rows]
 
-    def _is_whole_there(self, files: Mapping[str, int], done: Done, lacking: list[str]) -> bool:
+    def _is_whole_there(self, files: Mapping[str, int], done: Manifest, lacking: list[str]) -> bool:
         """Whether a finished model is still there: all by size, what is lacking here by content.
 
         Where nothing is lacking here, it also has to be known to be there: it may have been found
         damaged there.
         """
-        if lacking_files(done, files):
+        if missing_files(done, files):
             return False
         if not lacking and any(n.endswith(SHARD) and n not in self._known for n in done.files):
             return False
-        place = self._far.place
+        store = self._far.store
         return all(
             name in done.files
-            and patiently(place, lambda: place.sha256(name, self._far.moved))  # noqa: B023
+            and retry(store, lambda: store.sha256(name, self._far.moved))  # noqa: B023
             == done.files[name][1]
             for name in lacking
         )
 
-    def _are_ours(self, held: Held) -> bool:
+    def _are_ours(self, held: MirrorState) -> bool:
         """Whether files without books that could be used are those that the ledger knows of."""
         names = self._known | set(self._ledger.written_names())
         known = names | {name + PART for name in names}
         return bool(self._known) and set(held.others) <= known
 
 
-def bring(far: FarSide, name: str, sha256: str | None, out: Path, storage: Storage) -> None:
+def fetch_from_mirror(
+    far: MirrorSession, name: str, sha256: str | None, out: Path, storage: Storage
+) -> None:
     """Bring a file of the model here, whole and compared.
 
     Args:
@@ -239,7 +241,7 @@ def bring(far: FarSide, name: str, sha256: str | None, out: Path, storage: Stora
 
     def download() -> None:
         try:
-            far.place.download(name, fresh, far.moved)
+            far.store.download(name, fresh, far.moved)
         except OSError as error:
             if not is_full(error) and error.filename not in (str(fresh), str(fresh) + PART):
                 raise
@@ -248,7 +250,7 @@ def bring(far: FarSide, name: str, sha256: str | None, out: Path, storage: Stora
             raise out_of_order(error) from error
 
     try:
-        patiently(far.place, download)
+        retry(far.store, download)
     except FileNotFoundError:
         found = None
     else:
@@ -284,7 +286,7 @@ def check_fits(plan: Plan, ledger: Ledger) -> None:
         )
 
 
-def _sha256(path: Path, far: FarSide) -> str:
+def _sha256(path: Path, far: MirrorSession) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while data := file.read(1 << 20):

@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 from resumerge.engine.execute.work_queue import files_of
 from resumerge.hub.callbacks import Watch
-from resumerge.hub.metadata_cache import Damage, Records
+from resumerge.hub.metadata_cache import Damage, MetadataCache
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub_models.hub_files import DAMAGED, hub_file, stands
 
 
-def find_damage(plan: Plan, ledger: Ledger, records: Records) -> dict[tuple[int, str], Damage]:
+def find_damage(
+    plan: Plan, ledger: Ledger, records: MetadataCache
+) -> dict[tuple[int, str], Damage]:
     """Files of the plan that were found damaged since the run began, and not yet dealt with.
 
     Returns:
@@ -35,7 +37,9 @@ def find_damage(plan: Plan, ledger: Ledger, records: Records) -> dict[tuple[int,
     return found
 
 
-def forget_damaged(plan: Plan, ledger: Ledger, records: Records, check: Callable[[], None]) -> None:
+def forget_damaged(
+    plan: Plan, ledger: Ledger, records: MetadataCache, check: Callable[[], None]
+) -> None:
     """Make the units pending that were computed from damaged files.
 
     Which of them were computed before the damage cannot be told. Files that are still needed, and

@@ -11,7 +11,7 @@ from pathlib import Path
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.ledger import Ledger
-from resumerge.mirror.backup_names import aside_name
+from resumerge.mirror.backup_names import backup_name
 from resumerge.storage import Storage
 
 
@@ -52,6 +52,6 @@ def set_aside(path: Path, storage: Storage) -> Path:
 
     See `aside_name`.
     """
-    aside = path.with_name(aside_name(path.name, lambda n: os.path.lexists(path.with_name(n))))
+    aside = path.with_name(backup_name(path.name, lambda n: os.path.lexists(path.with_name(n))))
     storage.rename(path, aside)
     return aside

@@ -108,8 +108,8 @@ class Recovery:
         ledger: Ledger,
         files: ShardFiles,
         storage: Storage,
-        distrust: bool,
-        beat: Callable[[], None],
+        verify_all: bool,
+        heartbeat: Callable[[], None],
         lazy: bool = False,
     ) -> None:
         """
@@ -119,7 +119,7 @@ class Recovery:
             lazy: a shard of which nothing is committed has no file yet: there may be no room.
         """
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._distrust, self._beat, self._lazy = distrust, beat, lazy
+        self._distrust, self._beat, self._lazy = verify_all, heartbeat, lazy
 
     def run(self) -> list[Progress]:
         """Check every shard; afterwards each is sealed, or open with its partial file in place.

@@ -14,18 +14,18 @@ from typing import Any
 from resumerge.engine.execute.checksums import first_mismatch, hash_block
 from resumerge.engine.execute.reporter import Reporter
 from resumerge.engine.execute.shard_files import PARTIAL
-from resumerge.engine.mirrored.mirror_session import FarSide, refuse_mirror
+from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
 from resumerge.engine.recovery.ownership import has_checksum
 from resumerge.engine.recovery.recovery import open_ledger, read_ledger
 from resumerge.engine.resources.disk_errors import resumable_disk_errors
 from resumerge.engine.resources.lock import LOCK_FILE, lock_holder, run_lock
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.audit import compare
 from resumerge.mirror.backup_names import CARD
-from resumerge.mirror.lease import patiently
-from resumerge.mirror.stores.open import open_place
+from resumerge.mirror.lease import retry
+from resumerge.mirror.stores.open import open_store
 from resumerge.options import Options
 from resumerge.planning.plan import Expression, Unit
 from resumerge.storage import Storage
@@ -97,7 +97,7 @@ def verify_run(folder: Path, storage: Storage) -> Verification:
             return _verify(folder, open_ledger(folder, storage)[0], mark=True)
 
 
-def verify_mirror(url: str, home: Home, storage: Storage) -> Verification:
+def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
     """Compare what a mirror holds with the checksums of its own ledger; nothing is noted there.
 
     Where its run is one of this machine, that does not believe any more that the mirror has what
@@ -107,10 +107,10 @@ def verify_mirror(url: str, home: Home, storage: Storage) -> Verification:
         InputError: there is no run in it.
         Resumable: it cannot be read now.
     """
-    far = FarSide(url, Options(), Reporter(), Stop())
+    far = MirrorSession(url, Options(), Reporter(), StopRequest())
     with tempfile.TemporaryDirectory() as folder, resumable_disk_errors():
         path = Path(folder) / LEDGER_FILE
-        held = far.look(path)
+        held = far.read_state(path)
         units: list[dict[str, Any]] = []
         if held.done is not None:
             run, files = held.done.run, dict(held.done.files)
@@ -127,7 +127,7 @@ def verify_mirror(url: str, home: Home, storage: Storage) -> Verification:
             raise refuse_mirror(far, held)
         if held.done is not None and CARD in held.files:
             files.pop(CARD, None)
-        damaged = patiently(far.place, lambda: compare(far.place, files, far.moved))
+        damaged = retry(far.store, lambda: compare(far.store, files, far.moved))
         known = next((folder for folder in home.runs() if folder.name == run), None)
         marked = bool(damaged) and known is not None and _disbelieve(known, far, damaged, storage)
         remake = held.done is not None and known is None
@@ -138,7 +138,7 @@ def verify_mirror(url: str, home: Home, storage: Storage) -> Verification:
         return Verification(run, there, compared, nbytes, pending, damaged, marked, far.url, remake)
 
 
-def _disbelieve(folder: Path, far: FarSide, damaged: Iterable[str], storage: Storage) -> bool:
+def _disbelieve(folder: Path, far: MirrorSession, damaged: Iterable[str], storage: Storage) -> bool:
     """Let a run forget that its mirror has what is damaged there; whether that could be noted."""
     if lock_holder(folder) is not None or not _is_writable(folder):
         return False
@@ -205,10 +205,10 @@ def _away(ledger: Ledger, out: Path) -> dict[str, str]:
     noted = {n: s for n, s in ledger.mirrored().items() if not (out / n).exists()}
     if not noted:
         return {}
-    place = open_place(run["mirror"])
+    store = open_store(run["mirror"])
     found = {}
     for name, sha256 in noted.items():
-        now = patiently(place, lambda: place.sha256(name, lambda nbytes: None))  # noqa: B023
+        now = retry(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
         found[name] = "" if now == sha256 else f"{name} in the mirror {_differs(now)}"
     return found
 
@@ -256,6 +256,6 @@ def unit_of_row(row: dict[str, Any]) -> Unit:
         row["shard"],
         row["offset"],
         row["nbytes"],
-        row["grain"],
+        row["block_elements"],
         Expression("", ()),
     )

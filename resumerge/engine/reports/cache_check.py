@@ -15,11 +15,11 @@ from resumerge.host.machine import cores
 from resumerge.hub.cache import HubFile, cache_folder, cached_revisions
 from resumerge.hub.content_hash import is_intact
 from resumerge.hub.snapshot import cached_files, hub_snapshot, with_facts
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.recipe.references import is_local
-from resumerge.sources import Records
+from resumerge.sources import MetadataCache
 from resumerge.sources.hub_models.hub_files import bring, hub_file
 
 Report = Callable[[str], None]
@@ -83,7 +83,7 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
     Raises:
         InputError: no such recipe; or nothing of the repo is in the cache.
     """
-    records = Records(Home(options.state_dir).folder)
+    records = MetadataCache(RunStore(options.state_dir).folder)
     try:
         files, notes = _files_of(target, options)
         return CacheReport(_checked(files, records, report), notes)
@@ -98,7 +98,7 @@ def repair_cache(target: str, options: Options, report: Report | None = None) ->
         InputError: as `check_cache`; or the Hub denies a file.
         Resumable: the network or the disk failed.
     """
-    records = Records(Home(options.state_dir).folder)
+    records = MetadataCache(RunStore(options.state_dir).folder)
     try:
         files, notes = _files_of(target, options)
         found = _checked(files, records, report)
@@ -156,7 +156,9 @@ def _needed(plan: Plan) -> list[HubFile]:
     return list(dict.fromkeys(files))
 
 
-def _checked(files: Iterable[HubFile], records: Records, report: Report | None) -> list[CachedFile]:
+def _checked(
+    files: Iterable[HubFile], records: MetadataCache, report: Report | None
+) -> list[CachedFile]:
     def check(file: HubFile) -> CachedFile:
         if report is not None:
             report(file.name)
@@ -171,7 +173,7 @@ def _checked(files: Iterable[HubFile], records: Records, report: Report | None) 
         return list(pool.map(check, files))
 
 
-def _mended(found: CachedFile, records: Records, report: Report | None) -> CachedFile:
+def _mended(found: CachedFile, records: MetadataCache, report: Report | None) -> CachedFile:
     if found.state == "intact":
         return found
     if report is not None:

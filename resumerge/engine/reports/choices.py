@@ -10,7 +10,7 @@ from typing import Any
 
 from resumerge.engine.execute.device import resolve_device
 from resumerge.errors import InputError
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 
 STATE_DIR = "RESUMERGE_STATE_DIR"
@@ -92,7 +92,7 @@ def _progress(host: dict[str, Any], asked: str) -> dict[str, Any]:
 
 
 def _state(host: dict[str, Any], options: Options) -> dict[str, Any]:
-    folder = Home(options.state_dir).folder
+    folder = RunStore(options.state_dir).folder
     named = "RESUMERGE_STATE_DIR names it" if os.environ.get(STATE_DIR) else "in the working folder"
     why = named if options.state_dir is None else "it was asked for"
     for durable in host["durable"]:

@@ -24,13 +24,13 @@ from resumerge.engine.checks.preflight import (
 from resumerge.engine.execute.device import resolve_device
 from resumerge.engine.execute.reporter import Reporter
 from resumerge.engine.lifecycle.session import Session
-from resumerge.engine.mirrored.mirror_session import FarSide, check_apart, check_reachable
+from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart, check_reachable
 from resumerge.engine.reports.choices import choices
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.host import describe_host
 from resumerge.host.speed import probe
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.planning.estimates.estimate import disk_needed, estimate, largest_file
@@ -67,7 +67,7 @@ def describe_plan(
 
 def _described(config: Path, out: Path | None, options: Options) -> dict[str, Any]:
     budget = memory_budget(options.memory)
-    home = Home(options.state_dir)
+    home = RunStore(options.state_dir)
     if unusable := [*check_path(home.folder, STATE), *_unusable(out)]:
         return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
     try:
@@ -132,7 +132,7 @@ def _mirror_problems(out: Path | None, options: Options) -> list[Problem]:
     if options.mirror is None:
         return []
     try:
-        far = FarSide(options.mirror, options, Reporter(), Stop())
+        far = MirrorSession(options.mirror, options, Reporter(), StopRequest())
     except InputError as error:
         return error.problems
     apart = check_apart(out, far) if out is not None else []

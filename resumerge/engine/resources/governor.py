@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from resumerge.engine.resources.allocator import give_back_freed_memory
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.host.memory import Memory, MemoryGauge, rss
-from resumerge.planning.estimates.memory import Need
+from resumerge.planning.estimates.memory import MemoryNeed
 
 LARGEST_BATCH = 128 << 20
 """Bytes. Larger batches make commits no cheaper and kills more expensive."""
@@ -57,7 +57,7 @@ class Governor:
     def __init__(
         self,
         budget: int,
-        need: Need,
+        need: MemoryNeed,
         event: Event,
         note: Callable[[str], None] = lambda text: None,
         patience: float = 600.0,
@@ -120,7 +120,7 @@ class Governor:
         room = self.memory.available - margin(self.memory.total) - growth - self.batch_bytes
         return max(0, room)
 
-    def wait_for_room(self, stop: Stop) -> None:
+    def wait_for_room(self, stop: StopRequest) -> None:
         """Return when a block fits, or a signal asks to stop; at once as a rule.
 
         Raises:

@@ -12,7 +12,7 @@ from types import FrameType
 from resumerge.errors import Interrupted
 
 
-class Stop:
+class StopRequest:
     """Whether the user, or the machine, asked the run to stop.
 
     Outside `deferred` a signal raises `Interrupted` at once; inside, it is only noted, for the
@@ -38,7 +38,7 @@ class Stop:
         return self.signum is not None
 
     @contextmanager
-    def listening(self) -> Iterator[Stop]:
+    def listening(self) -> Iterator[StopRequest]:
         """Handle both signals inside (where this is the main thread, which alone may)."""
         if threading.current_thread() is not threading.main_thread():
             yield self

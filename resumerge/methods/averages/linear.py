@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Work, in_order
+from resumerge.methods.base import Block, Method, Paper, Parameter, TensorContext, in_order
 
 SMALLEST_SHARE = 1e-8
 """Of the sum of the weights in that of their magnitudes; below it they cancel."""
@@ -28,17 +28,17 @@ class Linear(Method):
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
 
-    def objection(self, work: Work) -> str | None:
+    def validate(self, work: TensorContext) -> str | None:
         weights = in_order(work.per_model, "weight")
         total, size = sum(weights), sum(map(abs, weights))
         if work.params["normalize"] and abs(total) <= SMALLEST_SHARE * size:
             return "weights that do not sum to zero, or normalize: false"
         return None
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         weights = in_order(work.per_model, "weight")
         total = sum(weights) if work.params["normalize"] else 1.0
         return kernels.weighted_sum(inputs, [weight / total for weight in weights])

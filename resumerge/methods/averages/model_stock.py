@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext
 
 SMALLEST_PRODUCT = 1e-6
 """Of two norms: what a dot product is divided by at least."""
@@ -35,21 +35,21 @@ class ModelStock(Method):
     base = "required"
     fewest = 3
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         return 1 if self._by_row(work) else 2
 
-    def row(self, work: Work) -> int | None:
+    def row(self, work: TensorContext) -> int | None:
         return work.shape[-1] if self._by_row(work) else None
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> float:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> float:
         """The share t of the models' mean."""
         products = scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
         return float(share(kernels.summed(products)))
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         deltas = kernels.less_base(work, inputs)
         if not self._by_row(work):
@@ -59,7 +59,7 @@ class ModelStock(Method):
         factors = [np.ones(len(shares)), shares]
         return kernels.weighted_sum_by_row([base, kernels.plain_sum(deltas)], factors, row)
 
-    def _by_row(self, work: Work) -> bool:
+    def _by_row(self, work: TensorContext) -> bool:
         return bool(work.params["filter_wise"]) and len(work.shape) > 1
 
 

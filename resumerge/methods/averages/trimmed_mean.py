@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Work
+from resumerge.methods.base import Block, Method, Paper, Parameter, TensorContext
 
 
 class TrimmedMean(Method):
@@ -27,10 +27,10 @@ class TrimmedMean(Method):
         Parameter("trim", "share left out at each end; 0.5: the median", 0.5, low=0.0, high=0.5),
     )
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         count = len(inputs)
         cut = min(int(float(work.params["trim"]) * count), (count - 1) // 2)
         return kernels.trimmed_mean(inputs, cut)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Scan, Work, viewed
+from resumerge.methods.base import Block, Method, Paper, Scan, TensorContext, viewed
 
 
 class ArceeFusion(Method):
@@ -31,17 +31,17 @@ class ArceeFusion(Method):
     fewest = 2
     most = 2
 
-    def held_bytes(self, work: Work) -> int:
+    def held_bytes(self, work: TensorContext) -> int:
         rows = work.numel // max(1, self._row(work))
         return 4 * rows + kernels.selection_bytes(work.numel, [[0.25, 0.5, 0.75]])
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         return 4
 
-    def row(self, work: Work) -> int | None:
+    def row(self, work: TensorContext) -> int | None:
         return self._row(work)
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> tuple[Any, float]:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> tuple[Any, float]:
         """The divergence of each row, and the threshold of importance."""
         row = self._row(work)
         divergences = kernels.joined(
@@ -60,18 +60,20 @@ class ArceeFusion(Method):
         low, median, high = (np.float32(kernels.from_ordered_bits(key)) for key in keys[0])
         return divergences, float(median + np.float32(1.5) * (high - low))
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         divergences, threshold = statistics
         kept = self._importance(work, inputs, block, divergences) >= threshold
         other, base = self._pair(work, inputs)
         return kernels.added(base, kernels.keep_only(other.sub_(base), kept))
 
-    def _importance(self, work: Work, inputs: list[Any], block: Block, divergences: Any) -> Any:
+    def _importance(
+        self, work: TensorContext, inputs: list[Any], block: Block, divergences: Any
+    ) -> Any:
         row = self._row(work)
         return kernels.importance(*self._pair(work, inputs), divergences, row, block.start)
 
-    def _pair(self, work: Work, inputs: list[Any]) -> tuple[Any, Any]:
+    def _pair(self, work: TensorContext, inputs: list[Any]) -> tuple[Any, Any]:
         return inputs[work.others[0]], inputs[work.base]  # type: ignore[index]
 
-    def _row(self, work: Work) -> int:
+    def _row(self, work: TensorContext) -> int:
         return work.shape[-1] if work.shape else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Parameter, Work
+from resumerge.methods.base import Block, Method, Parameter, TensorContext
 
 
 class NearSwap(Method):
@@ -21,10 +21,10 @@ class NearSwap(Method):
     fewest = 2
     most = 2
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base, other = inputs[work.base], inputs[work.others[0]]  # type: ignore[index]
         t = float(work.params["t"])
         if not t > 0.0:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext
 
 OPPOSITE = 1e-7
 """Sines below this, beyond a right angle: no direction leads to a point on the other side."""
@@ -37,21 +37,21 @@ class Karcher(Method):
         Parameter("tol", "steps shorter than this end the search", 1e-5, low=0.0),
     )
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         return 2
 
-    def copies(self, work: Work) -> bool:
+    def copies(self, work: TensorContext) -> bool:
         return len(work.per_model) == 1
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> list[float]:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
         products = kernels.summed(scan(lambda x, block: kernels.gram(x)))
         return factors(products, int(work.params["max_iter"]), float(work.params["tol"])).tolist()
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         return inputs[0] if len(inputs) == 1 else kernels.weighted_sum(inputs, statistics)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work, in_order
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext, in_order
 
 
 class MultiSlerp(Method):
@@ -37,22 +37,22 @@ class MultiSlerp(Method):
     )
     base = "optional"
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         return 2 if len(work.others) > 1 else 1
 
-    def copies(self, work: Work) -> bool:
+    def copies(self, work: TensorContext) -> bool:
         return len(work.per_model) == 1
 
-    def objection(self, work: Work) -> str | None:
+    def validate(self, work: TensorContext) -> str | None:
         weights = in_order([work.per_model[i] for i in work.others], "weight")
         if len(weights) > 1 and work.params["normalize_weights"] and sum(weights) == 0.0:
             return "weights that do not sum to zero, or normalize_weights: false"
         return None
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> list[float]:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
         products = kernels.summed(scan(lambda x, block: kernels.gram(kernels.less_base(work, x))))
         weights = np.array(in_order([work.per_model[i] for i in work.others], "weight"))
@@ -60,7 +60,7 @@ class MultiSlerp(Method):
             weights = weights / weights.sum()
         return factors(products, weights, float(work.params["eps"])).tolist()
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         if len(work.others) == 1:
             return inputs[work.others[0]]
         mixed = kernels.weighted_sum(kernels.less_base(work, inputs), statistics)

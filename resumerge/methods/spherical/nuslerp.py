@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work, in_order
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext, in_order
 
 SMALLEST_NORM = 1e-7
 SMALLEST_WEIGHT_SUM = 1e-6
@@ -42,18 +42,18 @@ class NuSlerp(Method):
     fewest = 2
     most = 2
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         return 1 if self._by_row(work) else 2
 
-    def row(self, work: Work) -> int | None:
+    def row(self, work: TensorContext) -> int | None:
         if self._by_row(work):
             return work.shape[-1]
         return work.numel // max(1, work.shape[0]) if self._by_column(work) else None
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> tuple[Any, Any]:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> tuple[Any, Any]:
         """The factors on both models: numbers, or one for each column."""
         if self._by_column(work):
             row = self._row(work)
@@ -62,7 +62,7 @@ class NuSlerp(Method):
             products = scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
         return self._factors(work, kernels.summed(products))
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         pair = kernels.less_base(work, inputs)
         if self._by_row(work):
             row = self._row(work)
@@ -74,22 +74,22 @@ class NuSlerp(Method):
             mixed = kernels.weighted_sum(pair, [float(f) for f in statistics])
         return mixed if work.base is None else kernels.added(inputs[work.base], mixed)
 
-    def _by_row(self, work: Work) -> bool:
+    def _by_row(self, work: TensorContext) -> bool:
         return self._split(work) and not work.params["nuslerp_row_wise"]
 
-    def _by_column(self, work: Work) -> bool:
+    def _by_column(self, work: TensorContext) -> bool:
         return self._split(work) and bool(work.params["nuslerp_row_wise"])
 
-    def _split(self, work: Work) -> bool:
+    def _split(self, work: TensorContext) -> bool:
         return len(work.shape) > 1 and not work.params["nuslerp_flatten"]
 
-    def _row(self, work: Work) -> int:
+    def _row(self, work: TensorContext) -> int:
         row = self.row(work)
         assert row is not None
         return row
 
     @np.errstate(invalid="ignore")
-    def _factors(self, work: Work, products: np.ndarray) -> tuple[Any, Any]:
+    def _factors(self, work: TensorContext, products: np.ndarray) -> tuple[Any, Any]:
         first, second = in_order([work.per_model[i] for i in work.others], "weight")
         total = first + second
         t = second / total if abs(total) >= SMALLEST_WEIGHT_SUM else 0.5

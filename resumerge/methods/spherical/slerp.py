@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext
 
 NEARLY_PARALLEL = 0.9995
 """Above this cosine the sphere is flat enough, and dividing by its sine is not safe."""
@@ -34,13 +34,13 @@ class Slerp(Method):
     fewest = 2
     most = 2
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         return 2
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> tuple[float, float]:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> tuple[float, float]:
         """The factors on the base and on the other model."""
         a, b = self._roles(work)
         (aa, ab), (_, bb) = kernels.summed(
@@ -54,10 +54,10 @@ class Slerp(Method):
         angle = math.acos(cosine)
         return math.sin((1.0 - t) * angle) / math.sin(angle), math.sin(t * angle) / math.sin(angle)
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         a, b = self._roles(work)
         return kernels.weighted_sum([inputs[a], inputs[b]], statistics)
 
-    def _roles(self, work: Work) -> tuple[int, int]:
+    def _roles(self, work: TensorContext) -> tuple[int, int]:
         assert work.base is not None
         return work.base, work.others[0]

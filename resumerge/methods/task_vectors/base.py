@@ -15,7 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work, in_order, viewed
+from resumerge.methods.base import (
+    Block,
+    Method,
+    Paper,
+    Parameter,
+    Scan,
+    TensorContext,
+    in_order,
+    viewed,
+)
 
 TASK_ARITHMETIC = Paper("Editing models with task arithmetic", "https://arxiv.org/abs/2212.04089")
 
@@ -77,12 +86,14 @@ class TaskVectors(Method):
     base = "required"
     consensus: ClassVar[bool] = False
     sparse: ClassVar[bool] = True
-    passes: ClassVar[int] = 0
+    selection_passes: ClassVar[int] = 0
     """Times that `select` reads the task vectors."""
     dear_masks: ClassVar[bool] = False
     """Whether masks that are needed twice are kept in between rather than found again."""
 
-    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+    def select(
+        self, work: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
+    ) -> dict[int, Any]:
         """Reduce over the task vectors what `mask` needs to know, by input.
 
         Args:
@@ -92,25 +103,27 @@ class TaskVectors(Method):
         return {}
 
     @abstractmethod
-    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+    def mask(
+        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+    ) -> np.ndarray:
         """1 for the elements of input i's task vector that are kept, else 0: uint8."""
 
-    def rule(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> Any:
+    def rule(self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any) -> Any:
         """The same as `kernels.combined` takes it: the mask, or what makes one superfluous."""
         return self.mask(work, i, delta, block, selection)
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         if not self._densities(work):
             return 1
-        return 1 + self.passes + bool(work.params["rescale"])
+        return 1 + self.selection_passes + bool(work.params["rescale"])
 
-    def held_bytes(self, work: Work) -> int:
+    def held_bytes(self, work: TensorContext) -> int:
         return len(self._densities(work)) * work.numel // 8 if self._keeps_masks(work) else 0
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> Kept:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> Kept:
         densities = self._densities(work)
         if not densities:
             return NOTHING
@@ -133,7 +146,7 @@ class TaskVectors(Method):
         }
         return Kept(selections, factors, dict(zip(densities, zip(*masks))))
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
@@ -159,24 +172,24 @@ class TaskVectors(Method):
             scale,
         )
 
-    def _densities(self, work: Work) -> dict[int, float]:
+    def _densities(self, work: TensorContext) -> dict[int, float]:
         """The density of each input whose task vector is made sparse."""
         if not self.sparse:
             return {}
         densities = {i: float(work.per_model[i]["density"]) for i in work.others}
         return {i: density for i, density in densities.items() if density < 1.0}
 
-    def _keeps_masks(self, work: Work) -> bool:
+    def _keeps_masks(self, work: TensorContext) -> bool:
         """Whether masks are needed twice, dear, and small enough to be kept in between."""
         return self.dear_masks and bool(work.params["rescale"]) and work.numel <= MOST_KEPT
 
-    def _mask(self, work: Work, i: int, delta: Any, block: Block, kept: Kept) -> Any:
+    def _mask(self, work: TensorContext, i: int, delta: Any, block: Block, kept: Kept) -> Any:
         if i in kept.masks:
             return np.unpackbits(kept.masks[i][block.index], count=len(delta))
         return self.rule(work, i, delta, block, kept.selections.get(i))
 
 
-def _deltas(work: Work, inputs: list[Any]) -> dict[int, Any]:
+def _deltas(work: TensorContext, inputs: list[Any]) -> dict[int, Any]:
     return dict(zip(work.others, kernels.less_base(work, inputs)))
 
 
@@ -187,5 +200,7 @@ class TaskArithmetic(TaskVectors):
     parameters = parameters(normalize=False, rescale=None)
     sparse = False
 
-    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+    def mask(
+        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+    ) -> np.ndarray:
         raise AssertionError("it has no density")

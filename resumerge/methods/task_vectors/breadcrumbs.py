@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Paper, Parameter, Scan, Work
+from resumerge.methods.base import Block, Paper, Parameter, Scan, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.methods.task_vectors.ties import TIES
 
@@ -36,16 +36,18 @@ class Masked(TaskVectors):
             high=1.0,
         ),
     )
-    passes = 2
+    selection_passes = 2
 
-    def held_bytes(self, work: Work) -> int:
+    def held_bytes(self, work: TensorContext) -> int:
         shares = []
         for i, density in self._densities(work).items():
             top = min(float(work.per_model[i]["gamma"]), 1.0 - density)
             shares.append([top + density, top])
         return kernels.selection_bytes(work.numel, shares, work.bits)
 
-    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+    def select(
+        self, work: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
+    ) -> dict[int, Any]:
         ranks = {}
         for i, density in densities.items():
             kept = int(density * work.numel)
@@ -54,7 +56,9 @@ class Masked(TaskVectors):
         found = kernels.select(ranks, work.numel, scan)
         return {i: kernels.Band(*both) for i, both in found.items()}
 
-    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+    def mask(
+        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+    ) -> np.ndarray:
         return cast(np.ndarray, selection.mask(delta, block))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Work, in_order
+from resumerge.methods.base import Block, Method, Paper, Parameter, TensorContext, in_order
 
 
 class ConsensusTaskArithmetic(Method):
@@ -38,10 +38,10 @@ class ConsensusTaskArithmetic(Method):
     )
     base = "required"
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Paper, Work
+from resumerge.methods.base import Block, Paper, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.methods.task_vectors.ties import TIES
 
@@ -24,7 +24,9 @@ class Dropped(TaskVectors):
     parameters = parameters(normalize=False, rescale=True)
     dear_masks = True
 
-    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+    def mask(
+        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+    ) -> np.ndarray:
         density = float(work.per_model[i]["density"])
         return kernels.random_mask(len(delta), density, f"{work.seed}/{i}/{work.unit}", block)
 

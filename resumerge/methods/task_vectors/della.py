@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Paper, Parameter, Work
+from resumerge.methods.base import Block, Paper, Parameter, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 
 DELLA = Paper(
@@ -33,17 +33,19 @@ class SampledByRank(TaskVectors):
     version = 2
     dear_masks = True
 
-    def row(self, work: Work) -> int | None:
+    def row(self, work: TensorContext) -> int | None:
         return math.prod(work.shape[1:]) if len(work.shape) > 1 else work.numel
 
-    def objection(self, work: Work) -> str | None:
+    def validate(self, work: TensorContext) -> str | None:
         for i, density in self._densities(work).items():
             reach = abs(float(work.per_model[i]["epsilon"]))
             if density > 0.0 and not (density - reach > 0.0 and density + reach < 1.0):
                 return "density - epsilon above 0 and density + epsilon below 1"
         return None
 
-    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+    def mask(
+        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+    ) -> np.ndarray:
         density = float(work.per_model[i]["density"])
         if density <= 0.0:
             return np.zeros(len(delta), np.uint8)

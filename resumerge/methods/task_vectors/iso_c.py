@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Work, in_order
+from resumerge.methods.base import Block, Method, Paper, Parameter, TensorContext, in_order
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,10 +34,12 @@ class IsoC(Method):
     base = "required"
     whole_tensor = True
 
-    def row(self, work: Work) -> int | None:
+    def row(self, work: TensorContext) -> int | None:
         return work.numel if len(work.shape) == 2 else None
 
-    def block(self, work: Work, inputs: list[Tensor], block: Block, statistics: Any) -> Tensor:
+    def block(
+        self, work: TensorContext, inputs: list[Tensor], block: Block, statistics: Any
+    ) -> Tensor:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext
 
 RAM = Paper(
     "Behavior knowledge merge in reinforced agentic models",
@@ -26,10 +26,10 @@ class Ram(Method):
     parameters = (EPSILON,)
     base = "required"
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
@@ -55,13 +55,13 @@ class RamPlus(Method):
     )
     base = "required"
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         return 2
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> list[float]:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model's unique elements."""
         if not work.others:
             return []
@@ -73,7 +73,7 @@ class RamPlus(Method):
         ratios = [(changed - alone) / alone if alone else 0.0 for changed, alone in counts.tolist()]
         return [1.0 + r * min(max(ratio, 0.0), alpha) for ratio in ratios]
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base

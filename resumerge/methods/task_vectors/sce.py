@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, Work, viewed
+from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext, viewed
 
 SMALLEST_ENERGY = 1e-6
 
@@ -34,19 +34,19 @@ class Sce(Method):
     )
     base = "required"
 
-    def held_bytes(self, work: Work) -> int:
+    def held_bytes(self, work: TensorContext) -> int:
         if not self._selects(work):
             return 0
         # Of variances, sums of several squares, few are equal even where the numbers have 16 bits.
         return kernels.selection_bytes(work.numel, [[float(work.params["select_topk"])]])
 
-    def compiled(self, work: Work) -> bool:
+    def compiled(self, work: TensorContext) -> bool:
         return True
 
-    def reads(self, work: Work) -> int:
+    def passes(self, work: TensorContext) -> int:
         return 5 if self._selects(work) else 2
 
-    def statistics(self, work: Work, scan: Scan[Any]) -> tuple[Any, list[float]]:
+    def statistics(self, work: TensorContext, scan: Scan[Any]) -> tuple[Any, list[float]]:
         """Which elements are kept (None for all), and the weight of each model."""
         if not work.others:
             return None, []
@@ -62,7 +62,7 @@ class Sce(Method):
             return selection, [1.0 / len(energies)] * len(energies)
         return selection, [energy / total for energy in energies]
 
-    def block(self, work: Work, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[work.base]  # type: ignore[index]
         if not work.others:
             return base
@@ -71,10 +71,10 @@ class Sce(Method):
         mask = self._mask(deltas, block, selection)
         return kernels.weighted_majority(base, deltas, mask, weights)
 
-    def _selects(self, work: Work) -> bool:
+    def _selects(self, work: TensorContext) -> bool:
         return float(work.params["select_topk"]) < 1.0
 
-    def _selection(self, work: Work, scan: Scan[Any]) -> Any:
+    def _selection(self, work: TensorContext, scan: Scan[Any]) -> Any:
         def variances(x: list[Any]) -> Any:
             return kernels.variance(kernels.less_base(work, x))
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Paper, Scan, Work
+from resumerge.methods.base import Block, Paper, Scan, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 
 TIES = Paper(
@@ -28,20 +28,24 @@ class Ties(TaskVectors):
     papers = (TIES,)
     parameters = parameters(normalize=True, rescale=False)
     consensus = True
-    passes = 2
+    selection_passes = 2
 
-    def held_bytes(self, work: Work) -> int:
+    def held_bytes(self, work: TensorContext) -> int:
         shares = [[density] for density in self._densities(work).values()]
         return kernels.selection_bytes(work.numel, shares, work.bits)
 
-    def select(self, work: Work, densities: Mapping[int, float], scan: Scan[Any]) -> dict[int, Any]:
+    def select(
+        self, work: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
+    ) -> dict[int, Any]:
         counts = {i: kept_count(density, work.numel) for i, density in densities.items()}
         return dict(kernels.select_largest(counts, work.numel, scan))
 
-    def mask(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> np.ndarray:
+    def mask(
+        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+    ) -> np.ndarray:
         return cast(np.ndarray, selection.mask(delta, block))
 
-    def rule(self, work: Work, i: int, delta: Any, block: Block, selection: Any) -> Any:
+    def rule(self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any) -> Any:
         return selection.rule(delta, block)
 
 

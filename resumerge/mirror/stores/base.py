@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-BOOKS = ".resumerge"
+METADATA = ".resumerge"
 """The folder, inside a mirror, of everything that is not the model."""
 
 Moved = Callable[[int], None]
 """Told how many bytes were moved since the last call; may wait (bandwidth), or raise to stop."""
 
 
-class PlaceError(OSError):
+class StoreError(OSError):
     """What failed over there, told for a person; never with a secret in it.
 
     Args:
@@ -38,11 +38,11 @@ class PlaceError(OSError):
         return f"{self.message}: {self.fix}" if self.fix else self.message
 
 
-class Place(ABC):
+class Store(ABC):
     """Files by name: relative, with ``/`` between folders.
 
     What fails for now (network, a mount that is gone, a full disk) is an `OSError`: whoever calls
-    tries again; where the place says more, a `PlaceError`. A file appears under its name whole, or
+    tries again; where the place says more, a `StoreError`. A file appears under its name whole, or
     else in a way that its reader can tell: large ones are compared by their SHA-256, small ones
     carry a checksum of their own.
 

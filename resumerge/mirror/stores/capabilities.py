@@ -34,7 +34,7 @@ FAILING = {
 
 
 @dataclass(frozen=True)
-class Abilities:
+class Capabilities:
     """What may be relied on.
 
     Args:
@@ -54,7 +54,7 @@ class Abilities:
     extend: bool
 
 
-def probe(folder: Path, storage: Storage) -> Abilities:
+def probe(folder: Path, storage: Storage) -> Capabilities:
     """Try everything on small files in a folder, and remove them.
 
     Raises:
@@ -73,7 +73,7 @@ def probe(folder: Path, storage: Storage) -> Abilities:
         rename = _can(lambda: _renames(storage, files[0], files[2]))
         rename_over = rename and _can(lambda: _renames(storage, files[1], files[2]))
         exclusive = _can(lambda: _is_exclusive(storage, files[0]))
-        return Abilities(rename, rename_over, exclusive, sync, sync_folder, extend)
+        return Capabilities(rename, rename_over, exclusive, sync, sync_folder, extend)
     finally:
         for path in files:
             with suppress(OSError):

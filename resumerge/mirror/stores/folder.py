@@ -16,8 +16,8 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
-from resumerge.mirror.stores.base import BOOKS, Moved, Place
-from resumerge.mirror.stores.capabilities import Abilities, probe
+from resumerge.mirror.stores.base import METADATA, Moved, Store
+from resumerge.mirror.stores.capabilities import Capabilities, probe
 from resumerge.storage import Storage, drop_from_cache
 
 PIECE = 1 << 20
@@ -37,7 +37,7 @@ PART = ".part"
 """At the end of the name of a file that is not whole."""
 
 
-class FolderPlace(Place):
+class FolderStore(Store):
     """Files in a folder.
 
     Every change is an operation of `Storage`. The folder itself is made on the first change, the
@@ -50,7 +50,7 @@ class FolderPlace(Place):
         self.folder = folder
         self.url = str(folder)
         self._storage = storage or Storage()
-        self._abilities: Abilities | None = None
+        self._abilities: Capabilities | None = None
         self._wrong: set[str] = set()
         """Uploads that did not arrive as they were sent, and are begun anew."""
 
@@ -59,7 +59,7 @@ class FolderPlace(Place):
         return 0.0 if self.abilities.exclusive else SETTLE_SECONDS
 
     @property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> Capabilities:
         """What the filesystem can do; tried when it is first asked for.
 
         Raises:
@@ -67,8 +67,8 @@ class FolderPlace(Place):
         """
         if self._abilities is None:
             self._storage.add_folder(self.folder)
-            self._storage.add_folder(self.folder / BOOKS)
-            self._abilities = probe(self.folder / BOOKS, self._storage)
+            self._storage.add_folder(self.folder / METADATA)
+            self._abilities = probe(self.folder / METADATA, self._storage)
         return self._abilities
 
     def files(self) -> dict[str, int]:
@@ -82,9 +82,9 @@ class FolderPlace(Place):
                 raise NotADirectoryError(errno.ENOTDIR, "the folder is gone", self.url)
             return {}
         found = {}
-        for place, _, names in os.walk(self.folder, onerror=_raise):
+        for store, _, names in os.walk(self.folder, onerror=_raise):
             for name in names:
-                path = Path(place) / name
+                path = Path(store) / name
                 try:
                     found[path.relative_to(self.folder).as_posix()] = path.lstat().st_size
                 except FileNotFoundError:  # removed since
@@ -123,7 +123,7 @@ class FolderPlace(Place):
         return True
 
     def now(self) -> datetime | None:
-        path = self._path(f"{BOOKS}/clock-{secrets.token_hex(4)}")
+        path = self._path(f"{METADATA}/clock-{secrets.token_hex(4)}")
         try:
             os.close(self._storage.begin(path))
             return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)

@@ -17,12 +17,12 @@ from resumerge.hub.callbacks import Watch
 from resumerge.hub.content_hash import feed, is_intact
 from resumerge.hub.download import download_by_ranges
 from resumerge.hub.http import get
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import LIST_TIMEOUT
 from resumerge.mirror.names import SCHEME, checked, repo_of
-from resumerge.mirror.stores.base import BOOKS, Moved, Place, PlaceError
+from resumerge.mirror.stores.base import METADATA, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_client import Conflict, Gone, NoRepo, calling
-from resumerge.mirror.stores.upload_reader import PIECE, SentFile
+from resumerge.mirror.stores.upload_reader import PIECE, UploadReader
 from resumerge.sources.hub_models.hub_files import env_offline
 
 BRANCH = "main"
@@ -69,7 +69,7 @@ class _Waiting:
         return self.nbytes <= SMALL and is_intact(self.path, there.etag, self.nbytes)
 
 
-class HubPlace(Place):
+class HubStore(Store):
     """The main branch of a model's repo, through huggingface_hub.
 
     The repo is made, private, on the first change.
@@ -171,7 +171,7 @@ class HubPlace(Place):
                     return True
                 except Conflict:
                     continue
-        raise PlaceError(f"Others commit to {self.repo} all the time")
+        raise StoreError(f"Others commit to {self.repo} all the time")
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         checked(name)
@@ -208,7 +208,7 @@ class HubPlace(Place):
                 time.sleep(0.25)
 
         with calling(self.repo):
-            download_by_ranges(file, Records(), Watch(tell, lambda: moved(0), pause))
+            download_by_ranges(file, MetadataCache(), Watch(tell, lambda: moved(0), pause))
 
     def _make(self) -> None:
         """Make the repo, private, where it is not there yet; before anything is changed."""
@@ -238,7 +238,7 @@ class HubPlace(Place):
             return "", {}
         self._is_there = True
         if not COMMIT.fullmatch(info.sha or ""):
-            raise PlaceError(f"The Hub's answer names no commit of {self.repo}")
+            raise StoreError(f"The Hub's answer names no commit of {self.repo}")
         return info.sha, {
             checked(sibling.rfilename): _There(
                 sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
@@ -258,7 +258,7 @@ class HubPlace(Place):
                 for chunk in answer.chunks:
                     total += len(chunk)
                     if total > most:
-                        raise PlaceError(f"{name} in {self.repo} is larger than {most} bytes")
+                        raise StoreError(f"{name} in {self.repo} is larger than {most} bytes")
                     take(chunk)
         except (Gone, NoRepo) as error:
             if isinstance(error, NoRepo) and self._is_there:
@@ -291,7 +291,7 @@ class HubPlace(Place):
         try:
             if operations:
                 self._commit(operations)
-        except PlaceError:
+        except StoreError:
             for upload in waiting.values():  # the store may have dropped what nobody committed
                 upload.operation = None
             raise
@@ -299,7 +299,7 @@ class HubPlace(Place):
         for name, upload in waiting.items():
             if not upload.is_there(there.get(name)):
                 upload.operation = None
-                raise PlaceError(f"{name} is not in {self.repo} as it was sent")
+                raise StoreError(f"{name} is not in {self.repo} as it was sent")
             if self._waiting.get(name) is upload:
                 del self._waiting[name]
         for name in files:
@@ -308,7 +308,7 @@ class HubPlace(Place):
     def _commit(self, operations: Sequence[Any], parent: str | None = None) -> None:
         with calling(self.repo):
             names = [operation.path_in_repo for operation in operations]
-            shown = [name for name in names if not name.startswith(BOOKS)] or ["books"]
+            shown = [name for name in names if not name.startswith(METADATA)] or ["books"]
             more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
             self._api().create_commit(
                 self.repo,
@@ -338,7 +338,7 @@ class HubPlace(Place):
         from huggingface_hub import CommitOperationAdd
         from huggingface_hub.lfs import UploadInfo
 
-        with SentFile(upload.path, moved) as sent, upload.path.open("rb") as head:
+        with UploadReader(upload.path, moved) as sent, upload.path.open("rb") as head:
             # Made of the file, it would be read once more, for a hash that is known.
             operation: Any = CommitOperationAdd(name, b"")
             operation.upload_info = UploadInfo(
@@ -351,7 +351,7 @@ class HubPlace(Place):
                 if operation.path_or_fileobj is sent:
                     # For the Hub it is a small file, which goes with the commit.
                     if upload.nbytes > SMALL:
-                        raise PlaceError(f"{self.repo} does not take {name}: see its .gitignore")
+                        raise StoreError(f"{self.repo} does not take {name}: see its .gitignore")
                     operation.path_or_fileobj = b"".join(iter(sent.read, b""))
             except Exception:
                 if sent.stopped is not None:

@@ -20,21 +20,21 @@ from typing import Any
 
 from resumerge.errors import InputError, Resumable, ResumergeError
 from resumerge.hub.client import account, brief, http_error, is_transient, retry_after
-from resumerge.mirror.stores.base import PlaceError
+from resumerge.mirror.stores.base import StoreError
 
 SILENCE = 60.0
 """Seconds in which nothing comes and nothing goes: the connection is given up."""
 
 
-class Conflict(PlaceError):
+class Conflict(StoreError):
     """Somebody else's commit came first."""
 
 
-class Gone(PlaceError):
+class Gone(StoreError):
     """The repo has no such file."""
 
 
-class NoRepo(PlaceError):
+class NoRepo(StoreError):
     """There is no such repo, or none that this account is let know of."""
 
 
@@ -68,7 +68,7 @@ def calling(repo: str) -> Iterator[Call]:
     try:
         _prepare()
         yield call
-    except PlaceError:
+    except StoreError:
         raise
     except ResumergeError as error:
         told = _told(error, repo)
@@ -84,7 +84,7 @@ def calling(repo: str) -> Iterator[Call]:
         _call.reset(token)
 
 
-def _failure(error: Exception, repo: str) -> PlaceError | None:
+def _failure(error: Exception, repo: str) -> StoreError | None:
     """What an exception out of huggingface_hub means; None if it is a bug of ours."""
     from huggingface_hub import constants
     from huggingface_hub import errors as hub_errors
@@ -101,11 +101,11 @@ def _failure(error: Exception, repo: str) -> PlaceError | None:
         # library does not understand.
         http_library = hub_errors.HfHubHTTPError.__mro__[1]
         if isinstance(error, (OSError, RuntimeError, ValueError, http_library)):
-            return PlaceError(f"The Hub cannot be reached for {repo}: {brief(_first(error))}")
+            return StoreError(f"The Hub cannot be reached for {repo}: {brief(_first(error))}")
         return None
     status = refusal.response.status_code
     if is_transient(status):
-        return PlaceError(
+        return StoreError(
             f"The Hub does not answer for {repo}: HTTP {status}", retry_after=retry_after(error)
         )
     if status in (409, 412):
@@ -115,13 +115,13 @@ def _failure(error: Exception, repo: str) -> PlaceError | None:
     # The store's 403 says that a signed address has grown too old, and the next try gets new ones.
     by_hub = str(refusal.response.url).startswith(constants.ENDPOINT)
     if (status in (401, 403) and by_hub) or isinstance(refusal, hub_errors.RepositoryNotFoundError):
-        kind = NoRepo if status == 404 else PlaceError
+        kind = NoRepo if status == 404 else StoreError
         return kind(
             f"The Hub does not let this account work in {repo}: {_said(refusal)} ({account()})",
             fix="log in with `hf auth login`, or set HF_TOKEN, with a token that may write there",
             denied=True,
         )
-    return PlaceError(f"The Hub refuses a request for {repo}: {_said(refusal)}")
+    return StoreError(f"The Hub refuses a request for {repo}: {_said(refusal)}")
 
 
 def _said(refusal: Any) -> str:
@@ -130,13 +130,13 @@ def _said(refusal: Any) -> str:
     return f"HTTP {refusal.response.status_code}" + (f", {words}" if words else "")
 
 
-def _told(error: ResumergeError, repo: str) -> PlaceError | None:
+def _told(error: ResumergeError, repo: str) -> StoreError | None:
     """The same of what the downloader of sources has understood already; None of other things."""
     if isinstance(error, InputError):
         found = "; ".join(problem.what for problem in error.problems)
-        return PlaceError(f"The Hub refuses a request for {repo}: {found}", denied=True)
+        return StoreError(f"The Hub refuses a request for {repo}: {found}", denied=True)
     if isinstance(error, Resumable) and error.reason in ("network", "source_unavailable"):
-        return PlaceError(error.message.split("\n", 1)[0])
+        return StoreError(error.message.split("\n", 1)[0])
     return None
 
 

@@ -8,22 +8,22 @@ from pathlib import Path
 from resumerge.errors import refuse
 from resumerge.mirror.names import SCHEME
 from resumerge.mirror.state import is_mirror
-from resumerge.mirror.stores.base import Place
-from resumerge.mirror.stores.folder import FolderPlace
+from resumerge.mirror.stores.base import Store
+from resumerge.mirror.stores.folder import FolderStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-def open_place(url: str, *, offline: bool = False) -> Place:
+def open_store(url: str, *, offline: bool = False) -> Store:
     """The place that a user named; it is not looked at yet.
 
     Raises:
         InputError: it cannot be a mirror, or is on the Hub, and the network is off.
     """
     if url.startswith(SCHEME):
-        from resumerge.mirror.stores.hub import HubPlace
+        from resumerge.mirror.stores.hub import HubStore
 
-        return HubPlace(url, offline=offline)
+        return HubStore(url, offline=offline)
     if scheme := _SCHEME.match(url):
         raise refuse(
             "This cannot be a mirror",
@@ -32,7 +32,7 @@ def open_place(url: str, *, offline: bool = False) -> Place:
             found=f"an address of {scheme[1]}",
             fix="name a folder, or a repo of the Hub; other storage has to be mounted as a folder",
         )
-    return FolderPlace(Path(url).expanduser().absolute())
+    return FolderStore(Path(url).expanduser().absolute())
 
 
 def names_mirror(wanted: str) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-class Pace:
+class RateLimit:
     """Says how long to wait after bytes were moved, so that over any time the rate is held.
 
     Time in which nothing was moved is not made up for.

@@ -16,7 +16,7 @@ class Stopped(Exception):
     """The reading was ended. No `OSError`, which HTTP libraries take for the network's."""
 
 
-class SentFile(io.BufferedIOBase):
+class UploadReader(io.BufferedIOBase):
     """Every piece is told to `moved` before it goes out; what is sent again is told again.
 
     Args:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.host.speed import Speed
-from resumerge.planning.estimates.memory import Need, memory_need, whole_tensors
+from resumerge.planning.estimates.memory import MemoryNeed, memory_need, whole_tensors
 from resumerge.planning.estimates.time import merge_seconds
 from resumerge.planning.plan import Plan, Unit
 
@@ -29,7 +29,7 @@ class Estimate:
         notes: what a person should know, a line each.
     """
 
-    memory: Need
+    memory: MemoryNeed
     disk: int
     download: int
     download_files: int

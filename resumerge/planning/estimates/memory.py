@@ -39,7 +39,7 @@ TOKEN_BYTES = 500
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """Bytes of RSS that a merge takes, and what of.
 
     Args:
@@ -77,10 +77,10 @@ class Need:
         return self.base + self.held + self.least
 
 
-def memory_need(plan: Plan, threads: int) -> Need:
+def memory_need(plan: Plan, threads: int) -> MemoryNeed:
     """What a plan takes with so many threads."""
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
-    return Need(
+    return MemoryNeed(
         base=_base(plan),
         held=_held_at_once(plan) + vocabulary_bytes(plan) + overlay_bytes(plan.sources),
         least=blocks_bytes(plan, 1),
@@ -100,7 +100,7 @@ def blocks_bytes(plan: Plan, threads: int) -> int:
     in_line: deque[int] = deque(maxlen=2 * threads + 1)
     for unit in plan.units:
         nbytes = _block_bytes(unit, plan.seed)
-        passing = min(unit.numel, unit.grain) * FLOAT32 > REUSED
+        passing = min(unit.numel, unit.block_elements) * FLOAT32 > REUSED
         kept = kept if passing else max(kept, nbytes)
         for _ in range(min(unit.blocks, 2 * threads + 1)):
             in_line.append(nbytes if passing else 0)
@@ -124,7 +124,7 @@ def whole_tensors(plan: Plan) -> str | None:
         for unit in plan.units
         if unit.expression.method != "copy"
         and METHODS[unit.expression.method].whole_tensor
-        and unit.grain >= unit.numel
+        and unit.block_elements >= unit.numel
     ]
     if not whole:
         return None
@@ -151,7 +151,7 @@ def _held_bytes(unit: Unit, seed: int) -> int:
 
 def _block_bytes(unit: Unit, seed: int) -> int:
     """The buffers of one block and what its method takes beside them."""
-    elements = min(unit.numel, unit.grain)
+    elements = min(unit.numel, unit.block_elements)
     operands = unit.expression.operands
     raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
     adapted = any(isinstance(operand.tensor, AdaptedTensor) for operand in operands)

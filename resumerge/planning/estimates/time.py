@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resumerge.host.speed import Speed
 from resumerge.planning.backend import is_compiled, needs_torch
-from resumerge.planning.estimates.costs import Cost, cost
+from resumerge.planning.estimates.costs import BlockCost, cost
 from resumerge.planning.plan import Plan, Unit
 
 REFERENCE_COMPUTE = 5.3e9
@@ -43,7 +43,7 @@ def computes(plan: Plan) -> bool:
     return any(unit.expression.method != "copy" for unit in plan.units)
 
 
-def _cost(plan: Plan, unit: Unit) -> Cost:
+def _cost(plan: Plan, unit: Unit) -> BlockCost:
     return cost(unit.expression.method, is_compiled(unit, plan.seed))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from resumerge.errors import Problem
 from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
-from resumerge.planning.model_views import Models
+from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import Expression
 from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
 from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
@@ -83,7 +83,7 @@ class Alignment:
 
     recipe: Recipe
     setting: TokenizerSetting
-    models: Models
+    models: ModelViews
     vocabularies: Mapping[ModelRef, Vocabulary]
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

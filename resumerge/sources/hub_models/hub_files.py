@@ -8,7 +8,7 @@ from resumerge.errors import InputError, refuse
 from resumerge.hub.cache import HubFile, snapshot_folder
 from resumerge.hub.callbacks import Watch
 from resumerge.hub.content_hash import is_intact
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.sources.companions import folder_companions
 from resumerge.sources.types import Source
 
@@ -27,7 +27,7 @@ def hub_file(source: Source, name: str) -> HubFile:
 
 def bring(
     file: HubFile,
-    records: Records,
+    records: MetadataCache,
     watch: Watch | None = None,
     *,
     offline: bool = False,
@@ -57,7 +57,7 @@ def bring(
     file.link()
 
 
-def stands(file: HubFile, records: Records, watch: Watch) -> bool:
+def stands(file: HubFile, records: MetadataCache, watch: Watch) -> bool:
     """Whether the cache has a file whole and intact; read now if that is not known."""
     path = file.content
     if path is None:
@@ -75,7 +75,7 @@ def stands(file: HubFile, records: Records, watch: Watch) -> bool:
 def fetch(
     source: Source,
     names: Iterable[str],
-    records: Records | None = None,
+    records: MetadataCache | None = None,
     watch: Watch | None = None,
     *,
     offline: bool = False,
@@ -91,7 +91,7 @@ def fetch(
     """
     if source.kind != "hub":
         return
-    records, watch = records or Records(), watch or Watch()
+    records, watch = records or MetadataCache(), watch or Watch()
     files = [hub_file(source, name) for name in sorted(set(names))]
     if offline or env_offline():
         absent = [lacking(file) for file in files if not stands(file, records, watch)]

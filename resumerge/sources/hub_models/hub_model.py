@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.hub.cache import COMMIT, HubFile
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import Snapshot, cached_snapshot, hub_snapshot, with_facts
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.companions import companion_files
@@ -30,7 +30,7 @@ def open_hub(
     *,
     revision: str | None = None,
     offline: bool = False,
-    records: Records | None = None,
+    records: MetadataCache | None = None,
     contents: Contents = MODEL,
 ) -> Source:
     """Pin a Hub model or adapter and read the headers of its weight files.
@@ -59,7 +59,7 @@ def open_hub(
         >>> fetch(source, [name for name, file in source.files.items() if not file.present])
     """
     wanted = revision or ref.revision
-    records = records or Records()
+    records = records or MetadataCache()
     if offline or env_offline():
         return _open(ref, cached_snapshot(ref.name, wanted, records), records, contents)
     try:
@@ -72,7 +72,7 @@ def open_hub(
         raise
 
 
-def _open(ref: ModelRef, snapshot: Snapshot, records: Records, contents: Contents) -> Source:
+def _open(ref: ModelRef, snapshot: Snapshot, records: MetadataCache, contents: Contents) -> Source:
     index, single = next(
         (pair for pair in contents.weights if not snapshot.files.keys().isdisjoint(pair)),
         contents.weights[0],
@@ -111,7 +111,7 @@ def _open(ref: ModelRef, snapshot: Snapshot, records: Records, contents: Content
 
 
 def _weight_names(
-    snapshot: Snapshot, records: Records, contents: Contents, index: str, single: str
+    snapshot: Snapshot, records: MetadataCache, contents: Contents, index: str, single: str
 ) -> list[str]:
     """The files that hold the weights, by the same rule as for a local folder."""
     names: list[str] = []
@@ -146,7 +146,7 @@ def _weight_names(
     return names
 
 
-def _header(file: HubFile, records: Records, online: bool) -> dict[str, TensorInfo]:
+def _header(file: HubFile, records: MetadataCache, online: bool) -> dict[str, TensorInfo]:
     if online:
         file.link()  # same content as at another commit
     path = file.pointer
@@ -162,7 +162,7 @@ def _header(file: HubFile, records: Records, online: bool) -> dict[str, TensorIn
         return remote_header(file, records)  # which tells whether the cached file is to blame
 
 
-def _source_file(file: HubFile, records: Records) -> SourceFile:
+def _source_file(file: HubFile, records: MetadataCache) -> SourceFile:
     path = file.content
     present = path is not None and file.whole and records.verdict(path, file.etag) is not False
     return SourceFile(file.name, file.size, {"etag": file.etag}, present)

@@ -12,7 +12,7 @@ from resumerge.errors import InputError, Problem, Resumable, ResumergeError
 from resumerge.hub.cache import HubFile, cache_folder, free_bytes
 from resumerge.hub.callbacks import Watch
 from resumerge.hub.content_hash import is_intact
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.sources.formats.weight_file import read_weight_header
 from resumerge.sources.hub_models.hub_files import bring, hub_file
 from resumerge.sources.types import Source
@@ -46,7 +46,7 @@ class Fetched:
     bytes_total: int
 
 
-class Fetcher:
+class Prefetcher:
     """Brings files in order, in threads of its own, while used as a context manager.
 
     A file is here when its content has been checked. What cannot be brought is raised by `wait`,
@@ -56,7 +56,7 @@ class Fetcher:
     def __init__(
         self,
         wanted: Iterable[tuple[Source, str]],
-        records: Records,
+        records: MetadataCache,
         *,
         offline: bool = False,
         evicting: bool = False,
@@ -97,7 +97,7 @@ class Fetcher:
             for n in range(min(WORKERS, len(self._wanted)))
         ]
 
-    def __enter__(self) -> Fetcher:
+    def __enter__(self) -> Prefetcher:
         self._switching = sys.getswitchinterval()
         if self._threads:
             sys.setswitchinterval(min(self._switching, SWITCH_SECONDS))

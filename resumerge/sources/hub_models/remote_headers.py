@@ -5,7 +5,7 @@ from __future__ import annotations
 from resumerge.hub.cache import HubFile
 from resumerge.hub.client import hub_call
 from resumerge.hub.http import get
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.sources.formats.safetensors_header import header_length, parse_header
 from resumerge.sources.formats.torch_checkpoint import read_torch_header
 from resumerge.sources.formats.weight_file import is_safetensors
@@ -15,7 +15,7 @@ FIRST_REQUEST = 32 * 1024
 """Bytes asked for at once: the whole header of most shards, in one round trip."""
 
 
-def remote_header(file: HubFile, records: Records) -> dict[str, TensorInfo]:
+def remote_header(file: HubFile, records: MetadataCache) -> dict[str, TensorInfo]:
     """Read and validate the header of a file on the Hub, without downloading the file.
 
     A header that was read before is not asked for again: the etag says that it is the same.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.types import ModelRef, Recipe
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.hub_models.hub_files import list_companions
@@ -31,7 +31,7 @@ class Tokenizers:
 def read_tokenizers(
     recipe: Recipe,
     sources: Mapping[ModelRef, Source],
-    records: Records | None = None,
+    records: MetadataCache | None = None,
     *,
     offline: bool = False,
 ) -> Tokenizers:

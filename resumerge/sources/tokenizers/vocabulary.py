@@ -12,7 +12,7 @@ from typing import Any
 import xxhash
 
 from resumerge.errors import InputError, refuse
-from resumerge.hub.metadata_cache import Records
+from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.formats.damaged import damaged
@@ -65,7 +65,7 @@ class Vocabulary:
 
 
 def read_vocabulary(
-    source: Source, records: Records | None = None, *, offline: bool = False
+    source: Source, records: MetadataCache | None = None, *, offline: bool = False
 ) -> Vocabulary:
     """Read a model's tokenizer; of a Hub model its files are fetched, which are small.
 
@@ -98,7 +98,7 @@ def read_vocabulary(
 
 
 def read_chat_template(
-    source: Source, records: Records | None = None, *, offline: bool = False
+    source: Source, records: MetadataCache | None = None, *, offline: bool = False
 ) -> str | None:
     """A model's chat template; None where it has none, or several by name."""
     source = tokenizer_part(source)
@@ -119,7 +119,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise _damaged(str(path), "a JSON object", str(error)) from None
 
 
-def _fetched(source: Source, records: Records | None, offline: bool) -> tuple[str, ...]:
+def _fetched(source: Source, records: MetadataCache | None, offline: bool) -> tuple[str, ...]:
     files = tuple(name for name in list_companions(source) if is_tokenizer_file(name))
     fetch(source, files, records, offline=offline)
     return files

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.execute.reporter import Pulse, Reporter, Result
+from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
 from resumerge.errors import Interrupted, Resumable
 from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import LEDGER_FILE
@@ -76,14 +76,14 @@ class CellReporter(Reporter):
     def began(self, attempt: int, budget: int) -> None:
         self._budget = budget
 
-    def beat(self) -> None:
-        self._course.beat()
+    def heartbeat(self) -> None:
+        self._course.heartbeat()
 
     def fetching(self, fetched: Fetched) -> None:
         self._course.fetching(fetched)
 
-    def pulse(self, pulse: Pulse) -> None:
-        self._course.pulsed(pulse)
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        self._course.pulsed(progressed)
 
     def note(self, text: str) -> None:
         self._notes = [*self._notes, text][-MOST_NOTES:]
@@ -131,18 +131,18 @@ class CellReporter(Reporter):
         state, last = self._ended or ("running", [])
         course = self._course
         share = 1.0 if state == "done" else course.share
-        pulse = course.pulse
+        progressed = course.progressed
         left = course.left if state == "running" else None
         tiles = [
             (
                 "computed",
-                show_size(pulse.bytes_done) if pulse else "nothing yet",
-                f"of {show_size(pulse.bytes_total)}" if pulse else "",
+                show_size(progressed.bytes_done) if progressed else "nothing yet",
+                f"of {show_size(progressed.bytes_total)}" if progressed else "",
             ),
             (
                 "tensors",
-                str(pulse.units_done) if pulse else "0",
-                f"of {pulse.units_total}" if pulse else "",
+                str(progressed.units_done) if progressed else "0",
+                f"of {progressed.units_total}" if progressed else "",
             ),
             ("speed", f"{show_size(course.rate)}/s" if course.rate else "none yet", ""),
             ("time left", show_seconds(left) if left is not None else "", ""),
@@ -156,7 +156,7 @@ class CellReporter(Reporter):
             tiles[3] = ("took", show_seconds(time.monotonic() - self._started), "")
             if not course.rate:
                 del tiles[2]
-        if state == "done" and not pulse:
+        if state == "done" and not progressed:
             tiles = [tile for tile in tiles if tile[0] == "took"]
         if self._mirror:
             tiles.append(("in the mirror", self._mirror, ""))

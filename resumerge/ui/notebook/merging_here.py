@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from resumerge.engine.execute.reporter import Reporter, Result
 from resumerge.engine.lifecycle.session import Session
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, refuse
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.ui.notebook.shown_results import ShownResult
 from resumerge.ui.progress.keepalive import LastSaid, told_meanwhile
@@ -44,7 +44,9 @@ def merge_here(
             found=repr(reporter),
         )
     picture, printed = _shown(progress, options) if reporter is None else (None, None)
-    session = Session(options, reporter or picture or printed, stop=Stop(patient=in_kernel()))
+    session = Session(
+        options, reporter or picture or printed, stop=StopRequest(patient=in_kernel())
+    )
     try:
         return ShownResult.of(work(session))
     except (Interrupted, Resumable) as stopped:
@@ -93,7 +95,7 @@ def _shown(progress: str, options: Options) -> tuple[CellReporter | None, Printe
             return None, None
         from resumerge.ui.notebook.cell import CellReporter
 
-        return CellReporter(Home(options.state_dir).folder), None
+        return CellReporter(RunStore(options.state_dir).folder), None
     return None, reporter_of(style, console_of(style), LastSaid())
 
 
@@ -101,4 +103,4 @@ def _go_on(run: str | None, state_dir: Path | None) -> str:
     """What to type in Python."""
     if run is None:
         return "run the same call again"
-    return f"resumerge.resume({run!r}, state_dir={str(Home(state_dir).folder)!r})"
+    return f"resumerge.resume({run!r}, state_dir={str(RunStore(state_dir).folder)!r})"

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from resumerge.engine.execute.reporter import Pulse, Reporter, Result
+from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.report.sizes import counted, show_seconds, show_size
@@ -53,8 +53,8 @@ class ConsoleReporter(Reporter):
     def doing(self, what: str) -> None:
         self._course.doing(what)
 
-    def beat(self) -> None:
-        self._course.beat()
+    def heartbeat(self) -> None:
+        self._course.heartbeat()
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         for note in (*plan.notes, *estimate.notes):
@@ -80,10 +80,10 @@ class ConsoleReporter(Reporter):
         if self._as_bar and fetched.bytes_done < fetched.bytes_total:
             self._show("downloaded", fetched.bytes_done, fetched.bytes_total, fetched.file)
 
-    def pulse(self, pulse: Pulse) -> None:
-        self._course.pulsed(pulse)
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        self._course.pulsed(progressed)
         if self._as_bar:
-            self._show("merged", pulse.bytes_done, pulse.bytes_total, pulse.unit)
+            self._show("merged", progressed.bytes_done, progressed.bytes_total, progressed.unit)
 
     def _show(self, what: str, done: int, total: int, now: str) -> None:
         """A bar of its own for downloading and for merging."""
@@ -166,8 +166,8 @@ class JsonReporter(Reporter):
     def doing(self, what: str) -> None:
         self._course.doing(what)
 
-    def beat(self) -> None:
-        self._course.beat()
+    def heartbeat(self) -> None:
+        self._course.heartbeat()
 
     def close(self) -> None:
         """Say no more."""
@@ -206,12 +206,12 @@ class JsonReporter(Reporter):
                 bytes={"total": fetched.bytes_total, "done": fetched.bytes_done},
             )
 
-    def pulse(self, pulse: Pulse) -> None:
-        self._course.pulsed(pulse)
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        self._course.pulsed(progressed)
         self._write(
             "progress",
-            units={"total": pulse.units_total, "done": pulse.units_done},
-            bytes={"total": pulse.bytes_total, "done": pulse.bytes_done},
+            units={"total": progressed.units_total, "done": progressed.units_done},
+            bytes={"total": progressed.bytes_total, "done": progressed.bytes_done},
         )
 
     def note(self, text: str) -> None:

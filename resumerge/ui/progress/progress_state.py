@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from resumerge.engine.execute.reporter import Pulse
+from resumerge.engine.execute.reporter import ProgressUpdate
 from resumerge.report.sizes import counted, show_seconds, show_size
 from resumerge.sources.hub_models.prefetch import Fetched
 
@@ -26,7 +26,7 @@ class Course:
     phase: str = "starting"
     began: float = 0.0
     moved: float = 0.0
-    pulse: Pulse | None = None
+    progressed: ProgressUpdate | None = None
     fetched: Fetched | None = None
     _first: tuple[float, int] | None = None
     _figures: bool = False
@@ -41,42 +41,46 @@ class Course:
         self.moved = self.began
         self._figures = False
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Something moved."""
         self.moved = time.monotonic()
 
-    def pulsed(self, pulse: Pulse) -> None:
+    def pulsed(self, progressed: ProgressUpdate) -> None:
         """A batch was computed."""
-        self.beat()
+        self.heartbeat()
         if self._first is None:
-            self._first = (self.moved, pulse.bytes_done)
-        self.pulse, self._figures = pulse, True
+            self._first = (self.moved, progressed.bytes_done)
+        self.progressed, self._figures = progressed, True
 
     def fetching(self, fetched: Fetched) -> None:
         """Files arrive, or did."""
         if self.fetched is None or fetched.bytes_done != self.fetched.bytes_done:
-            self.beat()
+            self.heartbeat()
         self.fetched, self._figures = fetched, True
 
     @property
     def share(self) -> float:
         """Of the output that is computed."""
-        return self.pulse.bytes_done / max(1, self.pulse.bytes_total) if self.pulse else 0.0
+        return (
+            self.progressed.bytes_done / max(1, self.progressed.bytes_total)
+            if self.progressed
+            else 0.0
+        )
 
     @property
     def rate(self) -> float | None:
         """Bytes of output in a second, since the first batch."""
-        if self.pulse is None or self._first is None:
+        if self.progressed is None or self._first is None:
             return None
-        seconds, done = self.moved - self._first[0], self.pulse.bytes_done - self._first[1]
+        seconds, done = self.moved - self._first[0], self.progressed.bytes_done - self._first[1]
         return done / seconds if seconds > 0 and done > 0 else None
 
     @property
     def left(self) -> float | None:
         """Seconds until everything is computed, at that rate."""
-        if self.pulse is None or not self.rate:
+        if self.progressed is None or not self.rate:
             return None
-        return (self.pulse.bytes_total - self.pulse.bytes_done) / self.rate
+        return (self.progressed.bytes_total - self.progressed.bytes_done) / self.rate
 
     def line(self) -> str:
         """All of it in a line of text; names in it are as they are."""
@@ -90,12 +94,13 @@ class Course:
         return text
 
     def _merged(self) -> str:
-        if (pulse := self.pulse) is None:
+        if (progressed := self.progressed) is None:
             return ""
         left = f", {show_seconds(self.left)} left" if self.left else ""
         return (
-            f"{self.share:4.0%}  {show_size(pulse.bytes_done)} of {show_size(pulse.bytes_total)}, "
-            f"{pulse.units_done} of {counted(pulse.units_total, 'tensor')}{left}"
+            f"{self.share:4.0%}  {show_size(progressed.bytes_done)}"
+            f" of {show_size(progressed.bytes_total)}, "
+            f"{progressed.units_done} of {counted(progressed.units_total, 'tensor')}{left}"
         )
 
     def _arriving(self) -> str:

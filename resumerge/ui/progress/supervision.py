@@ -10,8 +10,8 @@ from rich.control import Control
 from rich.segment import ControlType
 
 from resumerge.report.sizes import show_seconds, show_size
-from resumerge.supervisor.supervisor import MOST_FAILURES, Orders
-from resumerge.supervisor.worker_exit import Death
+from resumerge.supervisor.supervisor import MOST_FAILURES, WorkerSpec
+from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.keepalive import SILENCE_SECONDS, LastSaid
 from resumerge.ui.terminal.console import PatientConsole, print_json_line
 
@@ -64,14 +64,14 @@ class Supervision:
             self._clear()
             self._say(text)
 
-    def died(self, death: Death, orders: Orders) -> None:
+    def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
         smaller = orders.memory is not None and orders.memory != death.budget
         how = f" with a budget of {show_size(orders.memory)}" if smaller and orders.memory else ""
         self._clear()
         self._say(f"{death}; going on{how}")
         self._event(death.event, **death.facts(), run=orders.run, next_budget=orders.memory)
 
-    def gave_up(self, death: Death, run: str | None) -> None:
+    def gave_up(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
         self._say(f"{death}; that was {MOST_FAILURES + 1} times without progress, and is enough")
         self._say(_advice(death))
@@ -80,7 +80,7 @@ class Supervision:
         self._event("stopped", reason=death.cause, run=run, resume=command, exit_code=75)
         self._say(command)
 
-    def hangs(self, death: Death, run: str | None) -> None:
+    def hangs(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
         self._say(f"{death}. It does not even die when it is killed: the kernel waits for a device")
         self._say(_STALL_ADVICE["D"])
@@ -119,7 +119,7 @@ class Supervision:
             print_json_line(sys.stdout, kind, **data)
 
 
-def _advice(death: Death) -> str:
+def _advice(death: WorkerExit) -> str:
     """What to do before resuming."""
     if death.cause != "stall":
         return _ADVICE[death.cause]

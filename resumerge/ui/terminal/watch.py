@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from resumerge.host.garbage import collect_as_usual
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.report.status import status_json
 
 REFRESH_SECONDS = 0.5
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 5.0
 """How long a run may have no process, between an attempt that was killed and the next."""
 
 
-def watch(home: Home, wanted: str | None, console: Console) -> None:
+def watch(home: RunStore, wanted: str | None, console: Console) -> None:
     """Draw a run again and again until it ends or Ctrl-C comes.
 
     Without a terminal it is drawn once, when it has ended.
@@ -43,7 +43,7 @@ def watch(home: Home, wanted: str | None, console: Console) -> None:
         console.print(show_run(last), crop=False)
 
 
-def watch_json(home: Home, wanted: str | None, stream: TextIO) -> None:
+def watch_json(home: RunStore, wanted: str | None, stream: TextIO) -> None:
     """Write the document of ``status --json`` again and again, one a line, until the run ends."""
     try:
         for document in _documents(home, wanted):
@@ -52,7 +52,7 @@ def watch_json(home: Home, wanted: str | None, stream: TextIO) -> None:
         pass
 
 
-def _documents(home: Home, wanted: str | None) -> Iterator[dict[str, Any]]:
+def _documents(home: RunStore, wanted: str | None) -> Iterator[dict[str, Any]]:
     """The status of one run as it changes; the last one is of its end."""
     name = home.find(wanted).name
     seen_alive = None

@@ -11,7 +11,7 @@ from merging import merge, shards_of, tensors_of
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.resources.governor import Governor
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.methods import METHODS
 from resumerge.report.status import status_json
 
@@ -109,7 +109,7 @@ def test_memory_pressure(
     monkeypatch.setattr("resumerge.engine.resources.governor.LARGEST_BATCH", 100_000)
     monkeypatch.setattr(Governor, "_pressure", lambda self: "a test")
     assert shards_of(merge(models, recipe(method), tmp_path / "pressed")) == calm
-    [run] = status_json(Home(tmp_path / "pressed.state"), None)["runs"]
+    [run] = status_json(RunStore(tmp_path / "pressed.state"), None)["runs"]
     assert "batch_lowered" in {event["kind"] for event in run["events"]}
 
 

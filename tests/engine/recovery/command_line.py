@@ -16,7 +16,7 @@ import psutil
 from crashing import RECIPE
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 
 BIN = Path(sys.executable).parent
 ENV = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
@@ -100,7 +100,7 @@ def has_mapped(process: subprocess.Popen[str], library: str) -> bool:
 
 def committed(state_dir: Path) -> int:
     """Bytes that the only run in a folder has committed."""
-    runs = Home(state_dir).runs()
+    runs = RunStore(state_dir).runs()
     if not runs:
         return 0
     ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)

@@ -20,7 +20,7 @@ from typing import Any
 from fork_server import Server
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 
 DRIVER = Path(__file__).with_name("driver.py")
 KILLED = -9
@@ -189,7 +189,7 @@ class Merge:
 
     def runs(self) -> list[Path]:
         """The folders of the runs in the ledger's home."""
-        return Home(self.state).runs()
+        return RunStore(self.state).runs()
 
     def ledger(self) -> Ledger:
         """The ledger of the only run; to be closed."""

@@ -18,7 +18,7 @@ from resumerge.engine.execute import scheduler as engine
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.verify import verify_run
 from resumerge.engine.resources import governor
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import plan
 from resumerge.storage import Storage
@@ -58,7 +58,7 @@ def work(job: dict[str, Any]) -> int:
         if "resume" in job["command"]:
             session.resume(job["out"])
         if "verify" in job["command"]:
-            found = verify_run(Home(options.state_dir).find(job["out"]), Storage())
+            found = verify_run(RunStore(options.state_dir).find(job["out"]), Storage())
             print(json.dumps(found.as_json()))
             return 0 if found.intact and not found.pending else 75
         return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import ENV, WORDS, call, committed, hashes, start
 
-from resumerge.ledger.run_store import Home
+from resumerge.ledger.run_store import RunStore
 from resumerge.native.library import KERNELS
 
 
@@ -32,7 +32,7 @@ def kill_until_done(folder: Path, expected: dict[str, str], draw: random.Random)
     kills, useful, code = 0, 0, -9
     while code:
         before = committed(state)
-        process = start(resume if Home(state).runs() else WORDS, folder)
+        process = start(resume if RunStore(state).runs() else WORDS, folder)
         if kills % 3:  # else at any time, torch may not even be imported
             while process.poll() is None and committed(state) == before:
                 time.sleep(0.01)

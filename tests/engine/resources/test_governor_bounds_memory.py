@@ -11,16 +11,16 @@ import pytest
 
 from resumerge.engine.resources import governor
 from resumerge.engine.resources.governor import LARGEST_BATCH, SMALLEST_BATCH, Governor
-from resumerge.engine.resources.signals import Stop
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.host import memory as host_memory
 from resumerge.host.memory import Cgroup, Memory, MemoryGauge
-from resumerge.planning.estimates.memory import Need
+from resumerge.planning.estimates.memory import MemoryNeed
 
 GB = 10**9
 MB = 10**6
 BUDGET = 2 * GB
-NEED = Need(base=GB, held=0, least=50 * MB, blocks=100 * MB, traffic=5 * GB)
+NEED = MemoryNeed(base=GB, held=0, least=50 * MB, blocks=100 * MB, traffic=5 * GB)
 
 
 class Machine:
@@ -167,7 +167,7 @@ def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(machine: Mac
     with machine.governor:
         threading.Timer(0.5, lambda: setattr(machine, "available", 8 * GB)).start()
         started = time.monotonic()
-        machine.governor.wait_for_room(Stop())
+        machine.governor.wait_for_room(StopRequest())
     assert 0.4 < time.monotonic() - started < 5.0
     assert [kind for kind in machine.kinds() if "batch" not in kind] == ["waiting", "went_on"]
     [note] = machine.notes
@@ -178,7 +178,7 @@ def test_waiting_ends_after_a_bounded_time_with_advice() -> None:
     machine = Machine(patience=0.2)
     machine.available = 100 * MB
     with machine.governor, pytest.raises(Resumable, match="End other programs") as stopped:
-        machine.governor.wait_for_room(Stop())
+        machine.governor.wait_for_room(StopRequest())
     assert (stopped.value.exit_code, stopped.value.reason) == (75, "memory")
     assert machine.kinds()[-1] == "gave_up_waiting"
 
@@ -186,7 +186,7 @@ def test_waiting_ends_after_a_bounded_time_with_advice() -> None:
 def test_a_signal_ends_the_waiting(machine: Machine) -> None:
     machine.available = 0
     machine.look()
-    stop = Stop()
+    stop = StopRequest()
     stop.signum = 15
     machine.governor.wait_for_room(stop)
 
