@@ -6,7 +6,7 @@ sqlite-utils would take a small merge a tenth of its time. A test compares the t
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from resumerge.ledger.database import Database
 
@@ -50,7 +50,7 @@ def make_tables(db: Database) -> None:
     with db.atomic():
         for statement in _TABLES.strip().split(";"):
             db.execute(statement)
-        applied = str(datetime.now(timezone.utc))
+        applied = str(datetime.now(UTC))
         rows = ({"migration_set": SET, "name": n, "applied_at": applied} for n in MIGRATIONS)
         db.table("_sqlite_migrations").insert_all(rows)
 

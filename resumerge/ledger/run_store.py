@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from resumerge.errors import refuse
@@ -94,7 +94,7 @@ class RunStore:
     def new(self, output: Path, storage: Storage) -> Path:
         """A folder for a new run, under a name that no reader looks at until it is whole."""
         storage.make_folder(self.folder)
-        stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", output.name).strip("-")[:40] or "merge"
         folder = self.folder / f"{name}-{stamp}-{os.urandom(2).hex()}{UNBORN}"
         folder.mkdir()

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from resumerge.errors import Resumable, refuse
@@ -261,7 +261,7 @@ def _is_stale(store: Store, there: LeaseRecord) -> bool:
         return False
     if heard.tzinfo is None or there_now is None:
         return False
-    clocks = (there_now, datetime.now(timezone.utc))
+    clocks = (there_now, datetime.now(UTC))
     return all((time_now - heard).total_seconds() > STALE_SECONDS for time_now in clocks)
 
 

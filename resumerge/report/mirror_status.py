@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,6 @@ def _age(at: str) -> float:
     """Seconds since a time that another machine wrote down."""
     try:
         heard = datetime.fromisoformat(at)
-        return abs((datetime.now(timezone.utc) - heard).total_seconds())
+        return abs((datetime.now(UTC) - heard).total_seconds())
     except (ValueError, TypeError):
         return float("inf")

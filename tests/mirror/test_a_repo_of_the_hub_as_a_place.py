@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -229,7 +229,7 @@ def test_the_hubs_clock_can_be_asked(hub: Hub, store: HubStore) -> None:
     store.write({"a": b"1"})
     there = store.now()
     assert there is not None
-    assert abs((there - datetime.now(timezone.utc)).total_seconds()) < 5
+    assert abs((there - datetime.now(UTC)).total_seconds()) < 5
 
 
 @pytest.mark.parametrize(

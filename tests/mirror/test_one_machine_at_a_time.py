@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -215,16 +215,16 @@ def test_old_by_both_clocks_is_followed_at_once_and_by_one_of_them_is_watched(
     store: PlainFolder, taken: list[Lease]
 ) -> None:
     hours = timedelta(hours=2)
-    old = (datetime.now(timezone.utc) - hours).isoformat()
+    old = (datetime.now(UTC) - hours).isoformat()
     write(store, replace(ELSEWHERE, at=old))
     began = time.monotonic()
-    store.clock = datetime.now(timezone.utc) - hours  # ours runs ahead
+    store.clock = datetime.now(UTC) - hours  # ours runs ahead
     taken.append(Lease.take(store, "run"))
     assert time.monotonic() - began >= SECONDS
     taken[0].end()
     write(store, replace(ELSEWHERE, at=old), 9)
     began = time.monotonic()
-    store.clock = datetime.now(timezone.utc)
+    store.clock = datetime.now(UTC)
     taken.append(Lease.take(store, "run"))
     assert time.monotonic() - began < SECONDS / 2
 

@@ -13,7 +13,7 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from resumerge.mirror.stores.base import METADATA, Moved, Store
@@ -126,7 +126,7 @@ class FolderStore(Store):
         path = self._path(f"{METADATA}/clock-{secrets.token_hex(4)}")
         try:
             os.close(self._storage.begin(path))
-            return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
+            return datetime.fromtimestamp(path.stat().st_mtime, UTC)
         finally:
             self._storage.remove(path)
 

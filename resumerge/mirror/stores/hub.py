@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ class HubStore(Store):
     def now(self) -> datetime | None:
         with calling(self.repo) as call:
             self._model_info()
-            return call.at.astimezone(timezone.utc) if call.at is not None else None
+            return call.at.astimezone(UTC) if call.at is not None else None
 
     def read(self, name: str) -> bytes:
         self._publish(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from resumerge.host.screen import TERMINAL, goes_to
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     PrintedReporter = ConsoleReporter | JsonReporter | QuietReporter
 
 
-class Style(str, Enum):
+class Style(StrEnum):
     """What ``--progress`` may be."""
 
     AUTO = "auto"
