@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 READ_BYTES, WRITE_BYTES = 32 << 20, 16 << 20
 _ELEMENTS, _ROUNDS = 1 << 18, 10
 
@@ -89,8 +91,6 @@ def _write(folder: Path) -> float | None:
 
 
 def _compute() -> float:
-    import numpy as np
-
     a, b = np.ones(_ELEMENTS, np.float32), np.ones(_ELEMENTS, np.float32)
     started = time.thread_time()
     for _ in range(_ROUNDS):

@@ -5,15 +5,11 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from resumerge.native.library import function
 from resumerge.native.vector import Vector, address
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    from resumerge import numpy_later as np
 
 
 def call(name: str, *arguments: object) -> int:

@@ -6,15 +6,11 @@ import ctypes
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from resumerge.native.call import call, enough_memory, floats
 from resumerge.native.vector import Vector, address
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    from resumerge import numpy_later as np
 
 CONSENSUS, NORMALIZE = 1, 2
 MAGNITUDE, ORDERED = 0, 1

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    from resumerge import numpy_later as np
-
+import numpy as np
 
 F32, BF16, F16 = 0, 1, 2
 CODES = {"float32": F32, "bfloat16": BF16, "float16": F16}

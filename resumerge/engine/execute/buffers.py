@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from resumerge.native.vector import address
 from resumerge.planning.estimates.memory import REUSED
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    from resumerge import numpy_later as np
 
 
 class Buffers:

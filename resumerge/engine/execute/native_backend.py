@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from resumerge.engine.execute.buffers import Buffers
 from resumerge.methods import Block
@@ -14,11 +15,6 @@ from resumerge.planning.backend import rounds_operand
 from resumerge.planning.plan import Operand, Unit
 from resumerge.sources.dtypes import FLOATS, nbytes
 from resumerge.sources.reader import SourceReader
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    from resumerge import numpy_later as np
 
 
 class NativeBackend:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from resumerge.methods import METHODS
 from resumerge.planning.backend import is_compiled, needs_torch, rounds_operand
 from resumerge.planning.estimates.costs import cost
-from resumerge.planning.estimates.time import computes
 from resumerge.planning.expressions import work_of
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.adapters.lora import AdaptedTensor
@@ -20,10 +19,7 @@ BASE_RSS = 249_000_000
 torch takes another amount, which a run measures before it computes)."""
 
 COMPILED_RSS = 46_000_000
-"""The same where compiled kernels compute: NumPy is loaded, and no torch."""
-
-COPYING_RSS = 33_000_000
-"""The same of a plan that copies bytes, which loads neither."""
+"""The same without torch: compiled kernels compute, or the plan only copies bytes."""
 
 REUSED = 64 << 20
 """Bytes: memory of finished blocks up to this size stays with the process for the next ones; what
@@ -170,6 +166,4 @@ def _block_bytes(unit: Unit, seed: int) -> int:
 
 
 def _base(plan: Plan) -> int:
-    if needs_torch(plan):
-        return BASE_RSS
-    return COMPILED_RSS if computes(plan) else COPYING_RSS
+    return BASE_RSS if needs_torch(plan) else COMPILED_RSS

@@ -39,7 +39,7 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
 
 
 def computes(plan: Plan) -> bool:
-    """Whether anything is computed: a plan that only copies needs neither NumPy nor torch."""
+    """Whether a plan computes anything, rather than only copying bytes."""
     return any(unit.expression.method != "copy" for unit in plan.units)
 
 

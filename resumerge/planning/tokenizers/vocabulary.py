@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from resumerge.errors import Problem
 from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
@@ -20,11 +22,6 @@ from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
 from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.sources.types import TensorInfo
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    from resumerge import numpy_later as np
 
 PLAIN = {
     "single_word": False,

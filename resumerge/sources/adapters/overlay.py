@@ -14,16 +14,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from resumerge.sources.adapters.lora import AdaptedTensor, LowRank
 from resumerge.sources.dtypes import FLOATS
 from resumerge.sources.formats.strided import boxes
 from resumerge.sources.types import Source, TensorInfo
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
-else:
-    from resumerge import numpy_later as np
 
 CHUNK = 1 << 16
 """Elements computed at once: half a MiB in float64, so that they stay in the processor's cache."""

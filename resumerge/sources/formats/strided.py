@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from resumerge.sources.dtypes import BITS
 from resumerge.sources.types import StridedTensor
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    from resumerge import numpy_later as np
 
 SPAN = 1 << 20
 """Bytes read at once: what lies further apart is read piece by piece."""
