@@ -19,8 +19,7 @@ from resumerge.engine.reports.cache_check import CacheReport, check_cache, repai
 from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror.names import SCHEME
-from resumerge.mirror.stores.open import names_mirror
+from resumerge.mirror.stores.registry import has_scheme, is_mirror_url
 from resumerge.options import MEMORY_WAIT, Options, as_path
 from resumerge.report.sizes import parse_size
 from resumerge.report.status import Status, status_json
@@ -219,7 +218,7 @@ def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> S
         Resumable: the mirror, or the output, cannot be read now.
     """
     name = _name(run)
-    if name is not None and names_mirror(name):
+    if name is not None and is_mirror_url(name):
         return ShownVerification.of(verify_mirror(name, RunStore(_path(state_dir)), Storage()))
     return ShownVerification.of(verify_run(RunStore(_path(state_dir)).find(name), Storage()))
 
@@ -257,7 +256,7 @@ def _address(named: StrPath | None, what: str) -> str | None:
     if named is None:
         return None
     path = as_path(named, what)
-    return named if isinstance(named, str) and named.startswith(SCHEME) else str(path)
+    return named if isinstance(named, str) and has_scheme(named) else str(path)
 
 
 def _size(size: int | str | None) -> int | None:

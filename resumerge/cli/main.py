@@ -133,10 +133,10 @@ def status(
     if html is not None:
         if watch or as_json:
             raise BadParameter("--html goes with neither --watch nor --json")
-        from resumerge.mirror.stores.open import names_mirror
+        from resumerge.mirror.stores.registry import is_mirror_url
         from resumerge.ui.html.report_file import write_report
 
-        named = run if run is not None and names_mirror(run) else home.find(run).name
+        named = run if run is not None and is_mirror_url(run) else home.find(run).name
         write_report(status_json(home, named)["runs"][0], html)
         print_text(str(html.absolute()))
     elif watch:
@@ -196,12 +196,12 @@ def verify(
     """Re-read an output, finished or not, against the ledger's checksums."""
     from resumerge.engine.recovery.verify import verify_mirror, verify_run
     from resumerge.ledger.run_store import RunStore
-    from resumerge.mirror.stores.open import names_mirror
+    from resumerge.mirror.stores.registry import is_mirror_url
     from resumerge.storage import Storage
     from resumerge.ui.terminal.verified import mending, show_verification
 
     with told_meanwhile(err, "reading the output again"):
-        if run is not None and names_mirror(run):
+        if run is not None and is_mirror_url(run):
             found = verify_mirror(run, RunStore(state_dir), Storage())
         else:
             found = verify_run(RunStore(state_dir).find(run), Storage())

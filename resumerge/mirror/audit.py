@@ -58,7 +58,7 @@ def check_mirror(store: Store, moved: Moved = lambda nbytes: None) -> AuditResul
 
 def _books(store: Store) -> set[str]:
     """Names of what says what is promised."""
-    names = store.files()
+    names = store.list()
     return {snapshot.name for snapshot in snapshots(names)} | ({DONE} & set(names))
 
 
@@ -69,7 +69,7 @@ def _look(store: Store, books: set[str], moved: Moved) -> AuditResult:
     known = snapshots(books)
     found = newest(store, books)
     if found is None:
-        first = not known or is_first(store.files())
+        first = not known or is_first(store.list(), store.own_files)
         problems = {} if first else {known[0].name: "no snapshot of the ledger is whole"}
         return AuditResult("empty", None, {}, problems)
     snapshot, data = found
@@ -84,7 +84,7 @@ def _look(store: Store, books: set[str], moved: Moved) -> AuditResult:
 
 def compare(store: Store, files: Mapping[str, tuple[int, str]], moved: Moved) -> dict[str, str]:
     """What is wrong with which file."""
-    there = store.files()
+    there = store.list()
     problems = {}
     for name, (nbytes, sha256) in files.items():
         if ".." in PurePosixPath(name).parts or name.startswith("/"):

@@ -15,10 +15,6 @@ from resumerge.errors import Resumable
 from resumerge.mirror.backup_names import CARD, backup_name
 from resumerge.mirror.stores.base import METADATA, Moved, Store
 
-LARGEST_OF_HUB = 1000
-_CARD_OF_HUB = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
-"""What the Hub itself makes of a licence that was chosen: a header, and no text."""
-
 _BOOK = re.compile(
     rf"{re.escape(METADATA)}/"
     r"(ledger-\d{6,}-\d{6,}-[0-9a-f]{32}\.db|lease-\d{6,9}\.json|done\.json"
@@ -62,7 +58,7 @@ class ConflictKeeper:
                 self._told.add(name)
                 self._tell(name, name)
             return False
-        aside = backup_name(name, self._store.files().__contains__)
+        aside = backup_name(name, self._store.list().__contains__)
         if not self._store.rename(name, aside):
             raise Resumable(
                 "mirror",
@@ -82,12 +78,7 @@ class ConflictKeeper:
             return False
         if there <= nbytes and found == _sha256(content, there):
             return True
-        return (
-            name == CARD
-            and self._store.url.startswith("hf://")
-            and there <= LARGEST_OF_HUB
-            and _CARD_OF_HUB.fullmatch(self._store.read(name)) is not None
-        )
+        return self._store.is_placeholder(name, there)
 
 
 def _sha256(content: bytes | Path, nbytes: int) -> str:

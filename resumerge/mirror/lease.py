@@ -92,10 +92,10 @@ class Lease:
             pid=os.getpid(),
             born=birth(os.getpid()) or 0,
             at=now(),
-            seconds=_asked_seconds() or BEATS * store.beat_seconds,
+            seconds=_asked_seconds() or BEATS * store.heartbeat_seconds,
         )
         while True:
-            files = retry(store, store.files)
+            files = retry(store, store.list)
             there = retry(store, lambda: holder_of(store, files))  # noqa: B023, called now
             if there is not None and there.owner == mine.owner:  # claimed, and the answer was lost
                 return cls(store, there)
@@ -104,7 +104,7 @@ class Lease:
             # After what was seen then: who has followed the dead one since, lives.
             mine = mine.claiming(max(epochs(files), default=0) + 1)
             name, data = lease_name(mine.epoch), mine.as_bytes()
-            if not retry(store, lambda: store.claim(name, data)):  # noqa: B023, called now
+            if not retry(store, lambda: store.put_if_absent(name, data)):  # noqa: B023, called now
                 take_over = False  # who was quicker is not dead
                 continue
             if store.settle_seconds:
@@ -183,7 +183,7 @@ class Lease:
             if self._lost:
                 return
             began = clock()
-            files = self._store.files()
+            files = self._store.list()
             name = lease_name(self.epoch)
             if max(epochs(files), default=0) > self.epoch or (name not in files and DONE in files):
                 self._lost = True
@@ -197,7 +197,7 @@ class Lease:
             self._holder = self._holder.beating(released=released)
             older = [lease_name(n) for n in epochs(files) if n < self.epoch]
             older = [other for other in older if other in files]
-            self._store.write({name: self._holder.as_bytes()}, older)
+            self._store.put({name: self._holder.as_bytes()}, older)
             self._heard = began
 
 

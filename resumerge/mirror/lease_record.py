@@ -88,13 +88,13 @@ def holder_of(store: Store, files: Mapping[str, int] | None = None) -> LeaseReco
     Raises:
         OSError: the place cannot be read now.
     """
-    files = store.files() if files is None else files
+    files = store.list() if files is None else files
     found = {int(match[1]): name for name in files if (match := _LEASE.fullmatch(name))}
     for epoch in sorted(found, reverse=True):
         if files[found[epoch]] > LARGEST_LEASE:
             return LeaseRecord(epoch=epoch, raw=b"too large", known=False)
         try:
-            return _read(store.read(found[epoch]), epoch)
+            return _read(store.get(found[epoch]), epoch)
         except FileNotFoundError:  # it was removed since
             continue
     return None

@@ -65,7 +65,7 @@ def read_manifest(store: Store) -> Manifest | None:
         OSError: the mirror cannot be read now.
     """
     try:
-        said = json.loads(store.read(MANIFEST_FILE))
+        said = json.loads(store.get(MANIFEST_FILE))
         checksum = said.pop("checksum")
         if checksum != _checksum(said):
             return None
@@ -124,13 +124,13 @@ def complete(
         Resumable: another file is in the place of one of them.
         OSError: the mirror cannot be used now.
     """
-    there = store.files()
+    there = store.list()
     for group in _groups(companions):
         moved(0)
         group = {n: d for n, d in group.items() if keeper.make_way(n, d, there.get(n))}
         small = {name: data for name, data in group.items() if isinstance(data, bytes)}
         if small:
-            store.write(small)
+            store.put(small)
             moved(sum(map(len, small.values())))
         for name, data in small.items():
             yield name, len(data), hashlib.sha256(data).hexdigest()
@@ -163,7 +163,7 @@ def say_done(
         "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
     }
     text = json.dumps({**said, "checksum": _checksum(said)}, indent=2)
-    store.write({MANIFEST_FILE: text.encode()}, _leftovers(store.files(), epoch, files))
+    store.put({MANIFEST_FILE: text.encode()}, _leftovers(store.list(), epoch, files))
 
 
 def remove_metadata(store: Store) -> None:
@@ -173,8 +173,8 @@ def remove_metadata(store: Store) -> None:
         OSError: the mirror cannot be used now.
     """
     done = read_manifest(store)
-    if done is not None and (rest := _leftovers(store.files(), LAST_EPOCH, done.files)):
-        store.write({}, rest)
+    if done is not None and (rest := _leftovers(store.list(), LAST_EPOCH, done.files)):
+        store.put({}, rest)
 
 
 def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:

@@ -281,12 +281,12 @@ class Replicator:
         """Write a snapshot that names what is there; what is there no more is forgotten."""
         older, self._older = self._older, None
         if older is None:
-            there = self.store.files()
+            there = self.store.list()
             self._forget_lost(there)
             older = snapshots(there)
         named = self._ledger.mirrored()
         self._older = [write_snapshot(self.store, self._ledger, self._lease.epoch, older)]
-        self._behind = self._forget_lost(self.store.files())
+        self._behind = self._forget_lost(self.store.list())
         self._named = set() if self._behind else set(named)
 
     def _forget_lost(self, there: Mapping[str, int]) -> bool:
@@ -309,7 +309,7 @@ class Replicator:
             )
         nbytes = path.stat().st_size
         self._job_bytes = nbytes
-        self._keeper.make_way(name, path, self.store.files().get(name))
+        self._keeper.make_way(name, path, self.store.list().get(name))
         sha256 = self.store.upload(name, path, self._moved)
         self._moved(0)
         self._ledger.note_mirrored(name, nbytes, sha256)
@@ -321,7 +321,7 @@ class Replicator:
             self._storage.remove(self._out / name)
 
     def _finish(self) -> None:
-        if self._forget_lost(self.store.files()):
+        if self._forget_lost(self.store.list()):
             self._behind = True
             return
         rows = self._ledger.rows("SELECT * FROM mirrored ORDER BY name")

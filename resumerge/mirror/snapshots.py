@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +21,6 @@ from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.storage import Storage
 
 _NAME = re.compile(rf"{re.escape(METADATA)}/ledger-(\d{{6,}})-(\d{{6,}})-([0-9a-f]{{32}})\.db")
-
-OF_HUB = {".gitattributes", CARD}
-"""What the Hub itself puts into a new repo."""
 
 COPY_FILE = "ledger.mirror.db"
 """Beside the ledger: its copy, on the way to the mirror."""
@@ -58,14 +55,15 @@ def snapshots(names: Iterable[str]) -> list[Snapshot]:
     )
 
 
-def is_first(names: Iterable[str]) -> bool:
+def is_first(names: Iterable[str], own_files: Collection[str]) -> bool:
     """Whether, if no snapshot among the names of files is whole, none ever was.
 
     The first one of a machine may have been cut short, and that of the one after it; but none
     that follows one that was whole, and no shard is brought before that.
     """
     there = set(names)
-    model = {name for name in there if not name.startswith(f"{METADATA}/")} - OF_HUB
+    model = {name for name in there if not name.startswith(f"{METADATA}/")}
+    model -= {CARD, *own_files}
     return not model and all(snapshot.number == 1 for snapshot in snapshots(there))
 
 
@@ -77,7 +75,7 @@ def newest(store: Store, names: Iterable[str]) -> tuple[Snapshot, bytes] | None:
     """
     for snapshot in snapshots(names):
         try:
-            data = store.read(snapshot.name)
+            data = store.get(snapshot.name)
         except FileNotFoundError:  # removed since, for a newer one
             continue
         if xxhash.xxh3_128_hexdigest(data) == snapshot.checksum:
@@ -106,7 +104,7 @@ def write_snapshot(
         here.remove(path)
     number = 1 + max((old.number for old in before if old.epoch == epoch), default=0)
     snapshot = Snapshot(epoch, number, xxhash.xxh3_128_hexdigest(data))
-    store.write({snapshot.name: data}, [old.name for old in before if old < snapshot])
+    store.put({snapshot.name: data}, [old.name for old in before if old < snapshot])
     return snapshot
 
 

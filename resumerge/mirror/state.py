@@ -21,7 +21,7 @@ from resumerge.mirror.ledger_import import (
     is_safe_name,
 )
 from resumerge.mirror.manifest import Manifest, read_manifest
-from resumerge.mirror.snapshots import OF_HUB, is_first, snapshots
+from resumerge.mirror.snapshots import is_first, snapshots
 from resumerge.mirror.stores.base import METADATA, Store
 
 NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
@@ -47,6 +47,7 @@ class MirrorState:
         done: of a finished run.
         snapshot: of an unfinished run: the name of the one that was taken.
         skipped: snapshots that are newer and cannot be used, with why.
+        own_files: of the store, see `Store`.
     """
 
     what: str
@@ -54,11 +55,12 @@ class MirrorState:
     done: Manifest | None = None
     snapshot: str = ""
     skipped: tuple[str, ...] = ()
+    own_files: frozenset[str] = frozenset()
 
     @property
     def others(self) -> list[str]:
-        """Names of files that are not bookkeeping, nor the Hub's own."""
-        return sorted(name for name in self.files if not _is_ours(name) and name not in OF_HUB)
+        """Names of files that are neither metadata nor the store's own."""
+        return sorted(n for n in self.files if not _is_ours(n) and n not in self.own_files)
 
 
 def read_state(store: Store, ledger: Path) -> MirrorState:
@@ -71,16 +73,16 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
         OSError: the place cannot be read now.
     """
     for _ in range(LOOKS):
-        files = store.files()
+        files = store.list()
         if 0 < files.get(DONE, 0) <= LARGEST_DONE and (done := read_manifest(store)) is not None:
-            return MirrorState(FINISHED, files, done)
+            return MirrorState(FINISHED, files, done, own_files=store.own_files)
         skipped, vanished = [], False
         for snapshot in snapshots(files):
             if files[snapshot.name] > LARGEST_SNAPSHOT:
                 skipped.append(f"{snapshot.name}: larger than a ledger can be")
                 continue
             try:
-                data = store.read(snapshot.name)
+                data = store.get(snapshot.name)
             except FileNotFoundError:
                 vanished = True
                 continue
@@ -92,20 +94,16 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
             except InvalidLedger as error:
                 skipped.append(f"{snapshot.name}: {error}")
                 continue
-            return MirrorState(UNFINISHED, files, None, snapshot.name, tuple(skipped))
+            return MirrorState(
+                UNFINISHED, files, None, snapshot.name, tuple(skipped), store.own_files
+            )
         if not vanished:
             break
-    held = MirrorState(NOTHING, files, skipped=tuple(skipped))
-    if skipped and not is_first(files):  # one that was cut short promised nothing yet
+    held = MirrorState(NOTHING, files, skipped=tuple(skipped), own_files=store.own_files)
+    promised = not is_first(files, store.own_files)  # an incomplete first snapshot promises nothing
+    if skipped and promised:
         return replace(held, what=DAMAGED)
-    on_hub = store.url.startswith("hf://")
-    foreign = held.others if on_hub else [n for n in files if not _is_ours(n)]
-    return MirrorState(FOREIGN, files) if foreign else held
-
-
-def is_mirror(folder: Path) -> bool:
-    """Whether a folder is, or was, a mirror."""
-    return (folder / METADATA).is_dir()
+    return replace(held, what=FOREIGN, skipped=()) if held.others else held
 
 
 def _is_ours(name: str) -> bool:
@@ -126,7 +124,6 @@ __all__ = [
     "NOTHING",
     "UNFINISHED",
     "MirrorState",
-    "is_mirror",
     "is_safe_name",
     "read_state",
 ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from resumerge.ledger.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.stores.registry import normalise
 from resumerge.options import Options
 from resumerge.printable import shell_line
 
@@ -30,7 +31,7 @@ def _mirror_words(run: str, options: Options) -> list[str]:
     """The options about the mirror; not the mirror itself where the run has it noted."""
     words = []
     if options.mirror is not None and not has_mirror(run, options):
-        words += ["--mirror", address_of(options.mirror)]
+        words += ["--mirror", normalise(options.mirror)]
     if options.mirror_then_delete:
         words.append("--mirror-then-delete")
     if options.mirror_rate is not None:
@@ -50,14 +51,7 @@ def has_mirror(run: str, options: Options) -> bool:
             (noted,) = db.execute("SELECT mirror FROM run").fetchone()
     except (sqlite3.Error, TypeError, ValueError):
         return False
-    return options.mirror is not None and noted == address_of(options.mirror)
-
-
-def address_of(mirror: str) -> str:
-    """A mirror's address as it is from any folder."""
-    if mirror.startswith("hf://"):
-        return mirror.removesuffix("/")
-    return str(Path(mirror).expanduser().absolute())
+    return options.mirror is not None and noted == normalise(options.mirror)
 
 
 def mirror_command(url: str) -> str:

@@ -41,9 +41,9 @@ def status_json(home: RunStore, wanted: str | None) -> Status:
         Resumable: what is named is a mirror, and cannot be read now.
     """
     if wanted is not None:
-        from resumerge.mirror.stores.open import names_mirror
+        from resumerge.mirror.stores.registry import is_mirror_url
 
-        if names_mirror(wanted):
+        if is_mirror_url(wanted):
             return Status(runs=[status_of_mirror(wanted)])
     folders = [home.find(wanted)] if wanted is not None else list(reversed(home.runs()))
     return Status(runs=[_run(folder) for folder in folders])

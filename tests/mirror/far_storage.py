@@ -62,7 +62,7 @@ class FarStorage(Storage):
     def install(self) -> None:
         """Have every mirror in a folder use this, and fail in reading too."""
         folder_module.Storage = lambda: self  # type: ignore[assignment,misc]
-        for name in ("files", "read", "sha256"):
+        for name in ("list", "get", "sha256"):
             setattr(FolderStore, name, self._unreliable(getattr(FolderStore, name)))
 
     # Operations

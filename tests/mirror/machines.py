@@ -23,7 +23,7 @@ import pytest
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.state import MirrorState, read_state
-from resumerge.mirror.stores.open import open_store
+from resumerge.mirror.stores.registry import open_store
 
 ROOT = Path(__file__).parents[2]
 SLOWLY = ROOT / "tests" / "supervisor" / "slowly.py"

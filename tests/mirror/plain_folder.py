@@ -17,7 +17,7 @@ class PlainFolder(Store):
     fails: called with the name of each operation; may raise.
     """
 
-    beat_seconds = 10.0
+    heartbeat_seconds = 10.0
 
     def __init__(self, folder: Path, fails: Callable[[str], None] = lambda name: None) -> None:
         self.folder, self.fails = folder, fails
@@ -28,17 +28,17 @@ class PlainFolder(Store):
     def now(self) -> datetime | None:
         return self.clock
 
-    def files(self) -> dict[str, int]:
-        self.fails("files")
+    def list(self) -> dict[str, int]:
+        self.fails("list")
         found = [path for path in self.folder.rglob("*") if path.is_file()]
         return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in found}
 
-    def read(self, name: str) -> bytes:
-        self.fails("read")
+    def get(self, name: str) -> bytes:
+        self.fails("get")
         return (self.folder / name).read_bytes()
 
-    def write(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
-        self.fails("write")
+    def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+        self.fails("put")
         for name, data in files.items():
             (self.folder / name).parent.mkdir(exist_ok=True)
             fresh = self.folder / f"{name}.{os.getpid()}.new"  # another may write it just now
@@ -47,8 +47,8 @@ class PlainFolder(Store):
         for name in remove:
             (self.folder / name).unlink(missing_ok=True)
 
-    def claim(self, name: str, data: bytes) -> bool:
-        self.fails("claim")
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        self.fails("put_if_absent")
         (self.folder / name).parent.mkdir(exist_ok=True)
         try:
             with (self.folder / name).open("xb") as file:
@@ -74,6 +74,6 @@ class Weak(PlainFolder):
 
     settle_seconds = 0.4
 
-    def claim(self, name: str, data: bytes) -> bool:
-        self.write({name: data})
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        self.put({name: data})
         return True

@@ -36,7 +36,7 @@ STEPS = {
 def bring(store: HubStore, folder: Path) -> str:
     """A shard and the snapshot that names it."""
     sha256 = store.upload(SHARD, shard(folder), nothing)
-    store.write({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
+    store.put({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
     return sha256
 
 
@@ -51,7 +51,7 @@ def is_brought(hub: Hub, folder: Path) -> bool:
 def store(hub: Hub) -> HubStore:
     """A repo with an old snapshot; whoever opens it has not looked at it yet."""
     hub.part_bytes = 200_000
-    HubStore(URL).write({".resumerge/old": b"names nothing"})
+    HubStore(URL).put({".resumerge/old": b"names nothing"})
     return HubStore(URL)
 
 
@@ -107,9 +107,9 @@ def test_a_claim_whose_answer_was_lost_is_ours_the_second_time(
 ) -> None:
     hub.fail("/commit/", lose_answer=True)
     with pytest.raises(StoreError):
-        store.claim(".resumerge/lease-000001.json", b"mine")
-    assert store.claim(".resumerge/lease-000001.json", b"mine")
-    assert not HubStore(URL).claim(".resumerge/lease-000001.json", b"another's")
+        store.put_if_absent(".resumerge/lease-000001.json", b"mine")
+    assert store.put_if_absent(".resumerge/lease-000001.json", b"mine")
+    assert not HubStore(URL).put_if_absent(".resumerge/lease-000001.json", b"another's")
     assert commits(hub) == 2
 
 
@@ -128,8 +128,8 @@ def test_reading_from_a_hub_that_fails(
 ) -> None:
     bring(store, tmp_path)
     asks: list[Any] = [
-        lambda: store.read(".resumerge/new"),
-        lambda: store.files(),
+        lambda: store.get(".resumerge/new"),
+        lambda: store.list(),
         lambda: store.sha256(SHARD, nothing),
         lambda: store.now(),
     ]
@@ -157,10 +157,10 @@ def test_what_was_damaged_on_the_way_back_is_fetched_again(
 def test_a_hub_that_is_gone(hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path) -> None:
     hub.gone = True
     for ask in (
-        lambda: store.files(),
-        lambda: store.read("a"),
-        lambda: store.write({"a": b"1"}),
-        lambda: store.claim("a", b"1"),
+        lambda: store.list(),
+        lambda: store.get("a"),
+        lambda: store.put({"a": b"1"}),
+        lambda: store.put_if_absent("a", b"1"),
         lambda: store.upload(SHARD, shard(tmp_path), nothing),
         lambda: store.download(SHARD, tmp_path / "x", nothing),
     ):
@@ -173,7 +173,7 @@ def test_nobody_listening(hub: Hub, sleeps: list[float], monkeypatch: pytest.Mon
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(StoreError, match="cannot be reached"):
-        HubStore(URL).files()
+        HubStore(URL).list()
 
 
 @pytest.mark.parametrize("step", ["put", "commit", "verify"])
@@ -210,9 +210,9 @@ def test_what_the_store_has_dropped_is_sent_again(
     store.upload(SHARD, shard(tmp_path), nothing)
     hub.stored.clear()
     with pytest.raises(StoreError, match="does not exist"):
-        store.write({".resumerge/new": b"names it"})
+        store.put({".resumerge/new": b"names it"})
     assert ".resumerge/new" not in hub.contents(REPO)
-    store.write({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
+    store.put({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
     assert is_brought(hub, tmp_path)
 
 
@@ -224,9 +224,9 @@ def test_what_arrived_is_compared_with_what_was_sent(
     right = hub.stored[sha256]
     hub.stored[sha256] = bytes([right[0] ^ 1]) + right[1:]
     with pytest.raises(StoreError, match="not in org/merged as it was sent"):
-        store.write({".resumerge/new": b"names it"})
+        store.put({".resumerge/new": b"names it"})
     hub.stored[sha256] = right
-    store.write({})
+    store.put({})
     assert hub.contents(REPO)[SHARD] == right
 
 
@@ -238,7 +238,7 @@ def test_a_commit_of_others_at_the_same_time_is_followed_by_ours(
     assert is_brought(hub, tmp_path)
     hub.fail("/commit/", status=409, times=None)
     with pytest.raises(Conflict):
-        store.write({"a": b"1"})
+        store.put({"a": b"1"})
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_an_upload_is_cut_short_by_whoever_counts_its_bytes(
     assert hub.requests[-1].received < 4_000_000
     assert commits(hub) == 1
     store.upload(SHARD, path, nothing)
-    store.write({})
+    store.put({})
     assert hub.contents(REPO)[SHARD] == path.read_bytes()
 
 
@@ -300,7 +300,7 @@ def test_a_shaky_hub_is_consistent_at_every_commit(
         insist(lambda: store.upload(name, shard(tmp_path, 50_000, count), nothing))  # noqa: B023
         snapshot = {f".resumerge/ledger-{count}": "\n".join(names[:count]).encode()}
         old = [f".resumerge/ledger-{count - 1}"]
-        insist(lambda: store.write(snapshot, old))  # noqa: B023
+        insist(lambda: store.put(snapshot, old))  # noqa: B023
     assert hub.shaky.drawn
     hub.shaky = None
     for files in hub.repos[REPO].commits.values():
@@ -347,8 +347,8 @@ def test_one_place_may_be_used_by_several_threads(
     def heartbeat(number: int) -> None:
         try:
             for turn in range(5):
-                store.write({f"beat-{number}": b"%d" % turn})
-                store.files()
+                store.put({f"beat-{number}": b"%d" % turn})
+                store.list()
         except BaseException as error:
             failures.append(error)
 
@@ -357,7 +357,7 @@ def test_one_place_may_be_used_by_several_threads(
         thread.start()
     for seed in range(5):
         store.upload(f"{seed}.safetensors", shard(tmp_path, seed=seed), nothing)
-    store.write({})
+    store.put({})
     for thread in threads:
         thread.join()
     assert failures == []

@@ -23,51 +23,51 @@ def store(hub: Hub) -> HubStore:
 
 
 def test_the_repo_is_created_private_on_the_first_change(hub: Hub, store: HubStore) -> None:
-    assert store.files() == {}
+    assert store.list() == {}
     with pytest.raises(FileNotFoundError):
-        store.read("config.json")
+        store.get("config.json")
     assert hub.repos == {}
-    store.write({"a": b"1"})
+    store.put({"a": b"1"})
     assert hub.repos[REPO].private
-    assert store.files().keys() == {".gitattributes", "a"}
+    assert store.list().keys() == {".gitattributes", "a"}
 
 
 def test_a_repo_that_is_there_is_kept_as_it_is(hub: Hub, store: HubStore) -> None:
     hub.commit(REPO, {"README.md": b"# mine"})
-    store.write({"a": b"1"})
+    store.put({"a": b"1"})
     assert not hub.repos[REPO].private
     assert hub.contents(REPO) == {"README.md": b"# mine", "a": b"1"}
 
 
 def test_a_repo_that_is_gone_is_not_taken_for_an_empty_one(hub: Hub, store: HubStore) -> None:
-    store.write({"a": b"1"})
+    store.put({"a": b"1"})
     del hub.repos[REPO]
-    for ask in (store.files, lambda: store.read("a"), lambda: store.sha256("a", nothing)):
+    for ask in (store.list, lambda: store.get("a"), lambda: store.sha256("a", nothing)):
         with pytest.raises(StoreError) as caught:
             ask()
         assert caught.value.denied
 
 
 def test_small_files_come_and_go_in_one_commit(hub: Hub, store: HubStore) -> None:
-    store.write({".resumerge/a": b"old", "config.json": b"{}"})
-    store.write({".resumerge/b": b"new"}, remove=[".resumerge/a"])
+    store.put({".resumerge/a": b"old", "config.json": b"{}"})
+    store.put({".resumerge/b": b"new"}, remove=[".resumerge/a"])
     assert hub.contents(REPO) == {".resumerge/b": b"new", "config.json": b"{}"}
     assert commits(hub) == 2
-    assert store.read(".resumerge/b") == b"new"
-    assert store.files() == {
-        ".gitattributes": len(store.read(".gitattributes")),
+    assert store.get(".resumerge/b") == b"new"
+    assert store.list() == {
+        ".gitattributes": len(store.get(".gitattributes")),
         ".resumerge/b": 3,
         "config.json": 2,
     }
     with pytest.raises(FileNotFoundError):
-        store.read(".resumerge/a")
+        store.get(".resumerge/a")
 
 
 def test_what_is_gone_already_may_be_removed_and_what_is_there_written_again(
     hub: Hub, store: HubStore
 ) -> None:
-    store.write({"a": b"1"})
-    store.write({"a": b"1"}, remove=["never/there"])
+    store.put({"a": b"1"})
+    store.put({"a": b"1"}, remove=["never/there"])
     assert hub.contents(REPO) == {"a": b"1"}
     assert commits(hub) == 1
 
@@ -77,9 +77,9 @@ def test_snapshots_may_be_large_files_for_the_hub(
     hub: Hub, store: HubStore, binary_is_large: bool
 ) -> None:
     hub.binary_is_large, data = binary_is_large, b"SQLite format 3\0" + bytes(5000)
-    store.write({".resumerge/ledger.db": data})
+    store.put({".resumerge/ledger.db": data})
     assert hub.repos[REPO].files()[".resumerge/ledger.db"].lfs == binary_is_large
-    assert store.read(".resumerge/ledger.db") == data
+    assert store.get(".resumerge/ledger.db") == data
 
 
 @pytest.mark.parametrize("part_bytes", [None, 100_000])
@@ -91,9 +91,9 @@ def test_a_shard_is_committed_together_with_what_is_written_after_it(
     sha256 = store.upload(SHARD, path, moved.append)
     assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert sum(moved) == 300_000
-    assert store.files()[SHARD] == 300_000
+    assert store.list()[SHARD] == 300_000
     assert commits(hub) == 0
-    store.write({".resumerge/ledger.db": b"names the shard"})
+    store.put({".resumerge/ledger.db": b"names the shard"})
     assert hub.contents(REPO) == {
         SHARD: path.read_bytes(),
         ".resumerge/ledger.db": b"names the shard",
@@ -110,7 +110,7 @@ def test_whoever_looks_at_the_place_sees_what_was_uploaded(
     store.download(SHARD, tmp_path / "back", nothing)
     second = SHARD.replace("00001-of", "00002-of")
     store.upload(second, shard(tmp_path, seed=1), nothing)
-    assert store.read(second) == (tmp_path / "shard-1.safetensors").read_bytes()
+    assert store.get(second) == (tmp_path / "shard-1.safetensors").read_bytes()
     assert commits(hub) == 2
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_is_small_for_the_hub_may_be_uploaded_too(
     assert store.sha256("tokenizer.json", nothing) == sha256
     assert not hub.repos[REPO].files()["tokenizer.json"].lfs
     assert store.upload("tokenizer.json", path, nothing) == sha256
-    store.write({})
+    store.put({})
     assert commits(hub) == 1
 
 
@@ -135,7 +135,7 @@ def test_an_empty_file_may_be_uploaded(hub: Hub, store: HubStore, tmp_path: Path
 
 def test_what_the_hub_has_is_not_sent_again(hub: Hub, store: HubStore, tmp_path: Path) -> None:
     store.upload(SHARD, shard(tmp_path), nothing)
-    store.write({})
+    store.put({})
     sent = hub.received
     again: list[int] = []
     other = HubStore(URL)
@@ -143,7 +143,7 @@ def test_what_the_hub_has_is_not_sent_again(hub: Hub, store: HubStore, tmp_path:
     other.upload(SHARD, shard(tmp_path), again.append)
     assert not any("preupload" in request.path for request in hub.requests)
     other.upload("the-same.safetensors", shard(tmp_path), again.append)
-    other.write({})
+    other.put({})
     assert sum(again) == 0
     assert hub.received == sent
     assert hub.contents(REPO).keys() == {SHARD, "the-same.safetensors"}
@@ -165,10 +165,10 @@ def test_a_shard_with_another_content_takes_the_place_of_the_first(
     hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
     store.upload(SHARD, shard(tmp_path), nothing)
-    store.write({})
+    store.put({})
     store.upload(SHARD, shard(tmp_path, seed=1), nothing)
     store.upload(SHARD, shard(tmp_path, seed=2), nothing)
-    store.write({})
+    store.put({})
     assert hub.contents(REPO) == {SHARD: shard(tmp_path, seed=2).read_bytes()}
 
 
@@ -195,7 +195,7 @@ def test_a_download_arrives_whole_and_goes_on_where_it_was_cut(
 ) -> None:
     path, target, moved = shard(tmp_path, 2_000_000), tmp_path / "back.safetensors", []
     store.upload(SHARD, path, nothing)
-    store.write({})
+    store.put({})
 
     class Killed(Exception):
         pass
@@ -220,13 +220,13 @@ def test_a_download_arrives_whole_and_goes_on_where_it_was_cut(
 
 
 def test_a_small_file_can_be_downloaded_as_well(hub: Hub, store: HubStore, tmp_path: Path) -> None:
-    store.write({"config.json": b'{"a": 1}'})
+    store.put({"config.json": b'{"a": 1}'})
     store.download("config.json", tmp_path / "c", nothing)
     assert (tmp_path / "c").read_bytes() == b'{"a": 1}'
 
 
 def test_the_hubs_clock_can_be_asked(hub: Hub, store: HubStore) -> None:
-    store.write({"a": b"1"})
+    store.put({"a": b"1"})
     there = store.now()
     assert there is not None
     assert abs((there - datetime.now(UTC)).total_seconds()) < 5
@@ -263,11 +263,11 @@ def test_names_that_lead_out_are_refused(
     hub: Hub, store: HubStore, tmp_path: Path, name: str
 ) -> None:
     for ask in (
-        lambda: store.write({name: b"x"}),
-        lambda: store.write({}, remove=[name]),
-        lambda: store.claim(name, b"x"),
+        lambda: store.put({name: b"x"}),
+        lambda: store.put({}, remove=[name]),
+        lambda: store.put_if_absent(name, b"x"),
         lambda: store.upload(name, shard(tmp_path), nothing),
-        lambda: store.read(name),
+        lambda: store.get(name),
         lambda: store.sha256(name, nothing),
         lambda: store.download(name, tmp_path / "x", nothing),
     ):
@@ -279,7 +279,7 @@ def test_names_that_lead_out_are_refused(
 def test_a_repo_that_lists_names_that_lead_out_is_refused(hub: Hub, store: HubStore) -> None:
     hub.commit(REPO, {"../../etc/passwd": b"x"})
     with pytest.raises(InputError, match="leads out"):
-        store.files()
+        store.list()
 
 
 def test_offline_is_refused_at_opening(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

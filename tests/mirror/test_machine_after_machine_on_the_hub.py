@@ -11,7 +11,7 @@ import pytest
 from loopback_hub import Hub
 from machines import Machine, files_of, in_mirror, kill, wait_until
 
-from resumerge.mirror.stores.open import open_store
+from resumerge.mirror.stores.registry import open_store
 
 URL, REPO = "hf://org/merged", "org/merged"
 SLOW = {"SLOWLY_SECONDS": "0.1"}
@@ -134,7 +134,7 @@ def test_an_edited_card_hinders_nobody_and_is_kept_where_all_is_made_again(
     process = new().begin(URL)
     _, err = process.communicate()
     assert process.returncode == 0, err
-    open_store(URL).write({"README.md": b"my own words"})
+    open_store(URL).put({"README.md": b"my own words"})
     other = new()
     _, err = other.call("resume", URL)
     assert "already done" in err

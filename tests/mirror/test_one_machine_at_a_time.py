@@ -78,7 +78,7 @@ def taken() -> Iterator[list[Lease]]:
 
 
 def write(store: PlainFolder, holder: LeaseRecord, epoch: int = 1) -> None:
-    store.write({lease_name(epoch): holder.as_bytes()})
+    store.put({lease_name(epoch): holder.as_bytes()})
 
 
 def machine(
@@ -125,7 +125,7 @@ def test_another_machine_whose_heart_beats_is_not_disturbed(store: PlainFolder) 
         thread.join()
     assert "pid 77 on elsewhere" in notes[0]
     assert "--take-over" in notes[0]
-    assert list(store.files()) == [lease_name(1)]
+    assert list(store.list()) == [lease_name(1)]
 
 
 def test_one_whose_heart_stands_still_is_followed_after_its_time(
@@ -206,7 +206,7 @@ def test_the_user_may_know_better(store: PlainFolder, taken: list[Lease]) -> Non
 
 
 def test_epochs_of_snapshots_count(store: PlainFolder, taken: list[Lease]) -> None:
-    store.write({f"{METADATA}/ledger-000007-000001-{'0' * 32}.db": b""})
+    store.put({f"{METADATA}/ledger-000007-000001-{'0' * 32}.db": b""})
     taken.append(Lease.take(store, "run"))
     assert taken[0].epoch == 8
 
@@ -236,13 +236,13 @@ def test_who_was_followed_finds_it_and_writes_nothing_more(
     first = taken[0]
     first.check()
     write(store, ELSEWHERE, 2)
-    before = store.files()
+    before = store.list()
     time.sleep(SECONDS)
     with pytest.raises(Resumable, match="Another machine has taken over") as lost:
         first.check()
     assert lost.value.reason == "mirror_taken_over"
     first.release()
-    assert store.files() == before
+    assert store.list() == before
     assert (store.folder / lease_name(2)).read_bytes() == ELSEWHERE.as_bytes()
 
 
@@ -275,7 +275,7 @@ def test_who_was_quicker_in_following_a_dead_one_is_not_dead(store: PlainFolder)
     seen: list[str] = []
 
     def happens(name: str) -> None:
-        if "read" in seen and name in ("files", "claim") and "quicker" not in seen:
+        if "get" in seen and name in ("list", "put_if_absent") and "quicker" not in seen:
             seen.append("quicker")
             write(store, quicker, 2)
         seen.append(name)
@@ -320,7 +320,7 @@ def test_of_two_that_start_at_once_on_a_dead_lease_one_wins(tmp_path: Path, kind
 def test_what_cannot_be_read_as_a_lease_is_watched_like_one(
     store: PlainFolder, taken: list[Lease], raw: bytes
 ) -> None:
-    store.write({lease_name(3): raw})
+    store.put({lease_name(3): raw})
     began = time.monotonic()
     taken.append(Lease.take(store, "run"))
     assert time.monotonic() - began >= SECONDS
@@ -365,18 +365,18 @@ def test_books_that_are_gone_are_not_written_again(tmp_path: Path, taken: list[L
     time.sleep(SECONDS)
     with pytest.raises(OSError, match="gone"):
         taken[0].check()
-    assert not store.files()
+    assert not store.list()
 
 
 def test_a_finished_mirror_is_lost_to_who_was_followed(
     store: PlainFolder, taken: list[Lease]
 ) -> None:
     taken.append(Lease.take(store, "run"))
-    store.write({DONE: b"{}"}, [lease_name(1)])
+    store.put({DONE: b"{}"}, [lease_name(1)])
     time.sleep(SECONDS)
     with pytest.raises(Resumable):
         taken[0].check()
-    assert list(store.files()) == [DONE]
+    assert list(store.list()) == [DONE]
 
 
 def test_who_releases_is_followed_at_once_by_another_machine(

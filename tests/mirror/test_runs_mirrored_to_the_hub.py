@@ -72,7 +72,7 @@ class HubMerge(Merge):
             (folder / self.folder.name).mkdir(parents=True, exist_ok=True)
             store = PlainFolder(folder / self.folder.name / str(number))
             for name, blob in files.items():
-                store.write({name: blob.data})
+                store.put({name: blob.data})
             found = check_mirror(store)
             assert found.problems == {}
             assert order.index(found.state) >= order.index(state)

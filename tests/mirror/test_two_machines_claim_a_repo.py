@@ -19,23 +19,23 @@ CLAIM = f"""
 import sys
 from resumerge.mirror.stores.hub import HubStore
 place = HubStore({URL!r})
-place.files()
+place.list()
 print("ready", flush=True)
 sys.stdin.readline()
-print(place.claim({NAME!r}, sys.argv[1].encode()), flush=True)
+print(place.put_if_absent({NAME!r}, sys.argv[1].encode()), flush=True)
 """
 
 
 def test_the_first_wins_and_the_second_is_told(hub: Hub) -> None:
-    assert HubStore(URL).claim(NAME, b"first")
-    assert not HubStore(URL).claim(NAME, b"second")
+    assert HubStore(URL).put_if_absent(NAME, b"first")
+    assert not HubStore(URL).put_if_absent(NAME, b"second")
     assert hub.contents(REPO) == {NAME: b"first"}
 
 
 @pytest.mark.parametrize("there", [False, True])
 def test_threads_that_claim_at_once(hub: Hub, there: bool) -> None:
     if there:
-        HubStore(URL).write({"config.json": b"{}"})
+        HubStore(URL).put({"config.json": b"{}"})
     for turn in range(15):
         name = NAME.replace("000001", f"{turn:06}")
         places = [HubStore(URL) for _ in range(3)]
@@ -44,7 +44,7 @@ def test_threads_that_claim_at_once(hub: Hub, there: bool) -> None:
 
         def claim(number: int, store: HubStore) -> None:
             barrier.wait()  # noqa: B023
-            if store.claim(name, b"%d" % number):  # noqa: B023
+            if store.put_if_absent(name, b"%d" % number):  # noqa: B023
                 won.append(number)  # noqa: B023
 
         threads = [threading.Thread(target=claim, args=pair) for pair in enumerate(places)]
@@ -88,14 +88,14 @@ def test_a_claim_among_other_commits(hub: Hub) -> None:
         count = 0
         while not over.is_set():
             count += 1
-            other.write({"beat": b"%d" % count})
+            other.put({"beat": b"%d" % count})
             over.wait(0.03)
 
     thread = threading.Thread(target=heartbeat)
     thread.start()
     try:
         for epoch in range(5):
-            assert store.claim(f"lease-{epoch}", b"mine")
+            assert store.put_if_absent(f"lease-{epoch}", b"mine")
     finally:
         over.set()
         thread.join()

@@ -23,7 +23,7 @@ place.upload("small.safetensors", small, lambda nbytes: None)
 place.download("small.safetensors", back, lambda nbytes: None)
 before = peak()
 place.upload("large.safetensors", large, lambda nbytes: None)
-place.write({{"a": b"1"}})
+place.put({{"a": b"1"}})
 place.download("large.safetensors", back, lambda nbytes: None)
 print(peak() - before)
 """

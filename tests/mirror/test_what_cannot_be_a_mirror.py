@@ -50,7 +50,7 @@ def test_addresses_of_other_storage(run: Run, mirror: str) -> None:
 
 @pytest.mark.parametrize("name", ["file", "nodrive/mirror", "file/mirror", "/dev/null"])
 def test_what_is_no_folder(run: Run, tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="a folder whose parent is there") as refused:
+    with pytest.raises(InputError, match="a folder whose parent exists") as refused:
         run(mirror=str(tmp_path / name))
     assert str(tmp_path / name) in str(refused.value)
     assert not (tmp_path / "state").exists()

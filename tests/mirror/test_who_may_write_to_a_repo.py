@@ -24,14 +24,14 @@ def guarded(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """A Hub with a private repo; this process has the token that may write to it."""
     hub.tokens = {WRITER: "write", READER: "read"}
     monkeypatch.setenv("HF_TOKEN", WRITER)
-    HubStore(URL).write({"config.json": b"{}"})
+    HubStore(URL).put({"config.json": b"{}"})
     return hub
 
 
 def changes(store: HubStore, folder: Path) -> list[Callable[[], Any]]:
     return [
-        lambda: store.write({"a": b"1"}),
-        lambda: store.claim("a", b"1"),
+        lambda: store.put({"a": b"1"}),
+        lambda: store.put_if_absent("a", b"1"),
         lambda: store.upload(SHARD, shard(folder), nothing),
     ]
 
@@ -62,10 +62,10 @@ def test_a_permission_that_ends_while_a_run_goes_on(
     store.upload(SHARD, shard(tmp_path), nothing)
     guarded.tokens = {READER: "read"}
     with pytest.raises(StoreError) as caught:
-        store.write({"a": b"1"})
+        store.put({"a": b"1"})
     assert caught.value.denied
     guarded.tokens = {WRITER: "write"}
-    store.write({"a": b"1"})
+    store.put({"a": b"1"})
     assert guarded.contents(REPO).keys() == {"config.json", "a", SHARD}
 
 
@@ -85,7 +85,7 @@ def test_a_run_that_may_not_write_there_is_refused_at_its_beginning(
 
 def test_a_reader_can_look(guarded: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", READER)
-    assert HubStore(URL).read("config.json") == b"{}"
+    assert HubStore(URL).get("config.json") == b"{}"
 
 
 def test_a_signed_address_that_grew_too_old_is_no_lack_of_permission(
@@ -106,8 +106,8 @@ def test_no_token_is_ever_shown(
     store, said = HubStore(URL), ""
     asks = [
         *changes(store, tmp_path),
-        lambda: store.files(),
-        lambda: store.read("config.json"),
+        lambda: store.list(),
+        lambda: store.get("config.json"),
         lambda: store.download("config.json", tmp_path / "c", nothing),
     ]
     for wrong in ({"status": 401}, {"status": 403}, {"status": 500}, {"cut_upload": 1}):
@@ -121,7 +121,7 @@ def test_no_token_is_ever_shown(
                 except StoreError as error:
                     said += str(error) + "".join(traceback.format_exception(error))
     guarded.faults.clear()
-    store.write({})
+    store.put({})
     printed = capfd.readouterr()
     files = [blob.data for files in guarded.repos[REPO].commits.values() for blob in files.values()]
     everything = said + printed.out + printed.err + str(files)

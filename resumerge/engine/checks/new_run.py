@@ -50,6 +50,6 @@ def check_new(
     ]
     if far is not None:
         problems += check_apart(out, far)
-        if not far.url.startswith("hf://"):
-            problems += check_outside(Path(far.url), sources, "mirror")
+        if (folder := far.store.local_folder) is not None:
+            problems += check_outside(folder, sources, "mirror")
     return problems

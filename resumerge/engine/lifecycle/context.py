@@ -94,7 +94,7 @@ class RunContext:
         """
         self.reporter.doing("looking at the mirror")
         far = MirrorSession(url, self.options, self.reporter, self.stop)
-        check_state_apart(self.home.folder, far.url)
+        check_state_apart(self.home.folder, far.store)
         if self.far is None or self.far.url != far.url:
             if self.far is not None:
                 self.far.release()

@@ -14,7 +14,7 @@ from resumerge.engine.execute.checksums import hash_block
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.run_store import RECIPE_FILE, RunStore
-from resumerge.mirror.stores.open import open_store
+from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 from resumerge.sources import Source

@@ -143,7 +143,7 @@ def is_made_of(done: Manifest, recipe: Recipe, options: Options, far: MirrorSess
     nbytes, sha256 = done.files.get(RECIPE_IN_MODEL, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
         return False
-    data = retry(far.store, lambda: far.store.read(RECIPE_IN_MODEL))
+    data = retry(far.store, lambda: far.store.get(RECIPE_IN_MODEL))
     if hashlib.sha256(data).hexdigest() != sha256:
         return False
     text = data.decode(errors="replace")

@@ -105,9 +105,10 @@ class _KnownRun:
             plan = self._command.plan(recipe, pins, self._began)
         except SourcesUnavailable as error:
             raise Resumable("source_unavailable", str(error)) from error
-        if self._far is not None and not self._far.url.startswith("hf://"):
+        mirror = self._far.store.local_folder if self._far is not None else None
+        if mirror is not None:
             folders = (source.folder for source in plan.sources)
-            if problems := check_outside(Path(self._far.url), folders, "mirror"):
+            if problems := check_outside(mirror, folders, "mirror"):
                 raise InputError(problems)
         return plan
 

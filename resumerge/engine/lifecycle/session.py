@@ -23,7 +23,7 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.state import FINISHED, MirrorState
-from resumerge.mirror.stores.open import names_mirror, open_store
+from resumerge.mirror.stores.registry import is_mirror_url, open_store
 from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.recipe import Recipe
@@ -94,7 +94,7 @@ class Session:
         """
         command = self._command
         with command.working():
-            if wanted is not None and names_mirror(wanted):
+            if wanted is not None and is_mirror_url(wanted):
                 far = command.reach(wanted)
                 asked = command.options.mirror
                 if asked is not None and open_store(asked).url != far.url:

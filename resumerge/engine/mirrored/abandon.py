@@ -19,7 +19,6 @@ from resumerge.mirror.conflicts import metadata_in
 from resumerge.mirror.lease import retry
 from resumerge.mirror.lease_record import epochs, lease_name
 from resumerge.mirror.manifest import MANIFEST_FILE, SHARD, read_manifest
-from resumerge.mirror.snapshots import OF_HUB
 from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.mirror.stores.folder import PART
 
@@ -75,8 +74,7 @@ def find_written(
     ours |= {name + PART for name in files} & there.keys()
     leases = {lease_name(n) for n in epochs(there)}
     books = {name for name in there if name.startswith(f"{METADATA}/")} - leases
-    hub = OF_HUB if far.url.startswith("hf://") else set()
-    known = ours | books | leases | hub | set(edited)
+    known = ours | books | leases | far.store.own_files | set(edited)
     if others := sorted(n for n in there if n not in known and not is_backup(n)):
         raise refuse(
             "The mirror holds files that the run did not write",
@@ -100,7 +98,7 @@ def abandon_mirror(far: MirrorSession, theirs: WrittenFiles) -> None:
     """
     back_up(far, theirs.aside)
     if theirs.remove:
-        retry(far.store, lambda: far.store.write({}, theirs.remove))
+        retry(far.store, lambda: far.store.put({}, theirs.remove))
 
 
 def back_up(far: MirrorSession, names: Mapping[str, str]) -> None:
@@ -117,7 +115,7 @@ def back_up(far: MirrorSession, names: Mapping[str, str]) -> None:
             copy = Path(folder) / "copy"
             retry(store, lambda: store.download(name, copy, far.moved))  # noqa: B023
             retry(store, lambda: store.upload(aside, copy, far.moved))  # noqa: B023
-            retry(store, lambda: store.write({}, [name]))  # noqa: B023
+            retry(store, lambda: store.put({}, [name]))  # noqa: B023
 
 
 def _rename(store: Store, name: str, aside: str) -> bool:
@@ -125,7 +123,7 @@ def _rename(store: Store, name: str, aside: str) -> bool:
     try:
         return store.rename(name, aside)
     except FileNotFoundError:
-        if aside not in store.files():
+        if aside not in store.list():
             raise
         return True
 

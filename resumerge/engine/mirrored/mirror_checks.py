@@ -5,23 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from resumerge.errors import Problem, refuse
-from resumerge.mirror.names import SCHEME
+from resumerge.mirror import Store
+from resumerge.mirror.stores.registry import expected_address
 from resumerge.options import Options
 
 
-def check_state_apart(state: Path, url: str) -> None:
+def check_state_apart(state: Path, store: Store) -> None:
     """The state folder must not lie in the mirror: databases in use do not belong on a drive.
 
     Raises:
         InputError: it does.
     """
-    if url.startswith(SCHEME):
+    folder = store.local_folder
+    if folder is None:
         return
-    here, there = state.absolute().resolve(), Path(url).resolve()
+    here, there = state.absolute().resolve(), folder.resolve()
     if here == there or there in here.parents:
         raise refuse(
             "The state folder lies in the mirror",
-            where=url,
+            where=store.url,
             expected="ledgers on a disk of this machine; the mirror gets copies of them",
             found=f"the state folder is {state.absolute()}",
             fix="name another one with --state-dir, or start in another folder",
@@ -50,6 +52,6 @@ def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
             "There is no mirror",
             expected="--mirror DEST as well",
             found=" and ".join(names),
-            fix="add --mirror DEST: a folder on another disk, or hf://org/name",
+            fix=f"add --mirror DEST: {expected_address()}",
         )
     ]

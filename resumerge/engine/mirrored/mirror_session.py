@@ -10,7 +10,7 @@ from resumerge.errors import InputError, Problem, Resumable, refuse
 from resumerge.mirror import Lease, Store
 from resumerge.mirror.lease import retry
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, MirrorState, read_state
-from resumerge.mirror.stores.open import open_store
+from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 
 SHOWN = 5
@@ -40,8 +40,8 @@ class MirrorSession:
         Raises:
             Resumable: it is not.
         """
-        above = Path(self.url).parent
-        if not self.url.startswith("hf://") and not above.is_dir():
+        folder = self.store.local_folder
+        if folder is not None and not (above := folder.parent).is_dir():
             raise Resumable(
                 "mirror",
                 f"The mirror at {self.url} cannot be reached: there is no {above}. Mount the drive,"
@@ -63,7 +63,7 @@ class MirrorSession:
         Raises:
             InputError, Resumable: as `look`.
         """
-        return retry(self.store, self.store.files)
+        return retry(self.store, self.store.list)
 
     def hold(self, run: str) -> Lease:
         """The lease, taken now unless it is held already.
@@ -101,37 +101,15 @@ class MirrorSession:
 def check_reachable(far: MirrorSession) -> list[Problem]:
     """A mirror's folder is made, the one that it lies in is not: a drive that is not mounted must
     not be taken for an empty one."""
-    folder = Path(far.url)
-    if far.url.startswith("hf://") or folder.is_dir():
-        return []
-    if folder.exists() or folder.is_symlink():
-        return [
-            Problem(
-                "This cannot be a mirror",
-                where=far.url,
-                expected="a folder whose parent is there, or hf://org/name",
-                found="something that is no folder",
-                fix="name a folder, or a repo of the Hub",
-            )
-        ]
-    if folder.parent.is_dir():
-        return []
-    return [
-        Problem(
-            "The folder that the mirror is to lie in is not there",
-            where=far.url,
-            expected="a folder whose parent is there, or hf://org/name",
-            found=f"no folder {Path(far.url).parent}",
-            fix="is the drive not mounted? Mount it, or make the folder, or name another mirror",
-        )
-    ]
+    return far.store.check_address()
 
 
 def check_apart(out: Path, far: MirrorSession) -> list[Problem]:
     """The mirror and the output must not lie in each other."""
-    if far.url.startswith("hf://"):
+    folder = far.store.local_folder
+    if folder is None:
         return []
-    here, there = out.resolve(), Path(far.url).resolve()
+    here, there = out.resolve(), folder.resolve()
     if here != there and here not in there.parents and there not in here.parents:
         return []
     return [

@@ -15,6 +15,7 @@ from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirro
 from resumerge.engine.resources.disk_errors import is_full, out_of_order
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.lease import retry
 from resumerge.mirror.lease_record import DONE
 from resumerge.mirror.manifest import SHARD, Manifest, missing_files
@@ -61,7 +62,7 @@ class Reconciler:
             if held.done is not None and not whole:  # it is to be finished anew
                 lease.check()
                 self._set_aside(held.done, held.files)
-                retry(self._far.store, lambda: self._far.store.write({}, [DONE]))
+                retry(self._far.store, lambda: self._far.store.put({}, [DONE]))
                 self._known |= set(held.done.files)
                 named = True
             held = self._far.read_state(folder / LEDGER_FILE)
@@ -220,7 +221,7 @@ class Reconciler:
         """Whether files without books that could be used are those that the ledger knows of."""
         names = self._known | set(self._ledger.written_names())
         known = names | {name + PART for name in names}
-        return bool(self._known) and set(held.others) <= known
+        return bool(self._known) and set(held.others) - {CARD} <= known
 
 
 def fetch_from_mirror(

@@ -25,7 +25,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.audit import compare
 from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.lease import retry
-from resumerge.mirror.stores.open import open_store
+from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 from resumerge.planning.plan import Expression, Unit
 from resumerge.storage import Storage

@@ -1,4 +1,4 @@
-"""The far side of a mirror: files by name, in a folder or in a repo of the Hub."""
+"""The contract of a store: named files on a filesystem, in a repo of the Hub, or elsewhere."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar, Self
+
+from resumerge.errors import Problem
 
 METADATA = ".resumerge"
 """The folder, inside a mirror, of everything that is not the model."""
 
 Moved = Callable[[int], None]
-"""Told how many bytes were moved since the last call; may wait (bandwidth), or raise to stop."""
+"""Gets the number of bytes moved since its last call. It may wait, to limit the rate, or raise, to
+stop the transfer."""
 
 
 class StoreError(OSError):
-    """What failed over there, told for a person; never with a secret in it.
+    """An operation of a store failed. The message is for a person and contains no secret.
 
     Args:
         message: what failed.
-        fix: what to do, where something can be done.
-        retry_after: seconds that the place asks to wait; 0 where it does not say.
-        denied: waiting alone will not help: no permission, no such place. Its errno is EACCES.
+        fix: what the user can do about it, if anything.
+        retry_after: seconds that the store asks clients to wait; 0 if it does not say.
+        denied: the error is permanent: waiting does not help without a change of permissions or
+            names. `errno` is then EACCES. Other errors are temporary.
     """
 
     def __init__(
@@ -39,79 +44,165 @@ class StoreError(OSError):
 
 
 class Store(ABC):
-    """Files by name: relative, with ``/`` between folders.
+    """Named files that outlive this machine.
 
-    What fails for now (network, a mount that is gone, a full disk) is an `OSError`: whoever calls
-    tries again; where the place says more, a `StoreError`. A file appears under its name whole, or
-    else in a way that its reader can tell: large ones are compared by their SHA-256, small ones
-    carry a checksum of their own.
+    A new kind of store is one subclass and its registration (`resumerge.mirror.stores.registry`).
+    The class attributes below and the class methods declare how users address it; the methods hold
+    the data. `resumerge.mirror.stores.testing` has the tests that every store must pass.
+
+    **Names** are relative paths with ``/`` between folders, without ``.`` or ``..``. Folders exist
+    only as parts of names.
+
+    **Errors.** An `OSError` is temporary (network, unmounted drive, full disk): callers retry. Its
+    subclass `FileNotFoundError` means that the file does not exist. A `StoreError` with `denied`,
+    and EACCES, EPERM or EROFS, are permanent: callers report them. A store does not retry by
+    itself, except for what its library retries within seconds.
+
+    **Atomicity.** No operation is required to be atomic. A reader must therefore verify what it
+    reads: small files contain a checksum (or have one in their names), large files are compared by
+    SHA-256. What `put` guarantees is an order: it removes files only after it has written and
+    verified the others.
+
+    **Visibility.** What a process has written, it sees at once in `list` and `get`. Other processes
+    see it after `settle_seconds` at most.
+
+    **Threads.** Several threads may call all methods at the same time.
 
     Attributes:
-        url: as a user writes it: an absolute path, or ``hf://org/name``.
-        beat_seconds: time between two heartbeats of a lease here.
-        settle_seconds: after a `claim` that could not be exclusive, others that claimed as well
-            are seen after this time; 0 where a claim is exclusive.
-        atomic: a `write` is done whole or not at all, and with it the uploads before it; so what is
-            replaced may be removed by the `write` that replaces it.
+        url: the normalised address, as the ledger records it.
+        scheme: what stands before ``://`` in an address; empty for paths.
+        example: an address for messages, such as ``hf://org/name``.
+        own_files: names that the store itself creates in a new place. They do not count as files of
+            the user.
+        heartbeat_seconds: time between two heartbeats of a lease in this store.
+        settle_seconds: where `put_if_absent` is not exclusive, the time after which concurrent
+            writers see each other's file; 0 where it is exclusive.
     """
 
+    scheme: ClassVar[str]
+    example: ClassVar[str]
+    own_files: ClassVar[frozenset[str]] = frozenset()
+
     url: str
-    beat_seconds: float
+    heartbeat_seconds: float
     settle_seconds: float = 0.0
-    atomic: bool = False
 
-    @abstractmethod
-    def files(self) -> dict[str, int]:
-        """Bytes of every file that is there, by name."""
+    # The address
 
+    @classmethod
     @abstractmethod
-    def read(self, name: str) -> bytes:
-        """A small file.
+    def open(cls, address: str, *, offline: bool = False) -> Self:
+        """The store at an address; it is not contacted yet.
+
+        Args:
+            address: as the user wrote it.
+            offline: the network must not be used.
 
         Raises:
-            FileNotFoundError: it is not there.
+            InputError: the address is malformed, or the store needs the network.
+        """
+
+    @classmethod
+    def recognises(cls, text: str) -> bool:
+        """Whether a text can only be the address of a mirror in a store of this kind, and not the
+        name of a run or an output folder."""
+        return text.startswith(f"{cls.scheme}://")
+
+    @classmethod
+    def normalise(cls, address: str) -> str:
+        """The address as the ledger records it; a malformed one may be returned as it is."""
+        return address.removesuffix("/")
+
+    @property
+    def local_folder(self) -> Path | None:
+        """The folder of a store on a mounted filesystem; None for others.
+
+        With a folder, the engine checks paths: its parent must exist, and it must not overlap the
+        output, the sources or the state folder.
+        """
+        return None
+
+    def check_address(self) -> list[Problem]:
+        """What is wrong with the place itself, checked before anything is written."""
+        return []
+
+    # The files
+
+    @abstractmethod
+    def list(self) -> dict[str, int]:
+        """The size in bytes of every file, by name. A place that does not exist yet is empty.
+
+        Raises:
+            OSError: it cannot be read now. A place that existed and is gone is an error, too.
         """
 
     @abstractmethod
-    def write(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
-        """Write small files, over those that are there; compare them; only then remove others."""
+    def get(self, name: str) -> bytes:
+        """The content of a small file.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+        """
 
     @abstractmethod
-    def claim(self, name: str, data: bytes) -> bool:
-        """Write a small file that must not be there yet.
+    def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+        """Write small files, replacing existing ones; verify them; then remove other files.
+
+        A file to remove need not exist. Where the store can, all of this is one step, together
+        with the uploads before it.
+        """
+
+    @abstractmethod
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Write a small file only if no file has this name.
+
+        Where a store cannot test and write in one step (a weak store, with `settle_seconds` above
+        0), two concurrent callers may both get True. Each caller must then wait for
+        `settle_seconds` and read the file: the owner is the one whose data it finds. A process that
+        is killed during the call can leave a file that is empty or incomplete.
 
         Returns:
-            False where it is there already, or somebody else was quicker. Where the place cannot
-            tell, True: read it again a little later. Who was killed meanwhile may leave it empty
-            or short.
+            False if the file exists already, or another writer was faster.
         """
 
     def now(self) -> datetime | None:
-        """The time by the place's own clock; None where it has none to be asked."""
+        """The time by the store's own clock, with a time zone; None if it has no clock."""
         return None
 
     @abstractmethod
     def upload(self, name: str, path: Path, moved: Moved) -> str:
-        """Bring a large file there, going on where an earlier call was cut off if that can be.
+        """Copy a large local file to the store. Where possible, continue an earlier upload.
 
-        Where the place is `atomic`, its bytes are there, and it gets its name with the next
-        `write`, in one step; or before that, when somebody asks for it.
+        The file may get its name with the next `put` only; `list`, `get` and `sha256` of this
+        process see it at once.
 
         Returns:
-            Its SHA-256 in hex digits, of the local bytes, compared with what is there now.
+            SHA-256 of the local bytes, in hex digits; the store's copy was compared with it.
 
         Raises:
-            OSError: also where what arrived is not what was sent.
+            OSError: also if the store's copy differs; the next call replaces it.
         """
 
     def rename(self, name: str, other: str) -> bool:
-        """Give a file a name that is free; False where the place cannot."""
+        """Rename a file to a name that is free; False if the store cannot rename."""
         return False
 
     @abstractmethod
     def sha256(self, name: str, moved: Moved) -> str | None:
-        """The SHA-256 of what is there, in hex digits; None where nothing is."""
+        """SHA-256 of a file in hex digits; None if it does not exist."""
 
     @abstractmethod
     def download(self, name: str, path: Path, moved: Moved) -> None:
-        """Bring a large file here, going on where an earlier call was cut off if that can be."""
+        """Copy a large file to a local path. Where possible, continue an earlier download.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+        """
+
+    def is_placeholder(self, name: str, nbytes: int) -> bool:
+        """Whether the store itself created this file, and nobody has edited it.
+
+        Args:
+            nbytes: its size.
+        """
+        return False

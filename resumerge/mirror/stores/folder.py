@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
+from resumerge.errors import Problem
 from resumerge.mirror.stores.base import METADATA, Moved, Store
 from resumerge.mirror.stores.capabilities import Capabilities, probe
 from resumerge.storage import Storage, drop_from_cache
@@ -44,7 +46,9 @@ class FolderStore(Store):
     ones above it are not: a drive that is not mounted must not be taken for an empty one.
     """
 
-    beat_seconds = 10.0
+    scheme = ""
+    example = "a folder whose parent exists"
+    heartbeat_seconds = 10.0
 
     def __init__(self, folder: Path, storage: Storage | None = None) -> None:
         self.folder = folder
@@ -53,6 +57,51 @@ class FolderStore(Store):
         self._abilities: Capabilities | None = None
         self._wrong: set[str] = set()
         """Uploads that did not arrive as they were sent, and are begun anew."""
+
+    @classmethod
+    def open(cls, address: str, *, offline: bool = False) -> Self:
+        return cls(Path(cls.normalise(address)))
+
+    @classmethod
+    def recognises(cls, text: str) -> bool:
+        try:
+            return (Path(text).expanduser() / METADATA).is_dir()
+        except (OSError, RuntimeError, ValueError):
+            return False
+
+    @classmethod
+    def normalise(cls, address: str) -> str:
+        return str(Path(address).expanduser().absolute())
+
+    @property
+    def local_folder(self) -> Path:
+        return self.folder
+
+    def check_address(self) -> list[Problem]:
+        folder = self.folder
+        if folder.is_dir():
+            return []
+        if folder.exists() or folder.is_symlink():
+            return [
+                Problem(
+                    "This cannot be a mirror",
+                    where=self.url,
+                    expected=self.example,
+                    found="something that is not a folder",
+                    fix="name a folder, or a repo of the Hub",
+                )
+            ]
+        if folder.parent.is_dir():
+            return []
+        return [
+            Problem(
+                "The folder that would contain the mirror does not exist",
+                where=self.url,
+                expected=self.example,
+                found=f"no folder {folder.parent}",
+                fix="mount the drive, create the folder, or name another mirror",
+            )
+        ]
 
     @property
     def settle_seconds(self) -> float:  # type: ignore[override]
@@ -71,7 +120,7 @@ class FolderStore(Store):
             self._abilities = probe(self.folder / METADATA, self._storage)
         return self._abilities
 
-    def files(self) -> dict[str, int]:
+    def list(self) -> dict[str, int]:
         """Bytes of every file, by name; none where there is no such folder, nor one above it.
 
         Raises:
@@ -91,7 +140,7 @@ class FolderStore(Store):
                     continue
         return found
 
-    def read(self, name: str) -> bytes:
+    def get(self, name: str) -> bytes:
         """A small file; of what is none (a link, a pipe), nothing."""
         path = self.folder / name
         if not _is_plain(path):
@@ -100,13 +149,13 @@ class FolderStore(Store):
             fd = file.fileno()
             return file.read() if stat.S_ISREG(os.fstat(fd).st_mode) else b""
 
-    def write(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+    def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name, data in files.items():
             self._write(name, data)
         for name in remove:
             self._storage.remove(self.folder / name)
 
-    def claim(self, name: str, data: bytes) -> bool:
+    def put_if_absent(self, name: str, data: bytes) -> bool:
         path = self._path(name)
         if not self.abilities.exclusive and path.exists():
             return False
@@ -141,7 +190,7 @@ class FolderStore(Store):
                 return expected
             self._wrong.add(name)
         there = self._begun(name, target, nbytes)
-        if there == nbytes and not self.abilities.extend:
+        if 0 < there == nbytes and not self.abilities.extend:
             sent = _sha256(path, _silent(moved))
         else:
             sent = self._send(path, target, there, moved)

@@ -1,15 +1,16 @@
-"""A repo of the Hub as the far side of a mirror."""
+"""A store in the main branch of a model's repo on the Hub."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from resumerge.errors import refuse
 from resumerge.hub.cache import COMMIT, HubFile
@@ -19,13 +20,20 @@ from resumerge.hub.download import download_by_ranges
 from resumerge.hub.http import get
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import LIST_TIMEOUT
-from resumerge.mirror.names import SCHEME, checked, repo_of
+from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.stores.base import METADATA, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_client import Conflict, Gone, NoRepo, calling
+from resumerge.mirror.stores.hub_names import SCHEME, checked, repo_of
 from resumerge.mirror.stores.upload_reader import PIECE, UploadReader
 from resumerge.sources.hub_models.hub_files import env_offline
 
 BRANCH = "main"
+
+LARGEST_PLACEHOLDER = 1000
+"""Bytes of the largest model card that can be the Hub's own."""
+
+_PLACEHOLDER = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
+"""The model card that the Hub creates when a licence was chosen: a header without text."""
 
 SMALL = 256 << 20
 """Bytes of the largest file that is held in memory."""
@@ -81,17 +89,19 @@ class HubStore(Store):
     name, committed or not; one that was cut off is sent again from its beginning (where the Hub
     asks for parts, a part that fails for a moment is sent again alone).
 
-    Commits that a run makes: one for the lease at the beginning, one for each snapshot of the
-    ledger (which a sealed shard comes with), one a beat (`beat_seconds`), and one or two at the
-    end. The Hub allows about 128 in an hour; beyond that it answers 429 with ``Retry-After``.
+    A run makes one commit for the lease at the beginning, one for each snapshot of the ledger
+    (together with a sealed shard), one for each heartbeat, and one or two at the end. The Hub
+    allows about 128 commits an hour; beyond that it answers 429 with ``Retry-After``.
 
     Operations are not repeated here, but for connections that fail within huggingface_hub (up to
     some 25 seconds where nobody answers). All may be called from several threads; commits are made
     one after the other.
     """
 
-    beat_seconds = 120.0
-    atomic = True
+    scheme = SCHEME
+    example = "hf://org/name"
+    own_files = frozenset({".gitattributes", CARD})
+    heartbeat_seconds = 120.0
 
     def __init__(self, url: str, *, offline: bool = False) -> None:
         """
@@ -99,7 +109,7 @@ class HubStore(Store):
             InputError: the name is malformed, or the network is off.
         """
         self.repo = repo_of(url)
-        self.url = SCHEME + self.repo
+        self.url = f"{SCHEME}://{self.repo}"
         if offline or env_offline():
             raise refuse(
                 "The network is off, and the mirror is on the Hub",
@@ -111,7 +121,11 @@ class HubStore(Store):
         self._waiting: dict[str, _Waiting] = {}
         self._hashed: dict[tuple[Path, int, int, int], str] = {}
 
-    def files(self) -> dict[str, int]:
+    @classmethod
+    def open(cls, address: str, *, offline: bool = False) -> Self:
+        return cls(address, offline=offline)
+
+    def list(self) -> dict[str, int]:
         """Bytes of every file, by name; also of those that the next `write` commits.
 
         None where there is no such repo, or none that this account is let know of.
@@ -124,7 +138,7 @@ class HubStore(Store):
             self._model_info()
             return call.at.astimezone(UTC) if call.at is not None else None
 
-    def read(self, name: str) -> bytes:
+    def get(self, name: str) -> bytes:
         self._publish(name)
         pieces: list[bytes] = []
         self._stream(name, SMALL, pieces.append)
@@ -144,7 +158,7 @@ class HubStore(Store):
         self._stream(name, SMALL, take)
         return digest.hexdigest()
 
-    def write(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+    def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name in (*files, *remove):
             checked(name)
         with self._commits:
@@ -157,7 +171,7 @@ class HubStore(Store):
                     if attempt == TRIES:
                         raise
 
-    def claim(self, name: str, data: bytes) -> bool:
+    def put_if_absent(self, name: str, data: bytes) -> bool:
         checked(name)
         with self._commits:
             self._make()
@@ -165,7 +179,7 @@ class HubStore(Store):
                 commit, there = self._listing()
                 if name in there:
                     # It may be ours: of a commit whose answer was lost.
-                    return self.read(name) == data
+                    return self.get(name) == data
                 try:
                     self._commit([self._small(name, data)], parent=commit)
                     return True
@@ -209,6 +223,13 @@ class HubStore(Store):
 
         with calling(self.repo):
             download_by_ranges(file, MetadataCache(), Watch(tell, lambda: moved(0), pause))
+
+    def is_placeholder(self, name: str, nbytes: int) -> bool:
+        return (
+            name == CARD
+            and nbytes <= LARGEST_PLACEHOLDER
+            and _PLACEHOLDER.fullmatch(self.get(name)) is not None
+        )
 
     def _make(self) -> None:
         """Make the repo, private, where it is not there yet; before anything is changed."""
@@ -268,7 +289,7 @@ class HubStore(Store):
     def _publish(self, name: str) -> None:
         """Commit an upload that waits for a `write`, if this is one."""
         if checked(name) in self._waiting:
-            self.write({})
+            self.put({})
 
     def _write(self, files: Mapping[str, bytes], remove: Sequence[str]) -> None:
         from huggingface_hub import CommitOperationDelete

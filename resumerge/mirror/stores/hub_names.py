@@ -1,4 +1,4 @@
-"""Names that a mirror is called by, and names inside of one."""
+"""Addresses of repos on the Hub, and names of files in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from resumerge.errors import refuse
 
-SCHEME = "hf://"
+SCHEME = "hf"
 
 _ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
@@ -20,10 +20,10 @@ def repo_of(url: str) -> str:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
-    repo = url.removeprefix(SCHEME).removesuffix("/")
+    repo = url.removeprefix(f"{SCHEME}://").removesuffix("/")
     try:
         validate_repo_id(repo)
-        if url.startswith(SCHEME) and repo.count("/") == 1:
+        if url.startswith(f"{SCHEME}://") and repo.count("/") == 1:
             return repo
     except HFValidationError:
         pass

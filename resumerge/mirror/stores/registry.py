@@ -1,0 +1,64 @@
+"""Every kind of store, by its URL scheme. A new kind is registered here, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+
+from resumerge.errors import refuse
+from resumerge.mirror.stores.base import Store
+from resumerge.mirror.stores.folder import FolderStore
+from resumerge.mirror.stores.hub import HubStore
+
+STORES: dict[str, type[Store]] = {kind.scheme: kind for kind in (FolderStore, HubStore)}
+"""Kinds of stores by scheme. The empty scheme is for addresses without one: paths."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def register(kind: type[Store]) -> None:
+    """Make a kind of store known. A plugin calls this when it is imported."""
+    STORES[kind.scheme] = kind
+
+
+def open_store(address: str, *, offline: bool = False) -> Store:
+    """The store at an address that a user wrote; it is not contacted yet.
+
+    Raises:
+        InputError: no store has such addresses, or it needs the network and `offline` is set.
+    """
+    scheme = _scheme(address)
+    if scheme not in STORES:
+        raise refuse(
+            "This cannot be a mirror",
+            where=address,
+            expected=expected_address(),
+            found=f"an address of {scheme}",
+            fix="name a folder, or a repo of the Hub; mount other storage as a folder",
+        )
+    return STORES[scheme].open(address, offline=offline)
+
+
+def is_mirror_url(text: str) -> bool:
+    """Whether a text can only be the address of a mirror, and not a run's id or its output."""
+    return any(kind.recognises(text) for kind in STORES.values())
+
+
+def has_scheme(text: str) -> bool:
+    """Whether a text begins with a known scheme, such as ``hf://``: then it is not a path."""
+    return bool(scheme := _scheme(text)) and scheme in STORES
+
+
+def normalise(address: str) -> str:
+    """An address as the ledger records it, valid from any working folder."""
+    kind = STORES.get(_scheme(address), FolderStore)
+    return kind.normalise(address)
+
+
+def expected_address() -> str:
+    """What an address can be, for messages."""
+    return ", or ".join(kind.example for kind in STORES.values())
+
+
+def _scheme(address: str) -> str:
+    found = _SCHEME.match(address)
+    return found[1] if found else ""
