@@ -1,6 +1,7 @@
 """The SQLite file of a run: plan, progress, attempts, events, samples."""
 
-from resumerge.ledger.ledger import LEDGER_FILE, Ledger, Progress, UnitCommit, now
+from resumerge.ledger.connection import Row, now
+from resumerge.ledger.ledger import LEDGER_FILE, Ledger, read_run
 from resumerge.ledger.snapshot import (
     RECONCILED,
     SNAPSHOT_FILE,
@@ -9,6 +10,7 @@ from resumerge.ledger.snapshot import (
     restore_snapshot,
     take_snapshot,
 )
+from resumerge.ledger.units import Progress, Totals, UnitCommit
 
 __all__ = [
     "LEDGER_FILE",
@@ -16,10 +18,13 @@ __all__ = [
     "SNAPSHOT_FILE",
     "Ledger",
     "Progress",
+    "Row",
+    "Totals",
     "UnitCommit",
     "copy_ledger",
     "is_reconciled",
     "now",
+    "read_run",
     "restore_snapshot",
     "take_snapshot",
 ]

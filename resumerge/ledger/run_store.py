@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from resumerge.errors import refuse
-from resumerge.ledger.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.ledger import LEDGER_FILE, read_run
 from resumerge.ledger.snapshot import SNAPSHOT_FILE
 from resumerge.storage import Storage
 
@@ -117,18 +118,9 @@ _LEDGERS = (LEDGER_FILE, SNAPSHOT_FILE)
 def _first(folder: Path, column: str) -> str:
     """One column of the run's row, from the ledger or, where that is damaged, its snapshot."""
     for name in _LEDGERS:
-        try:
-            ledger = Ledger(folder / name, read_only=True) if (folder / name).exists() else None
-        except sqlite3.DatabaseError:
-            continue
-        if ledger is None:
-            continue
-        try:
-            return str(ledger.rows(f"SELECT {column} FROM run")[0][column])
-        except (sqlite3.DatabaseError, IndexError):
-            continue
-        finally:
-            ledger.close()
+        with suppress(sqlite3.DatabaseError):
+            if (folder / name).exists():
+                return str(read_run(folder / name)[column])
     return ""
 
 

@@ -68,11 +68,8 @@ def restore_snapshot(folder: Path, storage: Storage) -> None:
 
 def is_reconciled(ledger: Ledger) -> bool:
     """Whether the ledger was never restored, or was compared with the shards since."""
-    rows = ledger.rows(
-        "SELECT kind FROM events WHERE kind IN (?, ?) ORDER BY id DESC LIMIT 1",
-        [RESTORED, RECONCILED],
-    )
-    return not rows or rows[0]["kind"] == RECONCILED
+    last = ledger.last_event(RESTORED, RECONCILED)
+    return last is None or last["kind"] == RECONCILED
 
 
 def _remove_journals(path: Path, storage: Storage) -> None:

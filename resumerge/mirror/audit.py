@@ -75,10 +75,9 @@ def _look(store: Store, books: set[str], moved: Moved) -> AuditResult:
     snapshot, data = found
     try:
         with opened(data) as ledger:
-            rows = ledger.rows("SELECT name, nbytes, sha256 FROM mirrored")
+            files = ledger.mirrored_files()
     except sqlite3.DatabaseError as error:
         return AuditResult("unfinished", snapshot, {}, {snapshot.name: str(error)})
-    files = {str(row["name"]): (row["nbytes"], row["sha256"]) for row in rows}
     return AuditResult("unfinished", snapshot, files, compare(store, files, moved))
 
 

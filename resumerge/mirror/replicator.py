@@ -154,8 +154,8 @@ class Replicator:
             Resumable: the mirror did not get on for as long as the patience lasts.
         """
         self.check()
-        sealed = self._ledger.rows("SELECT name FROM shards WHERE state = 'sealed'")
-        if not self.manner.then_delete or not any(self._is_here(row["name"]) for row in sealed):
+        sealed = self._ledger.sealed_shards()
+        if not self.manner.then_delete or not any(map(self._is_here, sealed)):
             return False
         self._lose_patience(waited, "There is no room to go on here")
         return True
@@ -217,7 +217,7 @@ class Replicator:
                 return self._write_snapshot
             if self.manner.then_delete and self._to_free():
                 return self._free
-            lacking = self._lacking_shards()
+            lacking = self._ledger.unmirrored_shards()
             if lacking:
                 return lambda: self._bring(lacking[0])
             if self._companions is not None and not self._finished:
@@ -291,8 +291,8 @@ class Replicator:
 
     def _forget_lost(self, there: Mapping[str, int]) -> bool:
         """Forget files that somebody removed from the mirror; whether there were any."""
-        rows = self._ledger.rows("SELECT * FROM mirrored")
-        lost = [row["name"] for row in rows if there.get(row["name"]) != row["nbytes"]]
+        known = self._ledger.mirrored_files()
+        lost = [name for name, (nbytes, _) in known.items() if there.get(name) != nbytes]
         for name in lost:
             self._ledger.forget_mirrored(name)
             self._ledger.event("mirror_lost_file", mirror=self.store.url, name=name)
@@ -324,8 +324,7 @@ class Replicator:
         if self._forget_lost(self.store.list()):
             self._behind = True
             return
-        rows = self._ledger.rows("SELECT * FROM mirrored ORDER BY name")
-        files = {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}
+        files = self._ledger.mirrored_files()
         for name, nbytes, sha256 in self._complete():
             files[name] = (nbytes, sha256)
         self._lease.check()
@@ -354,22 +353,11 @@ class Replicator:
     # What is where
 
     def _to_free(self) -> list[str]:
-        sealed = self._ledger.rows("SELECT name FROM shards WHERE state = 'sealed'")
-        return [row["name"] for row in sealed if row["name"] in self._named & self._here(sealed)]
-
-    def _here(self, rows: list[dict[str, str]]) -> set[str]:
-        return {row["name"] for row in rows if self._is_here(row["name"])}
+        sealed = self._ledger.sealed_shards()
+        return [name for name in sealed if name in self._named and self._is_here(name)]
 
     def _is_here(self, name: str) -> bool:
         return (self._out / name).is_file()
-
-    def _lacking_shards(self) -> list[str]:
-        """Sealed shards that the mirror does not have, in order."""
-        rows = self._ledger.rows(
-            "SELECT name FROM shards WHERE state = 'sealed'"
-            " AND name NOT IN (SELECT name FROM mirrored) ORDER BY number"
-        )
-        return [row["name"] for row in rows]
 
     # Waiting
 
@@ -391,11 +379,10 @@ class Replicator:
             )
 
     def _lacking(self) -> str:
-        names = self._lacking_shards()
+        names = self._ledger.unmirrored_shards()
         if not names:
             return "only the files beside the shards" if self._companions else "nothing"
-        count = self._ledger.rows("SELECT count(*) AS n FROM shards")[0]["n"]
-        return f"{len(names)} of {count} shards"
+        return f"{len(names)} of {len(self._ledger.shards())} shards"
 
 
 class _Over(Exception):

@@ -168,20 +168,12 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
 
 
 def _points(ledger: Ledger) -> list[tuple[int, Point]]:
-    ends = ledger.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
-    if ends["first"] is None:
-        return []
-    span = ends["last"] - ends["first"] + 1
-    rows = ledger.db.execute(
-        "SELECT attempt, min(at), max(at), min(rss), max(rss), max(budget), min(batch_bytes),"
-        " max(batch_bytes), max(bytes_done), min(available + rss), max(available + rss)"
-        " FROM samples GROUP BY (id - ?) * ? / ?, attempt ORDER BY min(id)",
-        [ends["first"], min(MOST_POINTS, span), span],
-    )
-    return [
-        (attempt, Point(seconds_of(at), seconds_of(until), *(number or 0 for number in numbers)))
-        for attempt, at, until, *numbers in rows
-    ]
+    return [(group.pop("attempt"), _point(**group)) for group in ledger.sample_groups(MOST_POINTS)]
+
+
+def _point(at: str, until: str, **numbers: int | None) -> Point:
+    measured = {name: number or 0 for name, number in numbers.items()}
+    return Point(seconds_of(at), seconds_of(until), **measured)
 
 
 def seconds_of(at: str) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -24,18 +23,14 @@ def mirror_of(ledger: Ledger, run: Mapping[str, Any]) -> dict[str, Any] | None:
     if not run.get("mirror"):
         return None
     there = set(ledger.mirrored())
-    shards = ledger.rows("SELECT name, nbytes FROM shards")
-    mirrored = [shard["nbytes"] for shard in shards if shard["name"] in there]
-    told = ledger.rows(
-        "SELECT kind, data FROM events WHERE kind IN ('mirror_failing', 'mirror_recovered')"
-        " ORDER BY id DESC LIMIT 1"
-    )
-    failing = run["state"] != "done" and told and told[0]["kind"] == "mirror_failing"
+    mirrored = [shard["nbytes"] for shard in ledger.shards() if shard["name"] in there]
+    last = ledger.last_event("mirror_failing", "mirror_recovered")
+    failing = run["state"] != "done" and last is not None and last["kind"] == "mirror_failing"
     return {
         "url": run["mirror"],
         "shards": len(mirrored),
         "bytes": sum(mirrored),
-        "failing": json.loads(told[0]["data"]).get("reason") if failing else None,
+        "failing": last["data"].get("reason") if last is not None and failing else None,
         "here": True,
         "held_by": None,
     }
@@ -80,8 +75,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     holder = retry(far.store, lambda: holder_of(far.store, held.files))
     alive = holder is not None and not holder.released and _age(holder.at) < HEARD_SECONDS
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        with ledger.transaction() as db:
-            db.execute("UPDATE run SET mirror = ?", [far.url])
+        ledger.set_mirror_url(far.url)
         found = describe(ledger, folder, alive=alive)
     found["state"] = "running" if alive else "interrupted"
     found["mirror"] |= {"here": False, "held_by": str(holder) if alive else None}

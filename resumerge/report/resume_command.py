@@ -6,11 +6,10 @@ import os
 import sqlite3
 import sys
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from resumerge.ledger.ledger import LEDGER_FILE
+from resumerge.ledger import LEDGER_FILE, read_run
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import normalise
 from resumerge.options import Options
@@ -47,9 +46,8 @@ def has_mirror(run: str, options: Options) -> bool:
     """Whether a run's ledger has the mirror that these options name."""
     path = RunStore(options.state_dir).folder / run / LEDGER_FILE
     try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1)) as db:
-            (noted,) = db.execute("SELECT mirror FROM run").fetchone()
-    except (sqlite3.Error, TypeError, ValueError):
+        noted = read_run(path)["mirror"]
+    except sqlite3.Error:
         return False
     return options.mirror is not None and noted == normalise(options.mirror)
 

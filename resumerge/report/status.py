@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from datetime import datetime
 from pathlib import Path
@@ -102,22 +101,13 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         alive: whether it is worked on, where that is not for this machine's locks to say.
     """
     run = ledger.run() or {}
-    units = ledger.rows(
-        "SELECT count(*) AS total, coalesce(sum(state = 'committed'), 0) AS committed,"
-        " sum(nbytes) AS nbytes FROM units"
-    )[0]
-    committed = ledger.rows(
-        "SELECT coalesce(sum(CASE WHEN state = 'committed' THEN nbytes"
-        " ELSE nbytes * committed_blocks / blocks END), 0) AS n FROM units"
-    )[0]["n"]
-    shards = ledger.rows(
-        "SELECT count(*) AS total, coalesce(sum(state = 'sealed'), 0) AS sealed FROM shards"
-    )[0]
-    attempts = ledger.rows("SELECT * FROM attempts ORDER BY n")
+    totals = ledger.totals()
+    attempts = ledger.attempts()
     last = attempts[-1] if attempts else {}
     now = _last_sample(ledger, last.get("n"))
     alive = lock_holder(folder) is not None if alive is None else alive
     rate = _rate(last)
+    left = totals.nbytes - totals.nbytes_committed
     return {
         "id": run.get("id"),
         "state": _state(run.get("state"), alive, bool(attempts)),
@@ -125,16 +115,16 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "output": run.get("output"),
         "ledger": str(ledger.path),
         "created": run.get("created"),
-        "units": {"total": units["total"], "committed": units["committed"]},
-        "bytes": {"total": units["nbytes"] or 0, "committed": committed},
-        "shards": {"total": shards["total"], "sealed": shards["sealed"]},
+        "units": {"total": totals.units, "committed": totals.units_committed},
+        "bytes": {"total": totals.nbytes, "committed": totals.nbytes_committed},
+        "shards": {"total": totals.shards, "sealed": totals.shards_sealed},
         "memory": {
             "budget": now.get("budget") or last.get("budget"),
             "peak_rss": max((a["peak_rss"] or 0 for a in attempts), default=0),
             "batch_bytes": now.get("batch_bytes") or last.get("batch_bytes"),
         },
         "rate_bytes_per_s": rate,
-        "eta_s": round(((units["nbytes"] or 0) - committed) / rate, 1) if rate and alive else None,
+        "eta_s": round(left / rate, 1) if rate and alive else None,
         "merging_s": last.get("merging_seconds"),
         "attempts": [
             {
@@ -152,21 +142,13 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
             for a in attempts
         ],
         "mirror": mirror_of(ledger, run),
-        "events": [
-            {
-                "at": e["at"],
-                "attempt": e["attempt"],
-                "kind": e["kind"],
-                "data": json.loads(e["data"]),
-            }
-            for e in ledger.rows("SELECT at, attempt, kind, data FROM events ORDER BY id")
-        ],
+        "events": ledger.events(),
     }
 
 
 def _last_sample(ledger: Ledger, attempt: int | None) -> dict[str, Any]:
-    rows = ledger.rows("SELECT * FROM samples ORDER BY id DESC LIMIT 1")
-    return rows[0] if rows and rows[0]["attempt"] == attempt else {}
+    sample = ledger.last_sample()
+    return sample if sample is not None and sample["attempt"] == attempt else {}
 
 
 def _state(state: str | None, alive: bool, attempted: bool) -> str:

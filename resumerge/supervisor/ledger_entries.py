@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from resumerge.supervisor.worker_exit import OUTCOMES, WorkerExit
@@ -27,13 +27,8 @@ def committed_blocks(ledger: Path) -> int:
     """How many blocks a run has committed; 0 where the ledger cannot be read."""
     from resumerge.ledger import Ledger
 
-    with suppress(OSError, sqlite3.Error):
-        opened = Ledger(ledger, read_only=True)
-        try:
-            rows = opened.rows("SELECT coalesce(sum(committed_blocks), 0) AS n FROM units")
-            return int(rows[0]["n"])
-        finally:
-            opened.close()
+    with suppress(OSError, sqlite3.Error), closing(Ledger(ledger, read_only=True)) as opened:
+        return opened.committed_blocks()
     return 0
 
 
@@ -41,11 +36,7 @@ def _write(ledger: Path, pid: int, outcome: str, peak_rss: int, death: WorkerExi
     """A ledger that is damaged, or on a full disk, must not keep the run from going on."""
     from resumerge.ledger import Ledger
 
-    with suppress(OSError, sqlite3.Error):
-        opened = Ledger(ledger)
-        try:
-            opened.close_attempt(pid, outcome, peak_rss)
-            if death is not None:
-                opened.event(death.event, **death.facts())
-        finally:
-            opened.close()
+    with suppress(OSError, sqlite3.Error), closing(Ledger(ledger)) as opened:
+        opened.close_attempt(pid, outcome, peak_rss)
+        if death is not None:
+            opened.event(death.event, **death.facts())

@@ -81,7 +81,7 @@ class DriftGuard:
             InputError: with what changed, and what to do.
         """
         before = json.loads(self._row["fingerprint_parts"])
-        after, touched = parts_now(before, plan, ledger.rows("SELECT * FROM sources"))
+        after, touched = parts_now(before, plan, ledger.sources())
         self._refuse(before, after, self._row["config_path"])
         if touched:
             self._reporter.note(f"{len(touched)} files of models were touched, and are the same")

@@ -34,9 +34,8 @@ def is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: MirrorSession |
     Raises:
         InputError, Resumable: the mirror cannot be looked at.
     """
-    states = {row["state"] for row in ledger.rows("SELECT DISTINCT state FROM shards")}
     lacking = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
-    if states != {"sealed"} or not all((files.folder / n).is_file() for n in ledger.companions()):
+    if ledger.open_shards() or not all((files.folder / n).is_file() for n in ledger.companions()):
         return False
     if far is None:
         return not lacking

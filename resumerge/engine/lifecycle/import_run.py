@@ -195,8 +195,7 @@ def _not_whole(done: Manifest, lacking: list[str], far: MirrorSession) -> InputE
 def _is_to_mend(folder: Path) -> bool:
     """Whether all was merged, and something was found damaged since."""
     with closing(read_ledger(folder)) as ledger:
-        opened = ledger.rows("SELECT name FROM shards WHERE state != 'sealed'")
-        return not opened and (ledger.run() or {})["state"] != "done"
+        return not ledger.open_shards() and (ledger.run() or {})["state"] != "done"
 
 
 def _row(folder: Path) -> dict[str, Any]:
@@ -243,29 +242,33 @@ def settle_in(folder: Path, home: Path, out: Path, url: str, storage: Storage) -
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         row = ledger.run() or {}
         there = ledger.mirrored()
-        shards = ledger.rows("SELECT number, name, state FROM shards")
-        kept = [s["number"] for s in shards if s["state"] == "sealed" and s["name"] in there]
+        kept = [
+            shard["number"]
+            for shard in ledger.shards()
+            if shard["state"] == "sealed" and shard["name"] in there
+        ]
         left = [
             unit["number"]
-            for unit in ledger.rows("SELECT number, shard, committed_blocks FROM units")
+            for unit in ledger.units()
             if unit["committed_blocks"] and unit["shard"] not in kept
         ]
         folders = {
             source["number"]: local
-            for source in ledger.rows("SELECT * FROM sources WHERE kind = 'local'")
-            if (local := _here(source["model"], Path(source["folder"]))) is not None
+            for source in ledger.sources()
+            if source["kind"] == "local"
+            and (local := _here(source["model"], Path(source["folder"]))) is not None
         }
-        with ledger.transaction() as db:
-            db.execute(
-                "UPDATE run SET output = ?, config_path = ?, mirror = ?, host = ?, state = ?",
-                [str(out), str(home / RECIPE_FILE), url, hostname(), "interrupted"],
-            )
-            db.execute(
-                "UPDATE attempts SET outcome = 'killed', ended = last_seen WHERE ended IS NULL"
-            )
-            for number, local in folders.items():
-                db.execute("UPDATE sources SET folder = ? WHERE number = ?", [local, number])
-            ledger.forget(left, "moved_here", mirror=url, came_from=row["host"], shards=len(kept))
+        ledger.move_here(
+            {
+                "output": str(out),
+                "config_path": str(home / RECIPE_FILE),
+                "mirror": url,
+                "host": hostname(),
+            },
+            folders,
+            left,
+            len(kept),
+        )
         take_snapshot(ledger, storage)
     storage.write_file(folder / RECIPE_FILE, row["config_text"].encode())
     storage.sync_file(folder / LEDGER_FILE)

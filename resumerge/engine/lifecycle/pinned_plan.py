@@ -54,8 +54,7 @@ def pins_of(ledger: Ledger, *, looks_anew: bool) -> dict[str, dict[str, Any]]:
     Args:
         looks_anew: local ones are where their names lead now.
     """
-    rows = ledger.rows("SELECT * FROM sources")
-    return {row["model"]: _pin(row, looks_anew=looks_anew) for row in rows}
+    return {row["model"]: _pin(row, looks_anew=looks_anew) for row in ledger.sources()}
 
 
 def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:

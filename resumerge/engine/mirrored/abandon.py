@@ -38,10 +38,7 @@ class WrittenFiles:
 
 def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
     """Bytes and SHA-256 of what a ledger says is in the mirror, by name."""
-    rows = ledger.rows("SELECT * FROM mirrored")
-    shards = ledger.rows("SELECT name FROM shards")
-    unknown = {row["name"]: (-1, "") for row in shards}
-    return {**unknown, **{row["name"]: (row["nbytes"], row["sha256"]) for row in rows}}
+    return {**{shard["name"]: (-1, "") for shard in ledger.shards()}, **ledger.mirrored_files()}
 
 
 def find_written(

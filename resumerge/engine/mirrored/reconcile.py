@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class Reconciler:
             if held.what == FINISHED:
                 if held.done is None or held.done.run != self._row["id"]:
                     raise refuse_mirror(self._far, held)
-                lacking = self._open_shards()
+                lacking = self._ledger.open_shards()
                 whole = self._is_whole_there(held.files, held.done, lacking)
                 if whole and lacking:
                     return held.done
@@ -147,36 +148,16 @@ class Reconciler:
 
         Not what this one has found to be wrong since, and the mirror does not know of yet.
         """
-        forgotten = {
-            row["name"]
-            for row in self._ledger.rows(
-                "SELECT DISTINCT shards.name FROM units JOIN shards ON shards.number = units.shard"
-                " WHERE units.committed_blocks = 0 AND units.attempt IS NOT NULL"
-            )
-        }
-        there = theirs.rows("SELECT * FROM mirrored")
-        there = [row for row in there if row["name"] not in forgotten]
-        names = {row["name"] for row in there}
-        ours = {row["name"]: row for row in self._ledger.rows("SELECT * FROM shards")}
-        with self._ledger.transaction() as db:
-            for shard in theirs.rows("SELECT * FROM shards WHERE state = 'sealed'"):
-                mine = ours.get(shard["name"])
-                if shard["name"] not in names or mine is None or mine["state"] == "sealed":
-                    continue
-                units = theirs.rows("SELECT * FROM units WHERE shard = ?", [shard["number"]])
-                for unit in units:
-                    db.execute(
-                        "UPDATE units SET committed_blocks = ?, block_hashes = ?, checksum = ?,"
-                        " state = 'committed', attempt = NULL, batch = NULL WHERE number = ?",
-                        [unit[k] for k in ("committed_blocks", "block_hashes", "checksum")]
-                        + [unit["number"]],
-                    )
-                self._ledger.seal(mine["number"])
-                self._ledger.event("shard_from_mirror", shard=shard["name"], units=len(units))
-                self._storage.remove(self._out / (shard["name"] + PARTIAL))
-            for row in there:
-                if row["name"] in ours and row["name"] not in self._ledger.mirrored():
-                    self._ledger.note_mirrored(row["name"], row["nbytes"], row["sha256"])
+        forgotten = self._ledger.forgotten_shards()
+        there = {n: f for n, f in theirs.mirrored_files().items() if n not in forgotten}
+        ours = {shard["name"]: shard for shard in self._ledger.shards()}
+        adopted = {}
+        for name in theirs.sealed_shards():
+            if name in there and name in ours and ours[name]["state"] != "sealed":
+                number = ours[name]["number"]
+                adopted[number] = theirs.units(number)
+                self._storage.remove(self._out / (name + PARTIAL))
+        self._ledger.adopt_shards(adopted, {n: f for n, f in there.items() if n in ours})
 
     def _change(self, held: MirrorState) -> None:
         """The run gets this mirror from now on."""
@@ -188,16 +169,11 @@ class Reconciler:
                 found=f"{len(away)} shards, like {away[0]}",
                 fix=f"bring them here first: `resumerge resume {self._row['id']} --bring-back`",
             )
-        known = self._ledger.rows("SELECT * FROM mirrored") if held.what == UNFINISHED else []
+        known = self._ledger.mirrored_files() if held.what == UNFINISHED else {}
         self._ledger.set_mirror(self._far.url)
-        for row in known:  # the same mirror under another name
-            if held.files.get(row["name"]) == row["nbytes"]:
-                self._ledger.note_mirrored(row["name"], row["nbytes"], row["sha256"])
-
-    def _open_shards(self) -> list[str]:
-        """What is to be computed still; where nothing is, this machine may have finished it."""
-        rows = self._ledger.rows("SELECT name FROM shards WHERE state != 'sealed'")
-        return [row["name"] for row in rows]
+        for name, (nbytes, sha256) in known.items():  # the same mirror under another name
+            if held.files.get(name) == nbytes:
+                self._ledger.note_mirrored(name, nbytes, sha256)
 
     def _is_whole_there(self, files: Mapping[str, int], done: Manifest, lacking: list[str]) -> bool:
         """Whether a finished model is still there: all by size, what is lacking here by content.
@@ -273,11 +249,10 @@ def check_fits(plan: Plan, ledger: Ledger) -> None:
     """
     shards = [(s.index, s.name, s.nbytes, len(s.header)) for s in plan.shards]
     units = [(u.index, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
-    told = ledger.rows("SELECT number, name, nbytes, header_bytes FROM shards ORDER BY number")
-    said = ledger.rows(
-        'SELECT number, name, shard, "offset", nbytes, blocks FROM units ORDER BY number'
-    )
-    if [tuple(r.values()) for r in told] != shards or [tuple(r.values()) for r in said] != units:
+    of_shards = itemgetter("number", "name", "nbytes", "header_bytes")
+    of_units = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
+    known = list(map(of_shards, ledger.shards())), list(map(of_units, ledger.units()))
+    if known != (shards, units):
         raise refuse(
             "The ledger does not describe what its recipe makes",
             where=str(ledger.path),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from resumerge.engine.execute.work_queue import files_of
@@ -22,10 +21,7 @@ def find_damage(
         The latest damage of each file, by number of the source and name.
     """
     began = (ledger.run() or {})["created"]
-    dealt_with = {
-        json.loads(row["data"]).get("damage")
-        for row in ledger.rows("SELECT data FROM events WHERE kind = ?", [DAMAGED])
-    }
+    dealt_with = {event["data"].get("damage") for event in ledger.events(DAMAGED)}
     found = {}
     for files in {files_of(plan, unit) for unit in plan.units}:
         for number, name in files:

@@ -21,11 +21,7 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
     A shard is known by its size and header, a file beside the shards by its checksum, and what is
     not finished by its name.
     """
-    shards = [
-        row["name"]
-        for row in ledger.rows("SELECT * FROM shards")
-        if _has_head(out / row["name"], row)
-    ]
+    shards = [row["name"] for row in ledger.shards() if _has_head(out / row["name"], row)]
     companions = [
         name for name, checksum in ledger.companions().items() if has_checksum(out / name, checksum)
     ]

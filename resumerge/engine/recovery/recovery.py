@@ -129,12 +129,9 @@ class Recovery:
         Returns:
             What is committed, unit by unit.
         """
-        states = {
-            row["number"]: row["state"]
-            for row in self._ledger.rows("SELECT number, state FROM shards")
-        }
+        states = {row["number"]: row["state"] for row in self._ledger.shards()}
         self._progress = self._ledger.progress()
-        self._recent = self._recent_units()
+        self._recent = self._ledger.recent_units(LAST_BATCHES)
         self._mirrored = set(self._ledger.mirrored())
         for shard in self._plan.shards:
             if states[shard.index] == "sealed":
@@ -221,14 +218,3 @@ class Recovery:
             names = [self._plan.units[number].name for number in damaged[:5]]
             self._ledger.forget(damaged, "checksum_mismatch", shard=shard.name, names=names)
         return damaged
-
-    def _recent_units(self) -> set[int]:
-        """The units that the last batches of the last attempt committed."""
-        rows = self._ledger.rows(
-            "WITH last AS (SELECT attempt, batch FROM units WHERE attempt IS NOT NULL"
-            " ORDER BY attempt DESC, batch DESC LIMIT 1) "
-            "SELECT number FROM units, last WHERE units.attempt = last.attempt"
-            " AND units.batch > last.batch - ?",
-            [LAST_BATCHES],
-        )
-        return {row["number"] for row in rows}

@@ -111,18 +111,15 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
     with tempfile.TemporaryDirectory() as folder, resumable_disk_errors():
         path = Path(folder) / LEDGER_FILE
         held = far.read_state(path)
-        units: list[dict[str, Any]] = []
+        units: list[str] = []  # the shard of each
         if held.done is not None:
             run, files = held.done.run, dict(held.done.files)
         elif held.snapshot:
             with closing(Ledger(path, read_only=True)) as ledger:
                 run = (ledger.run() or {})["id"]
-                rows = ledger.rows("SELECT * FROM mirrored")
-                files = {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}
-                units = ledger.rows(
-                    "SELECT units.name, shards.name AS shard FROM units"
-                    " JOIN shards ON shards.number = units.shard"
-                )
+                files = ledger.mirrored_files()
+                names = [shard["name"] for shard in ledger.shards()]
+                units = [names[unit["shard"]] for unit in ledger.units()]
         else:
             raise refuse_mirror(far, held)
         if held.done is not None and CARD in held.files:
@@ -131,7 +128,7 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
         known = next((folder for folder in home.runs() if folder.name == run), None)
         marked = bool(damaged) and known is not None and _disbelieve(known, far, damaged, storage)
         remake = held.done is not None and known is None
-        compared = sum(unit["shard"] in files for unit in units) if units else len(files)
+        compared = sum(shard in files for shard in units) if units else len(files)
         nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
         pending = len(units) - compared if units else 0
         there = Path(far.url)
@@ -168,10 +165,8 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         lost: list[int] = []
         away = _away(ledger, out)
         compared = nbytes = pending = 0
-        for shard in ledger.rows("SELECT * FROM shards ORDER BY number"):
-            rows = ledger.rows(
-                "SELECT * FROM units WHERE shard = ? ORDER BY number", [shard["number"]]
-            )
+        for shard in ledger.shards():
+            rows = ledger.units(shard["number"])
             committed = [row for row in rows if row["committed_blocks"]]
             forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
             pending += len(rows) - len(committed) - len(forgotten)

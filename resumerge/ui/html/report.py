@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -98,23 +99,16 @@ def _run(run: Run) -> Html:
 
 def _facts(path: Path) -> dict[str, list[dict[str, Any]]]:
     """What the page shows of a ledger beyond its status; empty where it cannot be read."""
-    queries = {
-        "run": "SELECT config_text FROM run",
-        "sources": "SELECT number, model, kind, revision, folder FROM sources ORDER BY number",
-        "shards": "SELECT name, nbytes, state, sealed_at FROM shards ORDER BY number",
-        "units": "SELECT name, nbytes, blocks, committed_blocks, seconds FROM units"
-        " WHERE seconds > 0 ORDER BY number",
-    }
     try:
-        ledger = Ledger(path, read_only=True)
+        with closing(Ledger(path, read_only=True)) as ledger:
+            return {
+                "run": [run] if (run := ledger.run()) else [],
+                "sources": ledger.sources(),
+                "shards": ledger.shards(),
+                "units": [unit for unit in ledger.units() if (unit["seconds"] or 0) > 0],
+            }
     except sqlite3.DatabaseError:
-        return {name: [] for name in queries}
-    try:
-        return {name: ledger.rows(query) for name, query in queries.items()}
-    except sqlite3.DatabaseError:
-        return {name: [] for name in queries}
-    finally:
-        ledger.close()
+        return {"run": [], "sources": [], "shards": [], "units": []}
 
 
 def _share(run: Run) -> float:

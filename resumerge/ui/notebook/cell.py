@@ -9,14 +9,14 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
 from resumerge.errors import Interrupted, Resumable
 from resumerge.host.memory import peak_rss, rss
-from resumerge.ledger import LEDGER_FILE
+from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.report.sizes import counted, show_seconds, show_size
@@ -181,13 +181,8 @@ class CellReporter(Reporter):
         if not self._run or time.monotonic() - self._mirror_at < MIRROR_SECONDS:
             return
         self._mirror_at = time.monotonic()
-        database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=0.2)
-        try:
-            (url,) = database.execute("SELECT mirror FROM run").fetchone()
-            there, total = database.execute(
-                "SELECT count(mirrored.name), count(*) FROM shards"
-                " LEFT JOIN mirrored ON mirrored.name = shards.name"
-            ).fetchone()
-        finally:
-            database.close()
-        self._mirror = f"{there} of {total} shards" if url else ""
+        with closing(Ledger(path, read_only=True)) as ledger:
+            url, shards = (ledger.run() or {}).get("mirror"), ledger.shards()
+            mirrored = ledger.mirrored()
+        there = sum(shard["name"] in mirrored for shard in shards)
+        self._mirror = f"{there} of {len(shards)} shards" if url else ""

@@ -1,0 +1,103 @@
+"""Attempts, events and samples: what happened while a run was worked on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.ledger.connection import Connection, Row, now
+
+
+class AttemptTables(Connection):
+    """Reads and writes the tables ``attempts``, ``events`` and ``samples``."""
+
+    def attempts(self) -> list[Row]:
+        """Every attempt, oldest first."""
+        return self.rows("SELECT * FROM attempts ORDER BY n")
+
+    def start_attempt(self, facts: Mapping[str, Any]) -> int:
+        """Open an attempt; earlier ones that never ended were killed.
+
+        Args:
+            facts: further columns of the attempt.
+
+        Returns:
+            Its number.
+        """
+        with self.transaction() as db:
+            self._close_killed_attempts()
+            row = {"started": now(), "last_seen": now(), "units_committed": 0, **facts}
+            return db.table("attempts").insert(row)
+
+    def end_attempt(self, attempt: int, outcome: str, **facts: Any) -> None:
+        """Close an attempt: ``done``, ``interrupted``, ``error``, ``oom`` or ``killed``."""
+        with self.transaction() as db:
+            db.table("attempts").update(attempt, {"ended": now(), "outcome": outcome, **facts})
+
+    def close_attempt(self, pid: int, outcome: str, peak_rss: int) -> None:
+        """Close the attempt of a process that died without doing so, if there is one.
+
+        Args:
+            peak_rss: bytes; the larger of this and what the attempt recorded itself is stored.
+        """
+        with self.transaction() as db:
+            db.execute(
+                "UPDATE attempts SET outcome = ?, ended = ?,"
+                " peak_rss = max(coalesce(peak_rss, 0), ?) WHERE pid = ? AND ended IS NULL",
+                [outcome, now(), peak_rss, pid],
+            )
+
+    def _close_killed_attempts(self) -> None:
+        with self.transaction() as db:
+            db.execute(
+                "UPDATE attempts SET outcome = 'killed', ended = last_seen WHERE ended IS NULL"
+            )
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Record that something happened."""
+        with self.transaction() as db:
+            last = db.execute("SELECT max(n) FROM attempts").fetchone()[0]
+            db.table("events").insert(
+                {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
+            )
+
+    def events(self, *kinds: str) -> list[Row]:
+        """Events of some kinds, or of all, oldest first.
+
+        Returns:
+            Rows with ``at``, ``attempt``, ``kind`` and ``data`` (decoded).
+        """
+        wanted = f" WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        rows = self.rows(f"SELECT at, attempt, kind, data FROM events{wanted} ORDER BY id", kinds)
+        return [{**row, "data": json.loads(row["data"])} for row in rows]
+
+    def last_event(self, *kinds: str) -> Row | None:
+        """The newest event of some kinds; None where there is none."""
+        found = self.events(*kinds)
+        return found[-1] if found else None
+
+    def last_sample(self) -> Row | None:
+        """The newest measurement of memory and progress; None before the first batch."""
+        rows = self.rows("SELECT * FROM samples ORDER BY id DESC LIMIT 1")
+        return rows[0] if rows else None
+
+    def sample_groups(self, most: int) -> list[Row]:
+        """Consecutive samples of one attempt, put together so that there are about `most` groups.
+
+        Returns:
+            Rows with ``attempt``, the first and last time, and the least and greatest of what was
+            measured (bytes).
+        """
+        ends = self.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
+        if ends["first"] is None:
+            return []
+        span = ends["last"] - ends["first"] + 1
+        return self.rows(
+            "SELECT attempt, min(at) AS at, max(at) AS until, min(rss) AS rss_low,"
+            " max(rss) AS rss_high, max(budget) AS budget, min(batch_bytes) AS batch_low,"
+            " max(batch_bytes) AS batch_high, max(bytes_done) AS done,"
+            " min(available + rss) AS room_low, max(available + rss) AS room_high"
+            " FROM samples GROUP BY (id - ?) * ? / ?, attempt ORDER BY min(id)",
+            [ends["first"], min(most, span), span],
+        )

@@ -1,0 +1,63 @@
+"""Files that a run wrote or downloaded: beside the shards, in the Hub's cache, in the mirror."""
+
+from __future__ import annotations
+
+from resumerge.ledger.connection import Connection, now
+
+
+class FileTables(Connection):
+    """Reads and writes the tables ``companions``, ``downloads`` and ``mirrored``."""
+
+    def note_companion(self, name: str, nbytes: int, checksum: str) -> None:
+        """Record a file beside the shards, before it is written.
+
+        Args:
+            checksum: xxh3-128, 32 hex digits.
+        """
+        with self.transaction() as db:
+            row = {"name": name, "nbytes": nbytes, "checksum": checksum}
+            db.table("companions").upsert(row, pk="name")
+
+    def companions(self) -> dict[str, str]:
+        """The checksum of each recorded file beside the shards, by name."""
+        return {row["name"]: row["checksum"] for row in self.rows("SELECT * FROM companions")}
+
+    def written_names(self) -> list[str]:
+        """Every file that the run writes to its output folder, by final name."""
+        rows = self.rows("SELECT name FROM shards UNION ALL SELECT name FROM companions")
+        return [row["name"] for row in rows]
+
+    def note_download(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
+        """Record a file that this run downloads to the Hub's cache."""
+        row = {"path": path, "repo": repo, "name": name, "nbytes": nbytes, "inode": inode}
+        with self.transaction() as db:
+            db.table("downloads").upsert({**row, "at": now()}, pk="path")
+
+    def forget_download(self, path: str) -> None:
+        """Remove the record of a download: the file is gone."""
+        with self.transaction() as db:
+            db.execute("DELETE FROM downloads WHERE path = ?", [path])
+
+    def downloads(self) -> dict[str, int]:
+        """The inodes of the files that this run downloaded, by path."""
+        return {row["path"]: row["inode"] for row in self.rows("SELECT path, inode FROM downloads")}
+
+    def note_mirrored(self, name: str, nbytes: int, sha256: str) -> None:
+        """Record a file of the output that is complete in the mirror."""
+        row = {"name": name, "nbytes": nbytes, "sha256": sha256, "at": now()}
+        with self.transaction() as db:
+            db.table("mirrored").upsert(row, pk="name")
+
+    def forget_mirrored(self, name: str) -> None:
+        """Remove the record of a mirrored file: it is missing there, or differs."""
+        with self.transaction() as db:
+            db.execute("DELETE FROM mirrored WHERE name = ?", [name])
+
+    def mirrored(self) -> dict[str, str]:
+        """The SHA-256 of each file of the output that is in the mirror, by name."""
+        return {name: sha256 for name, (_, sha256) in self.mirrored_files().items()}
+
+    def mirrored_files(self) -> dict[str, tuple[int, str]]:
+        """Bytes and SHA-256 of each file of the output that is in the mirror, by name."""
+        rows = self.rows("SELECT name, nbytes, sha256 FROM mirrored ORDER BY name")
+        return {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}

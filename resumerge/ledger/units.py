@@ -1,0 +1,234 @@
+"""Units and shards: what is planned, committed and sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.ledger.attempts import AttemptTables
+from resumerge.ledger.connection import Row, now
+from resumerge.ledger.files import FileTables
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the ledger knows of one unit.
+
+    Args:
+        hashes: 16 bytes for each committed block, in block order.
+        checksum: of the whole unit; None while blocks are missing.
+    """
+
+    committed_blocks: int
+    hashes: bytes
+    checksum: str | None
+    attempt: int | None
+    batch: int | None
+
+
+@dataclass(frozen=True)
+class UnitCommit:
+    """Blocks of one unit that are on disk and ready to be committed.
+
+    Args:
+        hashes: of all its committed blocks, from the first one on.
+        checksum: of the whole unit; None while blocks are missing.
+        seconds: spent computing it in this batch.
+    """
+
+    number: int
+    hashes: bytes
+    checksum: str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Totals:
+    """How much of a run is done.
+
+    Args:
+        nbytes, nbytes_committed: bytes of output.
+    """
+
+    units: int
+    units_committed: int
+    nbytes: int
+    nbytes_committed: int
+    shards: int
+    shards_sealed: int
+
+
+class UnitTables(AttemptTables, FileTables):
+    """Reads and writes the tables ``units`` and ``shards``."""
+
+    def shards(self) -> list[Row]:
+        """Every shard, in the order of the plan."""
+        return self.rows("SELECT * FROM shards ORDER BY number")
+
+    def open_shards(self) -> list[str]:
+        """Names of the shards that are not sealed, in the order of the plan."""
+        return [shard["name"] for shard in self.shards() if shard["state"] != "sealed"]
+
+    def sealed_shards(self) -> list[str]:
+        """Names of the shards that are sealed, in the order of the plan."""
+        return [shard["name"] for shard in self.shards() if shard["state"] == "sealed"]
+
+    def unmirrored_shards(self) -> list[str]:
+        """Names of the sealed shards that the mirror does not have, in the order of the plan."""
+        mirrored = self.mirrored()
+        return [name for name in self.sealed_shards() if name not in mirrored]
+
+    def forgotten_shards(self) -> set[str]:
+        """Names of the shards with units that were committed once, and found damaged since."""
+        rows = self.rows(
+            "SELECT DISTINCT shards.name FROM units JOIN shards ON shards.number = units.shard"
+            " WHERE units.committed_blocks = 0 AND units.attempt IS NOT NULL"
+        )
+        return {row["name"] for row in rows}
+
+    def units(self, shard: int | None = None) -> list[Row]:
+        """The units of one shard, or of all, in the order of the plan."""
+        if shard is None:
+            return self.rows("SELECT * FROM units ORDER BY number")
+        return self.rows("SELECT * FROM units WHERE shard = ? ORDER BY number", [shard])
+
+    def recent_units(self, batches: int) -> set[int]:
+        """Numbers of the units that the last batches of the last attempt committed.
+
+        Args:
+            batches: how many of them.
+        """
+        rows = self.rows(
+            "WITH last AS (SELECT attempt, batch FROM units WHERE attempt IS NOT NULL"
+            " ORDER BY attempt DESC, batch DESC LIMIT 1) "
+            "SELECT number FROM units, last WHERE units.attempt = last.attempt"
+            " AND units.batch > last.batch - ?",
+            [batches],
+        )
+        return {row["number"] for row in rows}
+
+    def committed_blocks(self) -> int:
+        """How many blocks of all units are committed."""
+        rows = self.rows("SELECT coalesce(sum(committed_blocks), 0) AS n FROM units")
+        return int(rows[0]["n"])
+
+    def totals(self) -> Totals:
+        """How much of the run is done."""
+        row = self.rows(
+            "SELECT count(*) AS units, coalesce(sum(state = 'committed'), 0) AS units_committed,"
+            " coalesce(sum(nbytes), 0) AS nbytes,"
+            " coalesce(sum(CASE WHEN state = 'committed' THEN nbytes"
+            " ELSE nbytes * committed_blocks / blocks END), 0) AS nbytes_committed,"
+            " (SELECT count(*) FROM shards) AS shards,"
+            " (SELECT count(*) FROM shards WHERE state = 'sealed') AS shards_sealed FROM units"
+        )[0]
+        return Totals(**row)
+
+    def progress(self) -> list[Progress]:
+        """Of every unit, in the order of the plan."""
+        rows = self.rows(
+            "SELECT committed_blocks, block_hashes, checksum, attempt, batch"
+            " FROM units ORDER BY number"
+        )
+        return [
+            Progress(
+                row["committed_blocks"],
+                row["block_hashes"] or b"",
+                row["checksum"],
+                row["attempt"],
+                row["batch"],
+            )
+            for row in rows
+        ]
+
+    def commit_batch(
+        self,
+        attempt: int,
+        batch: int,
+        units: Sequence[UnitCommit],
+        totals: Mapping[str, Any],
+        sample: Mapping[str, int] | None = None,
+    ) -> None:
+        """Mark what a batch wrote as committed. The caller has synced its bytes before.
+
+        Args:
+            totals: columns of the attempt that count its work so far.
+            sample: a measurement of memory and progress to store.
+        """
+        with self.transaction() as db:
+            db.conn.executemany(
+                "UPDATE units SET committed_blocks = ?, block_hashes = ?, checksum = ?, state = ?,"
+                " attempt = ?, batch = ?, seconds = coalesce(seconds, 0) + ? WHERE number = ?",
+                [
+                    (
+                        len(unit.hashes) // 16,
+                        unit.hashes,
+                        unit.checksum,
+                        "committed" if unit.checksum else "pending",
+                        attempt,
+                        batch,
+                        unit.seconds,
+                        unit.number,
+                    )
+                    for unit in units
+                ],
+            )
+            db.table("attempts").update(attempt, {**totals, "batches": batch, "last_seen": now()})
+            if sample is not None:
+                db.table("samples").insert({"at": now(), "attempt": attempt, **sample})
+
+    def forget(self, numbers: Iterable[int], kind: str, **data: Any) -> None:
+        """Make units pending again and their shards open, with an event that says why.
+
+        The mirror's copies of these shards no longer count.
+        """
+        wanted = [(number,) for number in numbers]
+        with self.transaction() as db:
+            db.conn.executemany(
+                "UPDATE units SET committed_blocks = 0, block_hashes = NULL, checksum = NULL,"
+                " state = 'pending' WHERE number = ?",
+                wanted,
+            )
+            db.conn.executemany(
+                "UPDATE shards SET state = 'open', sealed_at = NULL"
+                " WHERE number = (SELECT shard FROM units WHERE number = ?)",
+                wanted,
+            )
+            db.conn.executemany(
+                "DELETE FROM mirrored WHERE name = (SELECT shards.name FROM shards JOIN units"
+                " ON units.shard = shards.number WHERE units.number = ?)",
+                wanted,
+            )
+            self.event(kind, units=len(wanted), **data)
+
+    def seal(self, shard: int) -> None:
+        """Mark a shard sealed. Its file has its final name, durably, before."""
+        with self.transaction() as db:
+            db.table("shards").update(shard, {"state": "sealed", "sealed_at": now()})
+
+    def adopt_shards(
+        self, shards: Mapping[int, Sequence[Row]], mirrored: Mapping[str, tuple[int, str]]
+    ) -> None:
+        """Take over shards that another machine sealed and mirrored.
+
+        Args:
+            shards: the units of each shard as the other machine's ledger has them, by number.
+            mirrored: bytes and SHA-256 of every file that is in the mirror, by name.
+        """
+        with self.transaction() as db:
+            for number, units in shards.items():
+                for unit in units:
+                    db.execute(
+                        "UPDATE units SET committed_blocks = ?, block_hashes = ?, checksum = ?,"
+                        " state = 'committed', attempt = NULL, batch = NULL WHERE number = ?",
+                        [unit[k] for k in ("committed_blocks", "block_hashes", "checksum")]
+                        + [unit["number"]],
+                    )
+                self.seal(number)
+                name = self.rows("SELECT name FROM shards WHERE number = ?", [number])[0]["name"]
+                self.event("shard_from_mirror", shard=name, units=len(units))
+            known = self.mirrored()
+            for name, (nbytes, sha256) in mirrored.items():
+                if name not in known:
+                    self.note_mirrored(name, nbytes, sha256)
