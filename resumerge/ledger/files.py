@@ -58,6 +58,11 @@ class FileTables(Connection):
         return {name: sha256 for name, (_, sha256) in self.mirrored_files().items()}
 
     def mirrored_files(self) -> dict[str, tuple[int, str]]:
-        """Bytes and SHA-256 of each file of the output that is in the mirror, by name."""
+        """Bytes and SHA-256 of each file of the output that is in the mirror, by name.
+
+        A ledger from before there were mirrors, opened read-only, has none.
+        """
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'mirrored'"):
+            return {}
         rows = self.rows("SELECT name, nbytes, sha256 FROM mirrored ORDER BY name")
         return {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}
