@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from resumerge.kernels.changes import averaged_changes, changed_counts
     from resumerge.kernels.consensus import SMALLEST_DIVISOR, agreeing_sum
-    from resumerge.kernels.differences import count_nonzero, less_base, variance
+    from resumerge.kernels.differences import count_nonzero, subtract_base, variance
     from resumerge.kernels.divergence import importance, joined, row_divergences
     from resumerge.kernels.energies import squares, weighted_majority
     from resumerge.kernels.limits import limited
@@ -61,7 +61,6 @@ __all__ = [
     "joined",
     "keep_only",
     "kept_by_rank",
-    "less_base",
     "limited",
     "magnitude_bits",
     "order_statistics",
@@ -75,6 +74,7 @@ __all__ = [
     "select_largest",
     "selection_bytes",
     "squares",
+    "subtract_base",
     "sum_added",
     "summed",
     "trimmed_mean",
@@ -107,7 +107,7 @@ _HOMES = {
     "joined": "divergence",
     "keep_only": "masks.drop",
     "kept_by_rank": "masks.ranks",
-    "less_base": "differences",
+    "subtract_base": "differences",
     "limited": "limits",
     "magnitude_bits": "selection.keys",
     "order_statistics": "selection.selection",

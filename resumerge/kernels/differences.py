@@ -6,21 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from resumerge.methods.base import TensorContext
 from resumerge.native import Vector, calls, energies
 
 
-def less_base(work: TensorContext, inputs: list[Any]) -> list[Any]:
-    """The task vectors ``x - base`` of the inputs that are not the base; torch's in place.
+def subtract_base(inputs: list[Any], base: int | None) -> list[Any]:
+    """The task vectors ``x - x_base`` of the inputs that are not the base; torch's in place.
 
-    Without a base model, the inputs themselves.
+    Args:
+        inputs: flat vectors of one length.
+        base: the base's place among them; None for no base, then the inputs are returned.
     """
-    if work.base is None:
+    if base is None:
         return inputs
-    base = inputs[work.base]
-    if isinstance(base, Vector):
-        return [inputs[i].less(base) for i in work.others]
-    return [inputs[i].sub_(base) for i in work.others]
+    others = [x for i, x in enumerate(inputs) if i != base]
+    if isinstance(inputs[base], Vector):
+        return [x.less(inputs[base]) for x in others]
+    return [x.sub_(inputs[base]) for x in others]
 
 
 def variance(vectors: Sequence[Any]) -> Any:

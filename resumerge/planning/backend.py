@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from resumerge.methods import METHODS
+from resumerge.methods import METHODS, BlockCost
 from resumerge.native import CODES, instruction_set
-from resumerge.planning.expressions import work_of
+from resumerge.planning.expressions import tensor_context
 from resumerge.planning.plan import Operand, Plan, Unit
 from resumerge.sources.dtypes import FLOATS
 
@@ -26,10 +26,16 @@ def is_compiled(unit: Unit, seed: int) -> bool:
     cast = unit.expression.cast
     if FLOATS.get(unit.dtype) not in CODES or not (cast is None or cast in CODES):
         return False
-    work = work_of(unit.name, unit.shape, unit.expression, seed)
-    return METHODS[unit.expression.method].compiled(work) and all(
+    context = tensor_context(unit.name, unit.shape, unit.expression, seed)
+    return METHODS[unit.expression.method].compiled(context) and all(
         _is_plain(operand) for operand in unit.expression.operands
     )
+
+
+def block_cost(unit: Unit, seed: int) -> BlockCost:
+    """What a block of a unit costs that a method computes, on the CPU."""
+    method = METHODS[unit.expression.method]
+    return method.compiled_cost if is_compiled(unit, seed) else method.torch_cost
 
 
 def rounds_operand(operand: Operand, cast: str | None) -> bool:

@@ -81,14 +81,16 @@ class Expressions:
             expression, shape = self.alignment.aligned(expression)
         operands = expression.operands
         dtype = self._dtype(operands)
-        work = work_of(cell.name, shape, expression, self.seed)
+        context = tensor_context(cell.name, shape, expression, self.seed)
         if method is self.method and self.parameters.sound:
-            self._check_together(work)
+            self._check_together(context)
         own = operands[0].tensor.dtype
         unrounded = own == dtype and expression.cast in (None, FLOATS[own])
-        if unrounded and operands[0].rows is None and method.copies(work):
+        if unrounded and operands[0].rows is None and method.is_copy(context):
             expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
-        return Target(cell.name, dtype, shape, block_elements(method.row(work)), expression)
+        return Target(
+            cell.name, dtype, shape, block_elements(method.row_elements(context)), expression
+        )
 
     def _kept(self, cell: TensorSpec, ref: ModelRef, tensor: TensorInfo) -> Target:
         """The reference's own: whole numbers and other types that cannot be averaged, buffers
@@ -110,17 +112,17 @@ class Expressions:
             return self.alignment.shape(tensor)
         return tensor.shape
 
-    def _check_together(self, work: TensorContext) -> None:
+    def _check_together(self, context: TensorContext) -> None:
         """Collect what the method says against the parameters of one tensor; once, not for each."""
         kind = f"The parameters of {self.method.name} do not go together"
-        validate = self.method.validate(work)
-        if validate and not any(problem.what == kind for problem in self.problems):
+        expected = self.method.validate(context)
+        if expected and not any(problem.what == kind for problem in self.problems):
             self.problems.append(
                 self.recipe.problem(
                     kind,
                     "parameters",
-                    expected=validate,
-                    found=f"otherwise, for {work.unit}",
+                    expected=expected,
+                    found=f"otherwise, for {context.name}",
                     fix="change them, or the filter or gradient that gives them at this tensor",
                 )
             )
@@ -143,14 +145,16 @@ class Expressions:
         )
 
 
-def work_of(name: str, shape: tuple[int, ...], expression: Expression, seed: int) -> TensorContext:
+def tensor_context(
+    name: str, shape: tuple[int, ...], expression: Expression, seed: int
+) -> TensorContext:
     """An expression as a method sees it."""
     return TensorContext(
         shape=shape,
         params=expression.params,
         per_model=tuple(operand.params for operand in expression.operands),
         base=expression.base,
-        unit=name,
+        name=name,
         seed=seed,
         bits=max(BITS[operand.tensor.dtype] for operand in expression.operands),
     )

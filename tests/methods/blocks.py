@@ -22,11 +22,13 @@ def scanned(vectors: dict[int, Tensor], size: int) -> Scan[Any]:
     numel = len(next(iter(vectors.values())))
 
     def scan(
-        part: Callable[[dict[int, Tensor], Block], Any], sample: bool = False
+        function: Callable[[dict[int, Tensor], Block], Any], sample: bool = False
     ) -> Iterator[Any]:
         for block in blocks(numel, size):
             block = block.sample() if sample else block
-            yield part({i: v[block.start : block.stop].clone() for i, v in vectors.items()}, block)
+            yield function(
+                {i: v[block.start : block.stop].clone() for i, v in vectors.items()}, block
+            )
 
     return scan
 

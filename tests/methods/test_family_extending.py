@@ -1,19 +1,45 @@
 """The worked example of docs/extending.md runs as it stands there; other methods are refused."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import resumerge
 from merging import merge, tensors_of
 from tiny_models import write_family
 
 from resumerge.errors import InputError
 from resumerge.methods import METHODS, load_methods
-from resumerge.methods.registry import VARIABLE, Registry
+from resumerge.methods.averages.linear import Linear
+from resumerge.methods.loading import VARIABLE
+from resumerge.methods.registry import Registry
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "extending.md"
+
+DUMMY = """
+from resumerge import kernels
+from resumerge.methods import Method, Parameter
+
+class Dummy(Method):
+    name = "dummy"
+    summary = "the first model, scaled"
+    parameters = (Parameter("scale", "factor on every element"),)
+
+    def block(self, tensor, inputs, block, statistics):
+        return inputs[0] * tensor.params["scale"]
+
+class DummyOfKernels(Dummy):
+    name = "dummy_of_kernels"
+
+    def compiled(self, tensor):
+        return True
+
+    def block(self, tensor, inputs, block, statistics):
+        return kernels.weighted_sum(inputs[:1], [tensor.params["scale"]])
+"""
 
 
 def example(language: str) -> str:
@@ -49,25 +75,46 @@ def test_the_documented_method_merges(tmp_path: Path) -> None:
             np.testing.assert_allclose(change, want, atol=1e-6)
 
 
+def test_a_method_needs_nothing_beside_its_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is validated, listed, estimated and merged, with either kind of kernels."""
+    models = write_family(tmp_path / "models")
+    monkeypatch.setenv(VARIABLE, str(method_file(tmp_path, DUMMY)))
+    for name in ("dummy", "dummy_of_kernels"):
+        assert name in resumerge("methods", "--json", cwd=models).stdout
+        recipe = f"merge_method: {name}\nmodels: [{{model: math}}, {{model: code}}]\n"
+        (models / "recipe.yaml").write_text(recipe)
+        refused = resumerge("plan", "recipe.yaml", cwd=models)
+        assert refused.returncode == 2
+        assert "factor on every element" in refused.stderr
+        (models / "recipe.yaml").write_text(recipe + "parameters: {scale: 0.5}\n")
+        planned = resumerge("plan", "recipe.yaml", "--json", cwd=models)
+        assert json.loads(planned.stdout)["memory"]["predicted_peak_rss"] > 0
+        assert resumerge("run", "recipe.yaml", name, cwd=models).returncode == 0
+        math, got = tensors_of(models / "math"), tensors_of(models / name)
+        assert all((got[key] == 0.5 * tensor).all() for key, tensor in math.items())
+
+
 @pytest.mark.usefixtures("forgetting")
 def test_its_identity_changes_with_its_text(tmp_path: Path) -> None:
     load_methods([method_file(tmp_path)])
     before = METHODS.identity("trust_region")
     assert before["version"] == 1
-    again = Registry({})
+    again = Registry()
     again.load([method_file(tmp_path, example("python") + "# another comment\n")])
     assert again.identity("trust_region") != before
 
 
 def test_the_environment_names_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(method_file(tmp_path)))
-    registry = Registry({})
+    registry = Registry()
     assert "trust_region" in registry
     assert "trust_region" in set(registry)
 
 
 def test_a_file_is_loaded_once(tmp_path: Path) -> None:
-    registry = Registry({})
+    registry = Registry()
     registry.load([method_file(tmp_path), method_file(tmp_path)])
     registry.load([tmp_path / "trust_region.py"])
     assert len([name for name in registry._methods if name == "trust_region"]) == 1
@@ -92,7 +139,7 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_refused(text: str, expected: str, tmp_path: Path) -> None:
-    registry = Registry({"linear": "linear.Linear"})
+    registry = Registry([Linear()])
     with pytest.raises(InputError) as refused:
         registry.load([method_file(tmp_path, text)])
     assert expected in str(refused.value)
@@ -100,7 +147,7 @@ def test_other_files_are_refused(text: str, expected: str, tmp_path: Path) -> No
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        Registry({}).load([tmp_path / "nothing.py"])
+        Registry().load([tmp_path / "nothing.py"])
 
 
 def test_a_recipe_cannot_name_a_file(tmp_path: Path) -> None:

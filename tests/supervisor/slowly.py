@@ -24,7 +24,7 @@ class Slowly(Method):
     fewest = 2
     version = 1
 
-    def block(self, work, inputs, block, statistics):
+    def block(self, tensor, inputs, block, statistics):
         time.sleep(float(os.environ.get("SLOWLY_SECONDS", "0.08")))
         if happens("segfault", once=True) or happens("segfaults", once=False):
             ctypes.string_at(0)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from resumerge.engine.execute.buffers import Buffers
 from resumerge.engine.execute.native_backend import NativeBackend
+from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.methods import METHODS, TensorContext
-from resumerge.methods.base import MapFunction, Scan
 from resumerge.planning.backend import is_compiled, needs_torch
-from resumerge.planning.expressions import work_of
+from resumerge.planning.expressions import tensor_context
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
 
@@ -76,15 +76,17 @@ class Evaluator:
         return METHODS[unit.expression.method].statistics(self._prepared(unit.index)[0], scan)
 
     def serial_scan(
-        self, unit: Unit, part: MapFunction[Any], sample: bool = False
+        self, unit: Unit, function: MapFunction[Any], sample: bool = False
     ) -> Iterator[Any]:
-        """`part` of every block of a unit, one after the other, in this thread."""
-        return (self.part(unit, index, part, sample) for index in range(unit.blocks))
+        """Apply a function to every block of a unit, one after the other, in this thread."""
+        return (self.map_block(unit, index, function, sample) for index in range(unit.blocks))
 
-    def part(self, unit: Unit, index: int, part: MapFunction[Any], sample: bool = False) -> Any:
-        """`part` of one block of a unit's inputs, or of a sample of the block."""
+    def map_block(
+        self, unit: Unit, index: int, function: MapFunction[Any], sample: bool = False
+    ) -> Any:
+        """Apply a function to the inputs of one block, or to a sample of them."""
         block = unit.block(index).sample() if sample else unit.block(index)
-        return part(self._prepared(unit.index)[1].inputs(unit, block), block)
+        return function(self._prepared(unit.index)[1].inputs(unit, block), block)
 
     def block(self, unit: Unit, index: int, statistics: Any) -> memoryview:
         """The bytes of one block of the output, valid until this thread's next call."""
@@ -96,10 +98,10 @@ class Evaluator:
             view = self._buffers.plain("copy", unit.block_bytes(index)[1])
             self._reader.read_into(operand.source, operand.tensor, block.start, block.stop, view)
             return view
-        work, arithmetic = self._prepared(unit.index)
+        context, arithmetic = self._prepared(unit.index)
         inputs = arithmetic.inputs(unit, block)
         method = METHODS[unit.expression.method]
-        result = method.block(work, inputs, block, statistics)
+        result = method.block(context, inputs, block, statistics)
         return arithmetic.rounded(unit, result)
 
     def copied_from(self, unit: Unit, index: int) -> tuple[int, int] | None:
@@ -113,8 +115,8 @@ class Evaluator:
     def _prepare(self, number: int) -> tuple[TensorContext, NativeBackend | TorchBackend]:
         """A unit as its method sees it, and what computes it; asked for every block."""
         unit = self._plan.units[number]
-        work = work_of(unit.name, unit.shape, unit.expression, self._plan.seed)
+        context = tensor_context(unit.name, unit.shape, unit.expression, self._plan.seed)
         if self._on_cpu and is_compiled(unit, self._plan.seed):
-            return work, self._compiled
+            return context, self._compiled
         assert self._arithmetic is not None
-        return work, self._arithmetic
+        return context, self._arithmetic

@@ -18,8 +18,8 @@ from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.resources.governor import Governor
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.ledger import Progress
-from resumerge.methods.base import MapFunction, Scan
 from resumerge.planning.plan import BLOCK, Plan, Unit
 from resumerge.sources.hub_models.prefetch import Prefetcher
 from resumerge.storage import Storage
@@ -168,7 +168,7 @@ class Scheduler:
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(
                 unit,
-                lambda part, sample=False: self._evaluator.serial_scan(unit, part, sample),
+                lambda function, sample=False: self._evaluator.serial_scan(unit, function, sample),
             )
         return [self._write_block(unit, index, statistics) for index in indices]
 
@@ -186,7 +186,7 @@ class Scheduler:
     def _scanner(self, unit: Unit) -> Scan[Any]:
         """A scan over a unit's blocks by all threads, a few blocks ahead of who consumes it."""
 
-        def scan(part: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
+        def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
             running: deque[Future[list[Any]]] = deque()
             first = done = 0
             while first < unit.blocks:
@@ -194,7 +194,7 @@ class Scheduler:
                 if self._stop.requested:
                     raise _Stopped
                 last = min(first + self._together(), unit.blocks)
-                running.append(self._pool.submit(self._parts, unit, first, last, part, sample))
+                running.append(self._pool.submit(self._parts, unit, first, last, function, sample))
                 first = last
                 if len(running) > self._in_flight():
                     found = running.popleft().result()
@@ -208,10 +208,12 @@ class Scheduler:
         return scan
 
     def _parts(
-        self, unit: Unit, first: int, last: int, part: MapFunction[Any], sample: bool
+        self, unit: Unit, first: int, last: int, function: MapFunction[Any], sample: bool
     ) -> list[Any]:
         """Runs in a worker thread."""
-        return [self._evaluator.part(unit, index, part, sample) for index in range(first, last)]
+        return [
+            self._evaluator.map_block(unit, index, function, sample) for index in range(first, last)
+        ]
 
     def _in_flight(self) -> int:
         """Tasks that wait or run: enough that no thread idles, fewer under pressure."""

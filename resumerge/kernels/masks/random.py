@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-from resumerge.methods.base import Block
+from resumerge.kernels.blocks import Block
 from resumerge.native import calls, instruction_set
 
 _FIRST_BITS, _MORE_BITS = 0, 1

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from resumerge.kernels.blocks import Block
 from resumerge.kernels.masks.random import draw_between, hashed
 from resumerge.kernels.selection.keys import INFINITY, magnitude_bits
-from resumerge.methods.base import Block
 from resumerge.native import Vector, calls
 
 _PRECISION = 12

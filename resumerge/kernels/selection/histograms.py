@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from resumerge.kernels.blocks import Scan
 from resumerge.kernels.selection.keys import Bits, Key
-from resumerge.methods.base import Scan
 
 _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from resumerge.kernels.blocks import Block
 from resumerge.kernels.selection.keys import KINDS, Key, magnitude_bits
-from resumerge.methods.base import Block
 from resumerge.native import Vector, calls
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from resumerge.kernels.blocks import Scan
 from resumerge.kernels.selection.collected import Collected
 from resumerge.kernels.selection.histograms import Which, find
 from resumerge.kernels.selection.keys import KINDS, Bits, Key, magnitude_bits
 from resumerge.kernels.selection.memory import sample_step
 from resumerge.kernels.selection.sampled import Bracket, Sampled
 from resumerge.kernels.selection.selected import Selection
-from resumerge.methods.base import Scan
 from resumerge.native import Vector, calls
 
 Vectors = dict[int, Any]

@@ -1,0 +1,1 @@
+"""Averages and statistics of each element over the models, and plain copies."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, TensorContext, in_order
+from resumerge.kernels.blocks import Block
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 SMALLEST_SHARE = 1e-8
 """Of the sum of the weights in that of their magnitudes; below it they cancel."""
@@ -27,18 +28,20 @@ class Linear(Method):
         Parameter("weight", "share of this model", per_model=True),
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
+    torch_cost = BlockCost(2.0, scratch=0.0)
+    compiled_cost = BlockCost(0.5, scratch=1.2, per_input=0.1)
 
-    def validate(self, work: TensorContext) -> str | None:
-        weights = in_order(work.per_model, "weight")
+    def validate(self, tensor: TensorContext) -> str | None:
+        weights = tensor.values("weight")
         total, size = sum(weights), sum(map(abs, weights))
-        if work.params["normalize"] and abs(total) <= SMALLEST_SHARE * size:
+        if tensor.params["normalize"] and abs(total) <= SMALLEST_SHARE * size:
             return "weights that do not sum to zero, or normalize: false"
         return None
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        weights = in_order(work.per_model, "weight")
-        total = sum(weights) if work.params["normalize"] else 1.0
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        weights = tensor.values("weight")
+        total = sum(weights) if tensor.params["normalize"] else 1.0
         return kernels.weighted_sum(inputs, [weight / total for weight in weights])

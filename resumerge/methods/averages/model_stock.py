@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext
+from resumerge.kernels.blocks import Block, Scan
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 SMALLEST_PRODUCT = 1e-6
 """Of two norms: what a dot product is divided by at least."""
@@ -34,33 +35,35 @@ class ModelStock(Method):
     )
     base = "required"
     fewest = 3
+    torch_cost = BlockCost(6.0, scratch=1.0, per_input=4.0)
+    compiled_cost = BlockCost(1.0, scratch=1.3, per_input=0.28)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def passes(self, work: TensorContext) -> int:
-        return 1 if self._by_row(work) else 2
+    def passes(self, tensor: TensorContext) -> int:
+        return 1 if self._by_row(tensor) else 2
 
-    def row(self, work: TensorContext) -> int | None:
-        return work.shape[-1] if self._by_row(work) else None
+    def row_elements(self, tensor: TensorContext) -> int | None:
+        return tensor.shape[-1] if self._by_row(tensor) else None
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> float:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> float:
         """The share t of the models' mean."""
-        products = scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
+        products = scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
         return float(share(kernels.summed(products)))
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        base = inputs[work.base]  # type: ignore[index]
-        deltas = kernels.less_base(work, inputs)
-        if not self._by_row(work):
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base = inputs[tensor.base]  # type: ignore[index]
+        deltas = kernels.subtract_base(inputs, tensor.base)
+        if not self._by_row(tensor):
             return kernels.sum_added(base, deltas, statistics / len(deltas))
-        row = work.shape[-1]
+        row = tensor.shape[-1]
         shares = share(kernels.row_gram(deltas, row)) / len(deltas)
         factors = [np.ones(len(shares)), shares]
         return kernels.weighted_sum_by_row([base, kernels.plain_sum(deltas)], factors, row)
 
-    def _by_row(self, work: TensorContext) -> bool:
-        return bool(work.params["filter_wise"]) and len(work.shape) > 1
+    def _by_row(self, tensor: TensorContext) -> bool:
+        return bool(tensor.params["filter_wise"]) and len(tensor.shape) > 1
 
 
 @np.errstate(invalid="ignore")

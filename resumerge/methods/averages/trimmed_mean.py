@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Block
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 
 class TrimmedMean(Method):
@@ -26,11 +27,13 @@ class TrimmedMean(Method):
     parameters = (
         Parameter("trim", "share left out at each end; 0.5: the median", 0.5, low=0.0, high=0.5),
     )
+    torch_cost = BlockCost(3.8, scratch=0.0, per_input=6.0)
+    compiled_cost = BlockCost(0.75, scratch=1.0, per_input=0.2)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         count = len(inputs)
-        cut = min(int(float(work.params["trim"]) * count), (count - 1) // 2)
+        cut = min(int(float(tensor.params["trim"]) * count), (count - 1) // 2)
         return kernels.trimmed_mean(inputs, cut)

@@ -1,0 +1,1 @@
+"""Methods that take exactly two models, element by element."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Scan, TensorContext, viewed
+from resumerge.kernels.blocks import Block, Scan, scan_mapped
+from resumerge.methods.base import BlockCost, Method, Paper, TensorContext
 
 
 class ArceeFusion(Method):
@@ -30,50 +31,51 @@ class ArceeFusion(Method):
     base = "required"
     fewest = 2
     most = 2
+    torch_cost = BlockCost(13.0, scratch=20.0)
 
-    def held_bytes(self, work: TensorContext) -> int:
-        rows = work.numel // max(1, self._row(work))
-        return 4 * rows + kernels.selection_bytes(work.numel, [[0.25, 0.5, 0.75]])
+    def statistics_bytes(self, tensor: TensorContext) -> int:
+        rows = tensor.numel // max(1, self._row(tensor))
+        return 4 * rows + kernels.selection_bytes(tensor.numel, [[0.25, 0.5, 0.75]])
 
-    def passes(self, work: TensorContext) -> int:
+    def passes(self, tensor: TensorContext) -> int:
         return 4
 
-    def row(self, work: TensorContext) -> int | None:
-        return self._row(work)
+    def row_elements(self, tensor: TensorContext) -> int | None:
+        return self._row(tensor)
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> tuple[Any, float]:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, float]:
         """The divergence of each row, and the threshold of importance."""
-        row = self._row(work)
+        row = self._row(tensor)
         divergences = kernels.joined(
-            scan(lambda x, block: kernels.row_divergences(*self._pair(work, x), row)),
-            work.numel // row,
+            scan(lambda x, block: kernels.row_divergences(*self._pair(tensor, x), row)),
+            tensor.numel // row,
         )
-        last = work.numel - 1
-        ranks = [work.numel - share * last // 4 for share in (1, 2, 3)]
+        last = tensor.numel - 1
+        ranks = [tensor.numel - share * last // 4 for share in (1, 2, 3)]
 
         def importance(x: list[Any], block: Block) -> dict[int, Any]:
-            return {0: kernels.quickest(self._importance(work, x, block, divergences))}
+            return {0: kernels.quickest(self._importance(tensor, x, block, divergences))}
 
         keys = kernels.order_statistics(
-            {0: ranks}, work.numel, viewed(scan, importance), kernels.ordered_bits
+            {0: ranks}, tensor.numel, scan_mapped(scan, importance), kernels.ordered_bits
         )
         low, median, high = (np.float32(kernels.from_ordered_bits(key)) for key in keys[0])
         return divergences, float(median + np.float32(1.5) * (high - low))
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         divergences, threshold = statistics
-        kept = self._importance(work, inputs, block, divergences) >= threshold
-        other, base = self._pair(work, inputs)
+        kept = self._importance(tensor, inputs, block, divergences) >= threshold
+        other, base = self._pair(tensor, inputs)
         return kernels.added(base, kernels.keep_only(other.sub_(base), kept))
 
     def _importance(
-        self, work: TensorContext, inputs: list[Any], block: Block, divergences: Any
+        self, tensor: TensorContext, inputs: list[Any], block: Block, divergences: Any
     ) -> Any:
-        row = self._row(work)
-        return kernels.importance(*self._pair(work, inputs), divergences, row, block.start)
+        row = self._row(tensor)
+        return kernels.importance(*self._pair(tensor, inputs), divergences, row, block.start)
 
-    def _pair(self, work: TensorContext, inputs: list[Any]) -> tuple[Any, Any]:
-        return inputs[work.others[0]], inputs[work.base]  # type: ignore[index]
+    def _pair(self, tensor: TensorContext, inputs: list[Any]) -> tuple[Any, Any]:
+        return inputs[tensor.others[0]], inputs[tensor.base]  # type: ignore[index]
 
-    def _row(self, work: TensorContext) -> int:
-        return work.shape[-1] if work.shape else 1
+    def _row(self, tensor: TensorContext) -> int:
+        return tensor.shape[-1] if tensor.shape else 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Parameter, TensorContext
+from resumerge.kernels.blocks import Block
+from resumerge.methods.base import BlockCost, Method, Parameter, TensorContext
 
 
 class NearSwap(Method):
@@ -20,13 +21,15 @@ class NearSwap(Method):
     base = "required"
     fewest = 2
     most = 2
+    torch_cost = BlockCost(1.7, scratch=9.0)
+    compiled_cost = BlockCost(0.5, scratch=1.2)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        base, other = inputs[work.base], inputs[work.others[0]]  # type: ignore[index]
-        t = float(work.params["t"])
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base, other = inputs[tensor.base], inputs[tensor.others[0]]  # type: ignore[index]
+        t = float(tensor.params["t"])
         if not t > 0.0:
             return base
         return kernels.limited(other, base, t)

@@ -1,0 +1,1 @@
+"""Methods that interpolate along arcs or on the sphere."""

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext
+from resumerge.kernels.blocks import Block, Scan
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 OPPOSITE = 1e-7
 """Sines below this, beyond a right angle: no direction leads to a point on the other side."""
@@ -36,22 +37,26 @@ class Karcher(Method):
         Parameter("max_iter", "most steps", 10, "int", low=0),
         Parameter("tol", "steps shorter than this end the search", 1e-5, low=0.0),
     )
+    torch_cost = BlockCost(6.0, scratch=6.5, per_input=3.4)
+    compiled_cost = BlockCost(1.0, scratch=1.0, per_input=0.24)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def passes(self, work: TensorContext) -> int:
+    def passes(self, tensor: TensorContext) -> int:
         return 2
 
-    def copies(self, work: TensorContext) -> bool:
-        return len(work.per_model) == 1
+    def is_copy(self, tensor: TensorContext) -> bool:
+        return len(tensor.per_model) == 1
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> list[float]:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
         products = kernels.summed(scan(lambda x, block: kernels.gram(x)))
-        return factors(products, int(work.params["max_iter"]), float(work.params["tol"])).tolist()
+        return factors(
+            products, int(tensor.params["max_iter"]), float(tensor.params["tol"])
+        ).tolist()
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         return inputs[0] if len(inputs) == 1 else kernels.weighted_sum(inputs, statistics)
 
 

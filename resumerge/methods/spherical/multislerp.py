@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext, in_order
+from resumerge.kernels.blocks import Block, Scan
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 
 class MultiSlerp(Method):
@@ -36,35 +37,39 @@ class MultiSlerp(Method):
         Parameter("eps", "vectors shorter than this have no direction", 1e-8, low=0.0),
     )
     base = "optional"
+    torch_cost = BlockCost(5.8, scratch=6.5, per_input=3.4)
+    compiled_cost = BlockCost(1.0, scratch=1.0, per_input=0.24)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def passes(self, work: TensorContext) -> int:
-        return 2 if len(work.others) > 1 else 1
+    def passes(self, tensor: TensorContext) -> int:
+        return 2 if len(tensor.others) > 1 else 1
 
-    def copies(self, work: TensorContext) -> bool:
-        return len(work.per_model) == 1
+    def is_copy(self, tensor: TensorContext) -> bool:
+        return len(tensor.per_model) == 1
 
-    def validate(self, work: TensorContext) -> str | None:
-        weights = in_order([work.per_model[i] for i in work.others], "weight")
-        if len(weights) > 1 and work.params["normalize_weights"] and sum(weights) == 0.0:
+    def validate(self, tensor: TensorContext) -> str | None:
+        weights = tensor.values("weight")
+        if len(weights) > 1 and tensor.params["normalize_weights"] and sum(weights) == 0.0:
             return "weights that do not sum to zero, or normalize_weights: false"
         return None
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> list[float]:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
-        products = kernels.summed(scan(lambda x, block: kernels.gram(kernels.less_base(work, x))))
-        weights = np.array(in_order([work.per_model[i] for i in work.others], "weight"))
-        if work.params["normalize_weights"]:
+        products = kernels.summed(
+            scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
+        )
+        weights = np.array(tensor.values("weight"))
+        if tensor.params["normalize_weights"]:
             weights = weights / weights.sum()
-        return factors(products, weights, float(work.params["eps"])).tolist()
+        return factors(products, weights, float(tensor.params["eps"])).tolist()
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        if len(work.others) == 1:
-            return inputs[work.others[0]]
-        mixed = kernels.weighted_sum(kernels.less_base(work, inputs), statistics)
-        return mixed if work.base is None else kernels.added(inputs[work.base], mixed)
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        if len(tensor.others) == 1:
+            return inputs[tensor.others[0]]
+        mixed = kernels.weighted_sum(kernels.subtract_base(inputs, tensor.base), statistics)
+        return mixed if tensor.base is None else kernels.added(inputs[tensor.base], mixed)
 
 
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext, in_order
+from resumerge.kernels.blocks import Block, Scan
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 SMALLEST_NORM = 1e-7
 SMALLEST_WEIGHT_SUM = 1e-6
@@ -41,56 +42,60 @@ class NuSlerp(Method):
     base = "optional"
     fewest = 2
     most = 2
+    torch_cost = BlockCost(6.3, scratch=16.0)
+    compiled_cost = BlockCost(1.0, scratch=1.5, per_input=0.1)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def passes(self, work: TensorContext) -> int:
-        return 1 if self._by_row(work) else 2
+    def passes(self, tensor: TensorContext) -> int:
+        return 1 if self._by_row(tensor) else 2
 
-    def row(self, work: TensorContext) -> int | None:
-        if self._by_row(work):
-            return work.shape[-1]
-        return work.numel // max(1, work.shape[0]) if self._by_column(work) else None
+    def row_elements(self, tensor: TensorContext) -> int | None:
+        if self._by_row(tensor):
+            return tensor.shape[-1]
+        return tensor.numel // max(1, tensor.shape[0]) if self._by_column(tensor) else None
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> tuple[Any, Any]:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, Any]:
         """The factors on both models: numbers, or one for each column."""
-        if self._by_column(work):
-            row = self._row(work)
-            products = scan(lambda x, block: kernels.column_gram(kernels.less_base(work, x), row))
+        if self._by_column(tensor):
+            row = self._row(tensor)
+            products = scan(
+                lambda x, block: kernels.column_gram(kernels.subtract_base(x, tensor.base), row)
+            )
         else:
-            products = scan(lambda x, block: kernels.gram(kernels.less_base(work, x)))
-        return self._factors(work, kernels.summed(products))
+            products = scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
+        return self._factors(tensor, kernels.summed(products))
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        pair = kernels.less_base(work, inputs)
-        if self._by_row(work):
-            row = self._row(work)
-            factors = self._factors(work, kernels.row_gram(pair, row))
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        pair = kernels.subtract_base(inputs, tensor.base)
+        if self._by_row(tensor):
+            row = self._row(tensor)
+            factors = self._factors(tensor, kernels.row_gram(pair, row))
             mixed = kernels.weighted_sum_by_row(pair, factors, row)
-        elif self._by_column(work):
-            mixed = kernels.weighted_sum_by_column(pair, statistics, self._row(work))
+        elif self._by_column(tensor):
+            mixed = kernels.weighted_sum_by_column(pair, statistics, self._row(tensor))
         else:
             mixed = kernels.weighted_sum(pair, [float(f) for f in statistics])
-        return mixed if work.base is None else kernels.added(inputs[work.base], mixed)
+        return mixed if tensor.base is None else kernels.added(inputs[tensor.base], mixed)
 
-    def _by_row(self, work: TensorContext) -> bool:
-        return self._split(work) and not work.params["nuslerp_row_wise"]
+    def _by_row(self, tensor: TensorContext) -> bool:
+        return self._split(tensor) and not tensor.params["nuslerp_row_wise"]
 
-    def _by_column(self, work: TensorContext) -> bool:
-        return self._split(work) and bool(work.params["nuslerp_row_wise"])
+    def _by_column(self, tensor: TensorContext) -> bool:
+        return self._split(tensor) and bool(tensor.params["nuslerp_row_wise"])
 
-    def _split(self, work: TensorContext) -> bool:
-        return len(work.shape) > 1 and not work.params["nuslerp_flatten"]
+    def _split(self, tensor: TensorContext) -> bool:
+        return len(tensor.shape) > 1 and not tensor.params["nuslerp_flatten"]
 
-    def _row(self, work: TensorContext) -> int:
-        row = self.row(work)
+    def _row(self, tensor: TensorContext) -> int:
+        row = self.row_elements(tensor)
         assert row is not None
         return row
 
     @np.errstate(invalid="ignore")
-    def _factors(self, work: TensorContext, products: np.ndarray) -> tuple[Any, Any]:
-        first, second = in_order([work.per_model[i] for i in work.others], "weight")
+    def _factors(self, tensor: TensorContext, products: np.ndarray) -> tuple[Any, Any]:
+        first, second = tensor.values("weight")
         total = first + second
         t = second / total if abs(total) >= SMALLEST_WEIGHT_SUM else 0.5
         norms = np.maximum(np.sqrt([products[0, 0], products[1, 1]]), SMALLEST_NORM)

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext
+from resumerge.kernels.blocks import Block, Scan
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 NEARLY_PARALLEL = 0.9995
 """Above this cosine the sphere is flat enough, and dividing by its sine is not safe."""
@@ -33,20 +34,22 @@ class Slerp(Method):
     base = "required"
     fewest = 2
     most = 2
+    torch_cost = BlockCost(3.9, scratch=15.0)
+    compiled_cost = BlockCost(1.0, scratch=1.5, per_input=0.1)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def passes(self, work: TensorContext) -> int:
+    def passes(self, tensor: TensorContext) -> int:
         return 2
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> tuple[float, float]:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[float, float]:
         """The factors on the base and on the other model."""
-        a, b = self._roles(work)
+        a, b = self._roles(tensor)
         (aa, ab), (_, bb) = kernels.summed(
             scan(lambda x, block: kernels.gram([x[a], x[b]]))
         ).tolist()
-        t = float(work.params["t"])
+        t = float(tensor.params["t"])
         norms = [norm if norm > SMALLEST_NORM else 1.0 for norm in (math.sqrt(aa), math.sqrt(bb))]
         cosine = ab / (norms[0] * norms[1])
         if not abs(cosine) <= NEARLY_PARALLEL:
@@ -54,10 +57,10 @@ class Slerp(Method):
         angle = math.acos(cosine)
         return math.sin((1.0 - t) * angle) / math.sin(angle), math.sin(t * angle) / math.sin(angle)
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        a, b = self._roles(work)
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        a, b = self._roles(tensor)
         return kernels.weighted_sum([inputs[a], inputs[b]], statistics)
 
-    def _roles(self, work: TensorContext) -> tuple[int, int]:
-        assert work.base is not None
-        return work.base, work.others[0]
+    def _roles(self, tensor: TensorContext) -> tuple[int, int]:
+        assert tensor.base is not None
+        return tensor.base, tensor.others[0]

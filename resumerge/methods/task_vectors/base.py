@@ -7,7 +7,6 @@ sign agrees with the majority.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,18 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import (
-    Block,
-    Method,
-    Paper,
-    Parameter,
-    Scan,
-    TensorContext,
-    in_order,
-    viewed,
-)
-
-TASK_ARITHMETIC = Paper("Editing models with task arithmetic", "https://arxiv.org/abs/2212.04089")
+from resumerge.kernels.blocks import Block, Scan, scan_mapped
+from resumerge.methods.base import Method, Parameter, TensorContext
 
 MOST_KEPT = 1 << 28
 """Elements of the largest tensor whose masks are kept: 32 MiB for each of its inputs."""
@@ -92,7 +81,7 @@ class TaskVectors(Method):
     """Whether masks that are needed twice are kept in between rather than found again."""
 
     def select(
-        self, work: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
+        self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
     ) -> dict[int, Any]:
         """Reduce over the task vectors what `mask` needs to know, by input.
 
@@ -102,39 +91,41 @@ class TaskVectors(Method):
         """
         return {}
 
-    @abstractmethod
     def mask(
-        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
     ) -> np.ndarray:
         """1 for the elements of input i's task vector that are kept, else 0: uint8."""
+        raise NotImplementedError(f"{self.name} declares no mask")
 
-    def rule(self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any) -> Any:
+    def rule(self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any) -> Any:
         """The same as `kernels.combined` takes it: the mask, or what makes one superfluous."""
-        return self.mask(work, i, delta, block, selection)
+        return self.mask(tensor, i, delta, block, selection)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def passes(self, work: TensorContext) -> int:
-        if not self._densities(work):
+    def passes(self, tensor: TensorContext) -> int:
+        if not self._densities(tensor):
             return 1
-        return 1 + self.selection_passes + bool(work.params["rescale"])
+        return 1 + self.selection_passes + bool(tensor.params["rescale"])
 
-    def held_bytes(self, work: TensorContext) -> int:
-        return len(self._densities(work)) * work.numel // 8 if self._keeps_masks(work) else 0
+    def statistics_bytes(self, tensor: TensorContext) -> int:
+        return len(self._densities(tensor)) * tensor.numel // 8 if self._keeps_masks(tensor) else 0
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> Kept:
-        densities = self._densities(work)
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> Kept:
+        densities = self._densities(tensor)
         if not densities:
             return NOTHING
-        selections = self.select(work, densities, viewed(scan, lambda x, block: _deltas(work, x)))
-        if not work.params["rescale"]:
+        selections = self.select(
+            tensor, densities, scan_mapped(scan, lambda x, block: _task_vectors(tensor, x))
+        )
+        if not tensor.params["rescale"]:
             return Kept(selections, {}, {})
-        keeps_masks = self._keeps_masks(work)
+        keeps_masks = self._keeps_masks(tensor)
 
         def part(inputs: list[Any], block: Block) -> tuple[np.ndarray, list[np.ndarray]]:
-            deltas = _deltas(work, inputs)
-            masks = [self.mask(work, i, deltas[i], block, selections.get(i)) for i in densities]
+            deltas = _task_vectors(tensor, inputs)
+            masks = [self.mask(tensor, i, deltas[i], block, selections.get(i)) for i in densities]
             norms = [kernels.absolute_sums(deltas[i], mask) for i, mask in zip(densities, masks)]
             return np.array(norms), [np.packbits(mask) for mask in masks if keeps_masks]
 
@@ -146,15 +137,15 @@ class TaskVectors(Method):
         }
         return Kept(selections, factors, dict(zip(densities, zip(*masks))))
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        base = inputs[work.base]  # type: ignore[index]
-        if not work.others:
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base = inputs[tensor.base]  # type: ignore[index]
+        if not tensor.others:
             return base
         kept: Kept = statistics or NOTHING
-        deltas = _deltas(work, inputs)
-        weights = in_order([work.per_model[i] for i in work.others], "weight")
-        densities = self._densities(work)
-        normalize, scale = bool(work.params["normalize"]), float(work.params["lambda"])
+        deltas = _task_vectors(tensor, inputs)
+        weights = tensor.values("weight")
+        densities = self._densities(tensor)
+        normalize, scale = bool(tensor.params["normalize"]), float(tensor.params["lambda"])
         total = sum(weights)
         if normalize and not self.consensus and abs(total) >= kernels.SMALLEST_DIVISOR:
             scale /= total
@@ -162,7 +153,7 @@ class TaskVectors(Method):
             base,
             list(deltas.values()),
             [
-                self._mask(work, i, delta, block, kept) if i in densities else None
+                self._mask(tensor, i, delta, block, kept) if i in densities else None
                 for i, delta in deltas.items()
             ],
             [w * kept.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
@@ -172,35 +163,22 @@ class TaskVectors(Method):
             scale,
         )
 
-    def _densities(self, work: TensorContext) -> dict[int, float]:
+    def _densities(self, tensor: TensorContext) -> dict[int, float]:
         """The density of each input whose task vector is made sparse."""
         if not self.sparse:
             return {}
-        densities = {i: float(work.per_model[i]["density"]) for i in work.others}
+        densities = {i: float(tensor.per_model[i]["density"]) for i in tensor.others}
         return {i: density for i, density in densities.items() if density < 1.0}
 
-    def _keeps_masks(self, work: TensorContext) -> bool:
+    def _keeps_masks(self, tensor: TensorContext) -> bool:
         """Whether masks are needed twice, dear, and small enough to be kept in between."""
-        return self.dear_masks and bool(work.params["rescale"]) and work.numel <= MOST_KEPT
+        return self.dear_masks and bool(tensor.params["rescale"]) and tensor.numel <= MOST_KEPT
 
-    def _mask(self, work: TensorContext, i: int, delta: Any, block: Block, kept: Kept) -> Any:
+    def _mask(self, tensor: TensorContext, i: int, delta: Any, block: Block, kept: Kept) -> Any:
         if i in kept.masks:
             return np.unpackbits(kept.masks[i][block.index], count=len(delta))
-        return self.rule(work, i, delta, block, kept.selections.get(i))
+        return self.rule(tensor, i, delta, block, kept.selections.get(i))
 
 
-def _deltas(work: TensorContext, inputs: list[Any]) -> dict[int, Any]:
-    return dict(zip(work.others, kernels.less_base(work, inputs)))
-
-
-class TaskArithmetic(TaskVectors):
-    name = "task_arithmetic"
-    summary = "the base plus a weighted sum of task vectors"
-    papers = (TASK_ARITHMETIC,)
-    parameters = parameters(normalize=False, rescale=None)
-    sparse = False
-
-    def mask(
-        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
-    ) -> np.ndarray:
-        raise AssertionError("it has no density")
+def _task_vectors(tensor: TensorContext, inputs: list[Any]) -> dict[int, Any]:
+    return dict(zip(tensor.others, kernels.subtract_base(inputs, tensor.base)))

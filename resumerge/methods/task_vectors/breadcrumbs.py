@@ -8,7 +8,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Paper, Parameter, Scan, TensorContext
+from resumerge.kernels.blocks import Block, Scan
+from resumerge.methods.base import BlockCost, Paper, Parameter, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.methods.task_vectors.ties import TIES
 
@@ -38,26 +39,26 @@ class Masked(TaskVectors):
     )
     selection_passes = 2
 
-    def held_bytes(self, work: TensorContext) -> int:
+    def statistics_bytes(self, tensor: TensorContext) -> int:
         shares = []
-        for i, density in self._densities(work).items():
-            top = min(float(work.per_model[i]["gamma"]), 1.0 - density)
+        for i, density in self._densities(tensor).items():
+            top = min(float(tensor.per_model[i]["gamma"]), 1.0 - density)
             shares.append([top + density, top])
-        return kernels.selection_bytes(work.numel, shares, work.bits)
+        return kernels.selection_bytes(tensor.numel, shares, tensor.bits)
 
     def select(
-        self, work: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
+        self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
     ) -> dict[int, Any]:
         ranks = {}
         for i, density in densities.items():
-            kept = int(density * work.numel)
-            top = min(int(float(work.per_model[i]["gamma"]) * work.numel), work.numel - kept)
+            kept = int(density * tensor.numel)
+            top = min(int(float(tensor.per_model[i]["gamma"]) * tensor.numel), tensor.numel - kept)
             ranks[i] = (top + kept, top) if kept else (0, 0)
-        found = kernels.select(ranks, work.numel, scan)
+        found = kernels.select(ranks, tensor.numel, scan)
         return {i: kernels.Band(*both) for i, both in found.items()}
 
     def mask(
-        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
     ) -> np.ndarray:
         return cast(np.ndarray, selection.mask(delta, block))
 
@@ -65,6 +66,8 @@ class Masked(TaskVectors):
 class Breadcrumbs(Masked):
     name = "breadcrumbs"
     summary = "task vectors without their smallest and their very largest elements"
+    torch_cost = BlockCost(14.0, scratch=9.0, per_input=0.9)
+    compiled_cost = BlockCost(2.9, scratch=3.2, per_input=0.45)
 
 
 class BreadcrumbsTies(Masked):
@@ -72,3 +75,5 @@ class BreadcrumbsTies(Masked):
     summary = "breadcrumbs' masks, then TIES' sign consensus"
     papers = (BREADCRUMBS, TIES)
     consensus = True
+    torch_cost = BlockCost(16.3, scratch=9.5, per_input=0.9)
+    compiled_cost = BlockCost(3.2, scratch=3.2, per_input=0.45)

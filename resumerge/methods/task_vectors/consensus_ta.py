@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, TensorContext, in_order
+from resumerge.kernels.blocks import Block
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 
 class ConsensusTaskArithmetic(Method):
@@ -37,20 +38,22 @@ class ConsensusTaskArithmetic(Method):
         Parameter("agree", "models that an element must matter to", 2, "int", low=0),
     )
     base = "required"
+    torch_cost = BlockCost(5.7, scratch=11.0, per_input=0.5)
+    compiled_cost = BlockCost(0.5, scratch=0.5, per_input=0.16)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        base = inputs[work.base]  # type: ignore[index]
-        if not work.others:
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base = inputs[tensor.base]  # type: ignore[index]
+        if not tensor.others:
             return base
-        given = [work.per_model[i] for i in work.others]
+        given = [tensor.per_model[i] for i in tensor.others]
         return kernels.voted_sum(
             base,
-            kernels.less_base(work, inputs),
-            in_order(given, "weight"),
-            in_order(given, "threshold"),
-            min(int(work.params["agree"]), len(given)),
-            float(work.params["lambda"]),
+            kernels.subtract_base(inputs, tensor.base),
+            tensor.values("weight"),
+            tensor.values("threshold"),
+            min(int(tensor.params["agree"]), len(given)),
+            float(tensor.params["lambda"]),
         )

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Paper, TensorContext
+from resumerge.kernels.blocks import Block
+from resumerge.methods.base import BlockCost, Paper, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.methods.task_vectors.ties import TIES
 
@@ -25,15 +26,17 @@ class Dropped(TaskVectors):
     dear_masks = True
 
     def mask(
-        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
     ) -> np.ndarray:
-        density = float(work.per_model[i]["density"])
-        return kernels.random_mask(len(delta), density, f"{work.seed}/{i}/{work.unit}", block)
+        density = float(tensor.per_model[i]["density"])
+        return kernels.random_mask(len(delta), density, f"{tensor.seed}/{i}/{tensor.name}", block)
 
 
 class DareLinear(Dropped):
     name = "dare_linear"
     summary = "task vectors with elements dropped at random, and the rest rescaled"
+    torch_cost = BlockCost(9.0, scratch=25.0, per_input=1.3)
+    compiled_cost = BlockCost(1.4, scratch=0.4, per_input=0.44)
 
 
 class DareTies(Dropped):
@@ -41,3 +44,5 @@ class DareTies(Dropped):
     summary = "DARE's random dropping, then TIES' sign consensus"
     papers = (DARE, TIES)
     consensus = True
+    torch_cost = BlockCost(10.6, scratch=29.0, per_input=1.1)
+    compiled_cost = BlockCost(1.5, scratch=0.4, per_input=0.44)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Block
+from resumerge.methods.base import BlockCost, Paper, Parameter, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 
 DELLA = Paper(
@@ -33,30 +34,30 @@ class SampledByRank(TaskVectors):
     version = 2
     dear_masks = True
 
-    def row(self, work: TensorContext) -> int | None:
-        return math.prod(work.shape[1:]) if len(work.shape) > 1 else work.numel
+    def row_elements(self, tensor: TensorContext) -> int | None:
+        return math.prod(tensor.shape[1:]) if len(tensor.shape) > 1 else tensor.numel
 
-    def validate(self, work: TensorContext) -> str | None:
-        for i, density in self._densities(work).items():
-            reach = abs(float(work.per_model[i]["epsilon"]))
+    def validate(self, tensor: TensorContext) -> str | None:
+        for i, density in self._densities(tensor).items():
+            reach = abs(float(tensor.per_model[i]["epsilon"]))
             if density > 0.0 and not (density - reach > 0.0 and density + reach < 1.0):
                 return "density - epsilon above 0 and density + epsilon below 1"
         return None
 
     def mask(
-        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
     ) -> np.ndarray:
-        density = float(work.per_model[i]["density"])
+        density = float(tensor.per_model[i]["density"])
         if density <= 0.0:
             return np.zeros(len(delta), np.uint8)
         return kernels.kept_by_rank(
             delta,
-            work.shape[1] if len(work.shape) > 1 else work.numel,
+            tensor.shape[1] if len(tensor.shape) > 1 else tensor.numel,
             density,
-            float(work.per_model[i]["epsilon"]),
-            f"{work.seed}/{i}/{work.unit}",
+            float(tensor.per_model[i]["epsilon"]),
+            f"{tensor.seed}/{i}/{tensor.name}",
             block,
-            stride=math.prod(work.shape[2:]),
+            stride=math.prod(tensor.shape[2:]),
         )
 
 
@@ -65,9 +66,13 @@ class Della(SampledByRank):
     summary = "task vectors sampled by magnitude, then TIES' sign consensus"
     parameters = (*parameters(normalize=True, rescale=True), EPSILON)
     consensus = True
+    torch_cost = BlockCost(30.0, scratch=23.0, per_input=1.2)
+    compiled_cost = BlockCost(4.0, scratch=1.8, per_input=0.25)
 
 
 class DellaLinear(SampledByRank):
     name = "della_linear"
     summary = "task vectors sampled by magnitude, and the rest rescaled"
     parameters = (*parameters(normalize=False, rescale=True), EPSILON)
+    torch_cost = BlockCost(30.0, scratch=24.0, per_input=0.9)
+    compiled_cost = BlockCost(3.9, scratch=1.8, per_input=0.25)

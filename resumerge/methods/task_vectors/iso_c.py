@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, TensorContext, in_order
+from resumerge.kernels.blocks import Block
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,20 +34,21 @@ class IsoC(Method):
     )
     base = "required"
     whole_tensor = True
+    torch_cost = BlockCost(200.0, scratch=5.5, per_input=0.2)
 
-    def row(self, work: TensorContext) -> int | None:
-        return work.numel if len(work.shape) == 2 else None
+    def row_elements(self, tensor: TensorContext) -> int | None:
+        return tensor.numel if len(tensor.shape) == 2 else None
 
     def block(
-        self, work: TensorContext, inputs: list[Tensor], block: Block, statistics: Any
+        self, tensor: TensorContext, inputs: list[Tensor], block: Block, statistics: Any
     ) -> Tensor:
-        base = inputs[work.base]  # type: ignore[index]
-        if not work.others:
+        base = inputs[tensor.base]  # type: ignore[index]
+        if not tensor.others:
             return base
-        weights = in_order([work.per_model[i] for i in work.others], "weight")
-        total = kernels.weighted_sum(kernels.less_base(work, inputs), weights)
-        if len(work.shape) == 2:
-            total = kernels.isotropic(total.view(work.shape)).flatten()
+        weights = tensor.values("weight")
+        total = kernels.weighted_sum(kernels.subtract_base(inputs, tensor.base), weights)
+        if len(tensor.shape) == 2:
+            total = kernels.isotropic(total.view(tensor.shape)).flatten()
         else:
             total.div_(len(weights))
-        return base.add_(total, alpha=float(work.params["lambda"]))
+        return base.add_(total, alpha=float(tensor.params["lambda"]))

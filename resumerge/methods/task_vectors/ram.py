@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext
+from resumerge.kernels.blocks import Block, Scan
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 RAM = Paper(
     "Behavior knowledge merge in reinforced agentic models",
@@ -25,16 +26,18 @@ class Ram(Method):
     papers = (RAM,)
     parameters = (EPSILON,)
     base = "required"
+    torch_cost = BlockCost(3.8, scratch=8.4, per_input=2.3)
+    compiled_cost = BlockCost(0.6, scratch=0.5, per_input=0.16)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        base = inputs[work.base]  # type: ignore[index]
-        if not work.others:
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base = inputs[tensor.base]  # type: ignore[index]
+        if not tensor.others:
             return base
-        deltas = kernels.less_base(work, inputs)
-        epsilon = float(work.params["epsilon"])
+        deltas = kernels.subtract_base(inputs, tensor.base)
+        epsilon = float(tensor.params["epsilon"])
         return kernels.averaged_changes(base, deltas, epsilon, [1.0] * len(deltas))
 
 
@@ -54,28 +57,34 @@ class RamPlus(Method):
         EPSILON,
     )
     base = "required"
+    torch_cost = BlockCost(9.4, scratch=16.0, per_input=2.8)
+    compiled_cost = BlockCost(1.1, scratch=0.5, per_input=0.16)
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def passes(self, work: TensorContext) -> int:
+    def passes(self, tensor: TensorContext) -> int:
         return 2
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> list[float]:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model's unique elements."""
-        if not work.others:
+        if not tensor.others:
             return []
-        epsilon = float(work.params["epsilon"])
+        epsilon = float(tensor.params["epsilon"])
         counts = kernels.summed(
-            scan(lambda x, block: kernels.changed_counts(kernels.less_base(work, x), epsilon))
+            scan(
+                lambda x, block: kernels.changed_counts(
+                    kernels.subtract_base(x, tensor.base), epsilon
+                )
+            )
         )
-        alpha, r = float(work.params["alpha"]), float(work.params["r"])
+        alpha, r = float(tensor.params["alpha"]), float(tensor.params["r"])
         ratios = [(changed - alone) / alone if alone else 0.0 for changed, alone in counts.tolist()]
         return [1.0 + r * min(max(ratio, 0.0), alpha) for ratio in ratios]
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        base = inputs[work.base]  # type: ignore[index]
-        if not work.others:
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base = inputs[tensor.base]  # type: ignore[index]
+        if not tensor.others:
             return base
-        deltas = kernels.less_base(work, inputs)
-        return kernels.averaged_changes(base, deltas, float(work.params["epsilon"]), statistics)
+        deltas = kernels.subtract_base(inputs, tensor.base)
+        return kernels.averaged_changes(base, deltas, float(tensor.params["epsilon"]), statistics)

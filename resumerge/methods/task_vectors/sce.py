@@ -8,7 +8,8 @@ from typing import Any, cast
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Method, Paper, Parameter, Scan, TensorContext, viewed
+from resumerge.kernels.blocks import Block, Scan, scan_mapped
+from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 SMALLEST_ENERGY = 1e-6
 
@@ -33,56 +34,58 @@ class Sce(Method):
         Parameter("int8_mask", "accepted; masks never take more than a byte here", False, "bool"),
     )
     base = "required"
+    torch_cost = BlockCost(10.3, scratch=4.0, per_input=5.3)
+    compiled_cost = BlockCost(4.0, scratch=0.5, per_input=0.28)
 
-    def held_bytes(self, work: TensorContext) -> int:
-        if not self._selects(work):
+    def statistics_bytes(self, tensor: TensorContext) -> int:
+        if not self._selects(tensor):
             return 0
         # Of variances, sums of several squares, few are equal even where the numbers have 16 bits.
-        return kernels.selection_bytes(work.numel, [[float(work.params["select_topk"])]])
+        return kernels.selection_bytes(tensor.numel, [[float(tensor.params["select_topk"])]])
 
-    def compiled(self, work: TensorContext) -> bool:
+    def compiled(self, tensor: TensorContext) -> bool:
         return True
 
-    def passes(self, work: TensorContext) -> int:
-        return 5 if self._selects(work) else 2
+    def passes(self, tensor: TensorContext) -> int:
+        return 5 if self._selects(tensor) else 2
 
-    def statistics(self, work: TensorContext, scan: Scan[Any]) -> tuple[Any, list[float]]:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, list[float]]:
         """Which elements are kept (None for all), and the weight of each model."""
-        if not work.others:
+        if not tensor.others:
             return None, []
-        selection = self._selection(work, scan) if self._selects(work) else None
+        selection = self._selection(tensor, scan) if self._selects(tensor) else None
 
         def squares(x: list[Any], block: Block) -> np.ndarray:
-            deltas = kernels.less_base(work, x)
+            deltas = kernels.subtract_base(x, tensor.base)
             return kernels.squares(deltas, self._mask(deltas, block, selection))
 
-        energies = (kernels.summed(scan(squares)) / work.numel).tolist()
+        energies = (kernels.summed(scan(squares)) / tensor.numel).tolist()
         total = sum(energies)
         if not SMALLEST_ENERGY <= total < math.inf:
             return selection, [1.0 / len(energies)] * len(energies)
         return selection, [energy / total for energy in energies]
 
-    def block(self, work: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        base = inputs[work.base]  # type: ignore[index]
-        if not work.others:
+    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+        base = inputs[tensor.base]  # type: ignore[index]
+        if not tensor.others:
             return base
         selection, weights = statistics
-        deltas = kernels.less_base(work, inputs)
+        deltas = kernels.subtract_base(inputs, tensor.base)
         mask = self._mask(deltas, block, selection)
         return kernels.weighted_majority(base, deltas, mask, weights)
 
-    def _selects(self, work: TensorContext) -> bool:
-        return float(work.params["select_topk"]) < 1.0
+    def _selects(self, tensor: TensorContext) -> bool:
+        return float(tensor.params["select_topk"]) < 1.0
 
-    def _selection(self, work: TensorContext, scan: Scan[Any]) -> Any:
+    def _selection(self, tensor: TensorContext, scan: Scan[Any]) -> Any:
         def variances(x: list[Any]) -> Any:
-            return kernels.variance(kernels.less_base(work, x))
+            return kernels.variance(kernels.subtract_base(x, tensor.base))
 
         varying = sum(scan(lambda x, block: kernels.count_nonzero(variances(x))))
         return kernels.select_largest(
-            {0: int(float(work.params["select_topk"]) * varying)},
-            work.numel,
-            viewed(scan, lambda x, block: {0: variances(x)}),
+            {0: int(float(tensor.params["select_topk"]) * varying)},
+            tensor.numel,
+            scan_mapped(scan, lambda x, block: {0: variances(x)}),
         )[0]
 
     def _mask(self, deltas: list[Any], block: Block, selection: Any) -> np.ndarray | None:

@@ -8,7 +8,8 @@ from typing import Any, cast
 import numpy as np
 
 from resumerge import kernels
-from resumerge.methods.base import Block, Paper, Scan, TensorContext
+from resumerge.kernels.blocks import Block, Scan
+from resumerge.methods.base import BlockCost, Paper, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 
 TIES = Paper(
@@ -29,23 +30,25 @@ class Ties(TaskVectors):
     parameters = parameters(normalize=True, rescale=False)
     consensus = True
     selection_passes = 2
+    torch_cost = BlockCost(9.8, scratch=9.5, per_input=0.9)
+    compiled_cost = BlockCost(1.5, scratch=3.0, per_input=0.25)
 
-    def held_bytes(self, work: TensorContext) -> int:
-        shares = [[density] for density in self._densities(work).values()]
-        return kernels.selection_bytes(work.numel, shares, work.bits)
+    def statistics_bytes(self, tensor: TensorContext) -> int:
+        shares = [[density] for density in self._densities(tensor).values()]
+        return kernels.selection_bytes(tensor.numel, shares, tensor.bits)
 
     def select(
-        self, work: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
+        self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
     ) -> dict[int, Any]:
-        counts = {i: kept_count(density, work.numel) for i, density in densities.items()}
-        return dict(kernels.select_largest(counts, work.numel, scan))
+        counts = {i: kept_count(density, tensor.numel) for i, density in densities.items()}
+        return dict(kernels.select_largest(counts, tensor.numel, scan))
 
     def mask(
-        self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
     ) -> np.ndarray:
         return cast(np.ndarray, selection.mask(delta, block))
 
-    def rule(self, work: TensorContext, i: int, delta: Any, block: Block, selection: Any) -> Any:
+    def rule(self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any) -> Any:
         return selection.rule(delta, block)
 
 

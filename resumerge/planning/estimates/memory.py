@@ -6,9 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
-from resumerge.planning.backend import is_compiled, needs_torch, rounds_operand
-from resumerge.planning.estimates.costs import cost
-from resumerge.planning.expressions import work_of
+from resumerge.planning.backend import block_cost, is_compiled, needs_torch, rounds_operand
+from resumerge.planning.expressions import tensor_context
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.adapters.lora import AdaptedTensor
 from resumerge.sources.adapters.overlay import OVERLAY_SCRATCH, overlay_bytes
@@ -141,8 +140,8 @@ def _held_at_once(plan: Plan) -> int:
 def _held_bytes(unit: Unit, seed: int) -> int:
     if unit.expression.method == "copy" or unit.blocks == 1:
         return 0
-    work = work_of(unit.name, unit.shape, unit.expression, seed)
-    return METHODS[unit.expression.method].held_bytes(work)
+    context = tensor_context(unit.name, unit.shape, unit.expression, seed)
+    return METHODS[unit.expression.method].statistics_bytes(context)
 
 
 def _block_bytes(unit: Unit, seed: int) -> int:
@@ -159,8 +158,8 @@ def _block_bytes(unit: Unit, seed: int) -> int:
     compiled = is_compiled(unit, seed)
     if compiled:
         raw += 2 * sum(rounds_operand(operand, unit.expression.cast) for operand in operands)
-    beside = cost(unit.expression.method, compiled)
-    scratch = beside.scratch + beside.per_input * len(operands)
+    cost = block_cost(unit, seed)
+    scratch = cost.scratch + cost.per_input * len(operands)
     wide = 0 if compiled else FLOAT32 * len(operands)
     return overlay + int(elements * (raw + wide + BITS[unit.dtype] // 8 + FLOAT32 * scratch))
 

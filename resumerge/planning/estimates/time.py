@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from resumerge.host.speed import Speed
-from resumerge.planning.backend import is_compiled, needs_torch
-from resumerge.planning.estimates.costs import BlockCost, cost
-from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.backend import block_cost, needs_torch
+from resumerge.planning.plan import Plan
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""
@@ -21,8 +20,9 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     """
     scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
     milliseconds = sum(
-        unit.numel * len(unit.expression.operands) * _cost(plan, unit).milliseconds
+        unit.numel * len(unit.expression.operands) * block_cost(unit, plan.seed).milliseconds
         for unit in plan.units
+        if unit.expression.method != "copy"
     )
     compute = scale * milliseconds / (1 << 20) / 1000 / threads
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
@@ -41,10 +41,6 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
 def computes(plan: Plan) -> bool:
     """Whether a plan computes anything, rather than only copying bytes."""
     return any(unit.expression.method != "copy" for unit in plan.units)
-
-
-def _cost(plan: Plan, unit: Unit) -> BlockCost:
-    return cost(unit.expression.method, is_compiled(unit, plan.seed))
 
 
 def _rate(rate: float | None) -> str:

@@ -1,0 +1,18 @@
+"""Task arithmetic: task vectors as they are."""
+
+from __future__ import annotations
+
+from resumerge.methods.base import BlockCost, Paper
+from resumerge.methods.task_vectors.base import TaskVectors, parameters
+
+
+class TaskArithmetic(TaskVectors):
+    """``base + lambda * sum(w_i * (x_i - base)) / divisor``; see `TaskVectors`."""
+
+    name = "task_arithmetic"
+    summary = "the base plus a weighted sum of task vectors"
+    papers = (Paper("Editing models with task arithmetic", "https://arxiv.org/abs/2212.04089"),)
+    parameters = parameters(normalize=False, rescale=None)
+    sparse = False
+    torch_cost = BlockCost(2.4, scratch=0.0)
+    compiled_cost = BlockCost(0.5, scratch=1.2, per_input=0.1)
