@@ -1,31 +1,30 @@
-"""What is said while a file is downloaded, without what it takes to download one."""
+"""Callbacks of a download."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from resumerge.hub.http import Answer
+from resumerge.hub.http import Response
 
 
 @dataclass
-class Watch:
-    """What a download tells, and is told, as it goes; called in the thread that downloads.
+class DownloadCallbacks:
+    """What a download calls while it runs, in the thread that downloads.
 
     Args:
-        tell: the bytes that are there so far.
-        check: raises what shall end the download.
-        pause: waits for so many seconds, or raises what shall end the download.
-        began: the inode of the partial file, before the first byte of it is asked for.
-        event: a kind and facts, when something is not as it should be.
-        answer: the answer that is being read, for whoever wants to cut it off.
+        progressed: called with the number of bytes of the file that are on disk so far.
+        check: called often; an exception that it raises ends the download.
+        sleep: waits the given number of seconds, or raises to end the download; `time.sleep` if
+            None.
+        started: called with the inode of the partial file, before its first byte is requested.
+        event: called with a kind and facts when a fault was found and repaired.
+        response: the response that is being read now, which another thread may abort.
     """
 
-    tell: Callable[[int], None] = field(default=lambda nbytes: None)
+    progressed: Callable[[int], None] = field(default=lambda nbytes: None)
     check: Callable[[], None] = field(default=lambda: None)
-    pause: Callable[[float], None] | None = None
-    began: Callable[[int], None] = field(default=lambda inode: None)
+    sleep: Callable[[float], None] | None = None
+    started: Callable[[int], None] = field(default=lambda inode: None)
     event: Callable[..., None] = field(default=lambda kind, **data: None)
-    answer: Answer | None = None
+    response: Response | None = None

@@ -29,7 +29,7 @@ def hub_call(
     repo: str,
     revision: str | None,
     waits: Sequence[float] | None = None,
-    pause: Callable[[float], None] | None = None,
+    sleep: Callable[[float], None] | None = None,
     progress: Callable[[], int] | None = None,
 ) -> T:
     """Call the Hub, again if the network or the Hub itself fails for a moment.
@@ -39,7 +39,7 @@ def hub_call(
         repo: repo id, for messages.
         revision: branch or commit, for messages.
         waits: seconds to wait before each further attempt; `WAITS` if None.
-        pause: waits for so many seconds; `time.sleep` if None. What it raises ends the call.
+        sleep: waits the given number of seconds; `time.sleep` if None. An exception ends the call.
         progress: bytes that there are already; while they grow, the attempts are not counted.
 
     Raises:
@@ -63,7 +63,7 @@ def hub_call(
             if is_last or not (isinstance(failure, Resumable) and failure.reason == "network"):
                 raise failure from error
             seconds = max(left.pop(0), asked)
-        (pause or time.sleep)(seconds)
+        (sleep or time.sleep)(seconds)
 
 
 def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
@@ -177,6 +177,13 @@ def is_transient(status: int) -> bool:
     the server will never know the request.
     """
     return status in (408, 429) or (status >= 500 and status not in (501, 505))
+
+
+def is_offline() -> bool:
+    """Whether HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) forbids the network."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
 
 
 def account() -> str:

@@ -1,7 +1,7 @@
-"""The hash that names a file's content on the Hub, and in its cache.
+"""The hash that identifies a file's content on the Hub and in its cache.
 
-An LFS or Xet file's etag is the SHA-256 of its bytes; any other file's is the id of its git blob:
-the SHA-1 of ``blob <size>\\0`` and its bytes.
+The etag of an LFS or Xet file is the SHA-256 of its bytes. The etag of any other file is the id of
+its git blob: the SHA-1 of ``blob <size>\\0`` followed by its bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Protocol
 
 CHUNK = 1 << 20
-"""Bytes hashed at once; hashlib lets other threads run meanwhile."""
+"""Bytes hashed at once; hashlib releases the interpreter's lock meanwhile."""
+
+REGULAR_LIMIT = 10_000_000
+"""Bytes: the Hub accepts larger files through LFS or Xet only."""
 
 
 class Digest(Protocol):
-    """What hashlib's objects have."""
+    """The methods of hashlib's objects that are used here."""
 
     def update(self, data: bytes | memoryview, /) -> None: ...
 
@@ -25,14 +28,14 @@ class Digest(Protocol):
 
 
 def content_digest(etag: str, size: int) -> Digest | None:
-    """A digest whose hex form is `etag` once it was fed the file's bytes.
+    """A digest whose hex form equals `etag` after all bytes of the file.
 
     Args:
         etag: as the Hub lists it.
         size: of the whole file, in bytes.
 
     Returns:
-        None where the etag is no hash of the content (some mirrors' are not).
+        None where the etag is no hash of the content (that of some mirrors is not).
     """
     if re.fullmatch("[0-9a-f]{64}", etag):
         return hashlib.sha256()
@@ -41,11 +44,11 @@ def content_digest(etag: str, size: int) -> Digest | None:
     return None
 
 
-def feed(path: Path, digest: Digest, check: Callable[[], None] | None = None) -> int:
-    """Feed a file's bytes to a digest.
+def hash_file(path: Path, digest: Digest, check: Callable[[], None] | None = None) -> int:
+    """Update a digest with all bytes of a file.
 
     Args:
-        check: called between two chunks; what it raises ends the reading.
+        check: called after each chunk; an exception that it raises ends the reading.
 
     Returns:
         The number of bytes.
@@ -62,10 +65,25 @@ def feed(path: Path, digest: Digest, check: Callable[[], None] | None = None) ->
 
 
 def is_intact(path: Path, etag: str, size: int, check: Callable[[], None] | None = None) -> bool:
-    """Read a whole file and compare it with its etag; where that is no hash, its size alone."""
+    """Read a whole file and compare it with its etag; if that is no hash, compare the size only."""
     if path.stat().st_size != size:
         return False
     digest = content_digest(etag, size)
     if digest is None:
         return True
-    return feed(path, digest, check) == size and digest.hexdigest() == etag
+    return hash_file(path, digest, check) == size and digest.hexdigest() == etag
+
+
+def guess_etag(path: Path) -> str:
+    """The etag that the Hub probably gives to a file's content.
+
+    The Hub stores binary files and large files in LFS or Xet, and all others as git blobs. A file
+    is taken for binary by git's own rule: a zero byte in the first 8,000.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        is_large = size > REGULAR_LIMIT or b"\0" in stream.read(8000)
+    digest = content_digest("0" * (64 if is_large else 40), size)
+    assert digest is not None
+    hash_file(path, digest)
+    return digest.hexdigest()

@@ -8,17 +8,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-READ = 16384
-"""Bytes that a chunk has at most where the library asks for a size."""
+CHUNK = 16384
+"""Largest piece of a body, in bytes, where the HTTP library asks for a size."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """A response whose body has not been read.
 
     Args:
-        status: after redirects.
-        headers: case does not matter.
+        status: the HTTP status after redirects.
+        headers: looked up without regard to case.
         chunks: the body, as it arrives.
     """
 
@@ -27,19 +27,19 @@ class Answer:
     chunks: Iterator[bytes]
     _response: Any
 
-    def cut(self) -> None:
-        """End the connection from another thread; whoever reads it gets an error."""
+    def abort(self) -> None:
+        """Close the connection from another thread; the reading thread gets an error."""
         with suppress(Exception):
             stream = self._response.extensions["network_stream"]
             stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def get(url: str, headers: dict[str, str]) -> Iterator[Answer]:
-    """Ask for a URL; redirects are followed, and the token stays with the host it is meant for.
+def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
+    """Request a URL and follow redirects. The token is sent only to the host that it is meant for.
 
     Raises:
-        HfHubHTTPError: the answer says no.
+        HfHubHTTPError: the status is an error other than 416 (range not satisfiable).
     """
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
@@ -50,15 +50,14 @@ def get(url: str, headers: dict[str, str]) -> Iterator[Answer]:
         **headers,
     }
     session: Any = get_session()
-    timeout = float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
-    if callable(getattr(session, "stream", None)):  # httpx, from huggingface_hub 1.0 on
-        with session.stream("GET", url, headers=headers, timeout=timeout) as response:
-            if response.status_code != 416:
-                hf_raise_for_status(response)
-            yield Answer(response.status_code, response.headers, response.iter_bytes(), response)
-    else:  # requests
-        with session.get(url, headers=headers, timeout=timeout, stream=True) as response:
-            if response.status_code != 416:
-                hf_raise_for_status(response)
-            chunks = response.iter_content(READ)
-            yield Answer(response.status_code, response.headers, chunks, response)
+    options = {"headers": headers, "timeout": float(constants.HF_HUB_DOWNLOAD_TIMEOUT)}
+    is_httpx = callable(getattr(session, "stream", None))  # from huggingface_hub 1.0 on
+    with (
+        session.stream("GET", url, **options)
+        if is_httpx
+        else session.get(url, **options, stream=True)
+    ) as response:
+        if response.status_code != 416:
+            hf_raise_for_status(response)
+        chunks = response.iter_bytes() if is_httpx else response.iter_content(CHUNK)
+        yield Response(response.status_code, response.headers, chunks, response)

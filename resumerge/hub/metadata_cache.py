@@ -1,10 +1,11 @@
-"""What is known of files of the Hub, kept in the state folder so that it is not paid for twice.
+"""Metadata of Hub files in the state folder, so that nothing is read or requested twice.
 
-Verdicts: whether a cached file had the content that its name says, with the size, modification
-time and inode it had when it was read. Damages: which files were found damaged, and when, since
-whatever was computed from them before is not to be trusted. Listings: the files of repos at a
-commit, with size and etag. Headers: those of safetensors files, by etag, so that a header is asked
-for once. Validators: the ETag that a server gave with the first bytes of a partial file.
+- Verdicts: whether the content of a cached file had the hash in its name, with the size,
+  modification time and inode that the file had when it was read.
+- Damages: which files were found damaged, and when; what was computed from them before is wrong.
+- Listings: the files of a repo at a commit, with size and etag.
+- Headers: the first bytes of weight files, by etag.
+- Validators: the ETag that a server sent with the first bytes of a partial file.
 
 The database may be deleted at any time: everything in it can be found out again.
 """
@@ -22,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-RECORDS_FILE = "hub.db"
+DATABASE = "hub.db"
 BUSY_SECONDS = 20.0
 
 _TABLES = """
@@ -39,10 +40,10 @@ CREATE TABLE IF NOT EXISTS validators (path TEXT PRIMARY KEY, etag TEXT);
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that was found damaged.
+    """A finding that a file is damaged.
 
     Args:
-        at: UTC, ISO 8601.
+        at: when it was found; UTC, ISO 8601.
     """
 
     id: int
@@ -51,18 +52,18 @@ class Damage:
 
 
 class MetadataCache:
-    """The database; may be used by several threads and processes at once.
+    """The database. Several threads and processes may use it at once.
 
-    It is made when something is first written to it. Where that is not possible (a read-only or
-    full disk), it lives in memory and is forgotten.
+    It is created at the first write. Where that fails (a read-only or full disk), it is kept in
+    memory until the process ends.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         """
         Args:
-            folder: the state folder; None keeps nothing after this process.
+            folder: the state folder; with None, nothing outlives this process.
         """
-        self._path = folder / RECORDS_FILE if folder is not None else None
+        self._path = folder / DATABASE if folder is not None else None
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
 
@@ -74,7 +75,7 @@ class MetadataCache:
                 self._db = None
 
     def verdict(self, path: Path, etag: str) -> bool | None:
-        """Whether a file is intact, if it is the one that was read; None if that is not known."""
+        """Whether a file is intact; None if it was not read, or was changed since."""
         facts = _facts(path)
         rows = self._read(
             "SELECT etag, size, mtime_ns, inode, intact FROM verdicts WHERE path = ?", [_key(path)]
@@ -83,8 +84,8 @@ class MetadataCache:
             return None
         return bool(rows[0][4])
 
-    def settle(self, path: Path, etag: str, intact: bool) -> None:
-        """Note a verdict on a file as it is now; damage is noted for good, too."""
+    def record_verdict(self, path: Path, etag: str, intact: bool) -> None:
+        """Record whether a file is intact as it is now. A damage stays recorded afterwards."""
         facts = _facts(path)
         if facts is None:
             return
@@ -99,12 +100,12 @@ class MetadataCache:
                 "INSERT INTO damages (path, etag, at) VALUES (?, ?, ?)", [_key(path), etag, now]
             )
 
-    def forget(self, path: Path) -> None:
-        """Forget the verdict on a file, which is being removed."""
+    def forget_verdict(self, path: Path) -> None:
+        """Delete the verdict on a file that is being removed."""
         self._write("DELETE FROM verdicts WHERE path = ?", [_key(path)])
 
     def damages(self, path: Path, since: str) -> list[Damage]:
-        """When a file was found damaged, from a point in time on (UTC, ISO 8601)."""
+        """The damages of a file that were found since a point in time (UTC, ISO 8601)."""
         rows = self._read(
             "SELECT id, path, at FROM damages WHERE path = ? AND at >= ? ORDER BY id",
             [_key(path), since],
@@ -112,38 +113,38 @@ class MetadataCache:
         return [Damage(*row) for row in rows]
 
     def listing(self, repo: str, commit: str) -> dict[str, tuple[int, str]]:
-        """Size and etag of the files of a repo at a commit; empty where that is not known."""
+        """Size and etag of the files of a repo at a commit; empty if that is not known."""
         rows = self._read(
             "SELECT files FROM listings WHERE repo = ? AND revision = ?", [repo, commit]
         )
         found = json.loads(rows[0][0]) if rows else {}
         return {name: (size, etag) for name, (size, etag) in found.items()}
 
-    def keep_listing(self, repo: str, commit: str, files: Mapping[str, tuple[int, str]]) -> None:
-        """Note them; a commit never changes."""
+    def store_listing(self, repo: str, commit: str, files: Mapping[str, tuple[int, str]]) -> None:
+        """Record the files of a repo at a commit, which never changes."""
         self._write(
             "INSERT OR REPLACE INTO listings VALUES (?, ?, ?)", [repo, commit, json.dumps(files)]
         )
 
     def header(self, etag: str) -> bytes | None:
-        """The first bytes of a safetensors file: length and JSON."""
+        """The first bytes of a weight file, as far as they describe its tensors."""
         rows = self._read("SELECT header FROM headers WHERE etag = ?", [etag])
         return bytes(rows[0][0]) if rows else None
 
-    def keep_header(self, etag: str, header: bytes | None) -> None:
-        """Note a file's header, or with None forget it."""
+    def store_header(self, etag: str, header: bytes | None) -> None:
+        """Record a file's header; None deletes it."""
         if header is None:
             self._write("DELETE FROM headers WHERE etag = ?", [etag])
         else:
             self._write("INSERT OR REPLACE INTO headers VALUES (?, ?)", [etag, header])
 
     def validator(self, path: Path) -> str | None:
-        """The strong ETag that a server gave with the first bytes of a partial file."""
+        """The strong ETag that a server sent with the first bytes of a partial file."""
         rows = self._read("SELECT etag FROM validators WHERE path = ?", [str(path)])
         return str(rows[0][0]) if rows else None
 
-    def keep_validator(self, path: Path, etag: str | None) -> None:
-        """Note it, or with None forget it."""
+    def store_validator(self, path: Path, etag: str | None) -> None:
+        """Record the ETag of a partial file; None deletes it."""
         if etag is None:
             self._write("DELETE FROM validators WHERE path = ?", [str(path)])
         else:
@@ -165,10 +166,10 @@ class MetadataCache:
                     with self._database() as db:
                         db.execute(sql, values)
                     return
-                except sqlite3.OperationalError:  # full, read-only, or held by another for long
+                except sqlite3.OperationalError:  # disk full or read-only, or locked for too long
                     return
                 except sqlite3.DatabaseError:
-                    self._start_over()
+                    self._recreate()
 
     def _database(self) -> sqlite3.Connection:
         if self._db is None:
@@ -180,7 +181,7 @@ class MetadataCache:
             except sqlite3.OperationalError:
                 self._db = self._open(":memory:")
             except sqlite3.DatabaseError:
-                self._start_over()
+                self._recreate()
                 self._db = self._open(str(self._path))
         return self._db
 
@@ -195,8 +196,8 @@ class MetadataCache:
             raise
         return db
 
-    def _start_over(self) -> None:
-        """The file is damaged: what it said is found out again."""
+    def _recreate(self) -> None:
+        """Delete the damaged database."""
         self.close()
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):

@@ -18,7 +18,7 @@ from resumerge.hub.cache import (
     snapshot_folder,
 )
 from resumerge.hub.client import hub_call
-from resumerge.hub.content_hash import content_digest, feed
+from resumerge.hub.content_hash import guess_etag
 from resumerge.hub.metadata_cache import MetadataCache
 
 LIST_TIMEOUT = 30.0
@@ -28,7 +28,7 @@ _ETAG = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RepoSnapshot:
     """A repo at one commit.
 
     Args:
@@ -44,7 +44,7 @@ class Snapshot:
     online: bool
 
 
-def hub_snapshot(repo: str, revision: str | None, records: MetadataCache) -> Snapshot:
+def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
     """Resolve a revision to its commit and list the files: one request to the Hub.
 
     Args:
@@ -79,11 +79,11 @@ def hub_snapshot(repo: str, revision: str | None, records: MetadataCache) -> Sna
         )
         for sibling in info.siblings or []
     }
-    records.keep_listing(repo, commit, {n: (f.size, f.etag) for n, f in files.items()})
-    return Snapshot(repo, commit, snapshot_folder(repo, commit), files, online=True)
+    metadata.store_listing(repo, commit, {n: (f.size, f.etag) for n, f in files.items()})
+    return RepoSnapshot(repo, commit, snapshot_folder(repo, commit), files, online=True)
 
 
-def with_facts(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
+def with_etags(snapshot: RepoSnapshot, names: Iterable[str]) -> RepoSnapshot:
     """The snapshot with size and etag of the named files, asked for one by one if not listed.
 
     The Hub lists them; mirrors of it do not always.
@@ -120,8 +120,8 @@ def _asked(file: HubFile) -> HubFile:
     return replace(file, size=found.size, etag=found.etag)
 
 
-def cached_snapshot(repo: str, revision: str | None, records: MetadataCache) -> Snapshot:
-    """The same without the network: what the cache holds of a revision, and the records know.
+def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
+    """The same without the network: what the cache holds of a revision, and the metadata know.
 
     Raises:
         InputError: nothing of the repo, the branch or the commit is in it.
@@ -139,15 +139,15 @@ def cached_snapshot(repo: str, revision: str | None, records: MetadataCache) -> 
     folder = snapshot_folder(repo, commit)
     files = {
         name: HubFile(repo, commit, name, size, etag)
-        for name, (size, etag) in records.listing(repo, commit).items()
+        for name, (size, etag) in metadata.listing(repo, commit).items()
         if size >= 0 and etag
     }
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and name not in files:
-            etag = link_etag(path) or _etag_of(path)
+            etag = link_etag(path) or guess_etag(path)
             files[name] = HubFile(repo, commit, name, path.stat().st_size, etag)
-    return Snapshot(repo, commit, folder, files, online=False)
+    return RepoSnapshot(repo, commit, folder, files, online=False)
 
 
 def cached_files(repo: str, revision: str | None) -> list[HubFile]:
@@ -166,19 +166,6 @@ def cached_files(repo: str, revision: str | None) -> list[HubFile]:
             if path.is_symlink() or path.is_file():
                 name = path.relative_to(snapshots / commit).as_posix()
                 size = path.stat().st_size if path.exists() else 0
-                etag = link_etag(path) or _etag_of(path)
+                etag = link_etag(path) or guess_etag(path)
                 found.setdefault(etag, HubFile(repo, commit, name, size, etag))
     return list(found.values())
-
-
-def _etag_of(path: Path) -> str:
-    """For a cache on a disk without links, where no blob is named so."""
-    size = path.stat().st_size
-    digest = content_digest(("0" * 64) if path.suffix in LFS else ("0" * 40), size)
-    assert digest is not None
-    feed(path, digest)
-    return digest.hexdigest()
-
-
-LFS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".model"})
-"""Files that are LFS or Xet files in nearly every repo."""

@@ -27,7 +27,7 @@ RECIPE_FILE = "mergekit_config.yml"
 
 
 def companions(
-    plan: Plan, name: str, records: MetadataCache, *, offline: bool = False
+    plan: Plan, name: str, metadata: MetadataCache, *, offline: bool = False
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every file of the output but the shards: its name, and its bytes or the file to copy.
 
@@ -43,12 +43,12 @@ def companions(
     names = [n for n in list_companions(carrier) if n != "config.json"]
     if changes_tokenizer(plan) or tokenizer_part(reference) is not carrier:
         names = [n for n in names if not is_tokenizer_file(n)]
-        yield from tokenizer_files(plan, records, offline=offline)
-    fetch(carrier, names, records, offline=offline)
+        yield from tokenizer_files(plan, metadata, offline=offline)
+    fetch(carrier, names, metadata, offline=offline)
     for companion in names:
         path = carrier.folder / companion
         if companion == GENERATION and plan.vocabulary is not None:
-            said = _of_host(plan, records, offline=offline)
+            said = _of_host(plan, metadata, offline=offline)
             yield companion, _json(renumbered(read_json(path), plan.vocabulary, said))
         else:
             yield companion, path
@@ -62,13 +62,13 @@ def companions(
         yield "config.json", _json(config)
 
 
-def _of_host(plan: Plan, records: MetadataCache, *, offline: bool) -> dict[str, Any]:
+def _of_host(plan: Plan, metadata: MetadataCache, *, offline: bool) -> dict[str, Any]:
     """What the model whose tokenizer the output has says in its generation_config.json, if any."""
     assert plan.vocabulary is not None
     host = plan.vocabulary.host.source
     if GENERATION not in list_companions(host):
         return dict(host.config)
-    fetch(host, [GENERATION], records, offline=offline)
+    fetch(host, [GENERATION], metadata, offline=offline)
     return read_json(host.folder / GENERATION)
 
 

@@ -32,14 +32,14 @@ def changes_tokenizer(plan: Plan) -> bool:
 
 
 def tokenizer_files(
-    plan: Plan, records: MetadataCache, *, offline: bool = False
+    plan: Plan, metadata: MetadataCache, *, offline: bool = False
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every tokenizer file of the output: its name, and its bytes or the file to copy."""
     vocabulary = plan.vocabulary
     reference = plan.sources[plan.reference]
     host = vocabulary.host.source if vocabulary else tokenizer_part(reference)
     names = [n for n in list_companions(host) if is_tokenizer_file(n)]
-    fetch(host, names, records, offline=offline)
+    fetch(host, names, metadata, offline=offline)
     changed: dict[str, dict[str, Any]] = {}
     if vocabulary is not None and vocabulary.new:
         changed = _with_new_tokens(host.folder, names, vocabulary)

@@ -55,7 +55,7 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
         twice = tensors.keys() & found.keys()
         if twice:
             raise refuse(
-                "A tensor stands in two files of one model",
+                "Two files of one model hold a tensor of the same name",
                 where=str(path),
                 found=min(twice),
                 fix="remove the file that does not belong to the model",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub_models.prefetch import Fetched
+from resumerge.sources.hub.prefetch import DownloadProgress
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 
 
@@ -35,7 +35,7 @@ class HeartbeatReporter(Reporter):
         self._link.heartbeat()
         self._inner.heartbeat()
 
-    def fetching(self, fetched: Fetched) -> None:
+    def fetching(self, fetched: DownloadProgress) -> None:
         self._link.heartbeat()
         self._inner.fetching(fetched)
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from resumerge.engine.execute.reporter import ProgressUpdate
-from resumerge.sources.hub_models.prefetch import Fetched
+from resumerge.sources.hub.prefetch import DownloadProgress
 from resumerge.ui.progress.progress import ConsoleReporter
 
 FILE, TENSOR = "model-00003-of-00007.safetensors", "model.layers.13.self_attn.q_proj.weight"
@@ -21,7 +21,7 @@ def last_frame(columns: int) -> dict[str, str]:
     shown = io.StringIO()
     reporter = ConsoleReporter(Console(file=shown, width=columns, force_terminal=True))
     for done in (10**8, 855 * 10**6):
-        reporter.fetching(Fetched(FILE, done, 171 * 10**7))
+        reporter.fetching(DownloadProgress(FILE, done, 171 * 10**7))
         reporter.progressed(ProgressUpdate(done, 171 * 10**7, 1, 291, TENSOR))
         time.sleep(0.3)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue())

@@ -12,11 +12,11 @@ from hub_models import CONFIG, ref, safetensors, single
 from loopback_hub import Hub, Request
 
 from resumerge.errors import Resumable
-from resumerge.hub.callbacks import Watch
+from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.sources import Source
-from resumerge.sources.hub_models.hub_files import fetch, hub_file
-from resumerge.sources.hub_models.hub_model import open_hub
+from resumerge.sources.hub.files import fetch, hub_file
+from resumerge.sources.hub.model import open_hub
 
 NAME = "model.safetensors"
 MODEL = single(fill=7, numel=500_000)
@@ -28,7 +28,7 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
-def begun(hub: Hub, records: MetadataCache | None = None) -> Source:
+def begun(hub: Hub, metadata: MetadataCache | None = None) -> Source:
     """A source of which a part has been downloaded by a process that is gone."""
     hub.commit("org/model", MODEL)
     source = open_hub(ref("org/model"))
@@ -38,7 +38,7 @@ def begun(hub: Hub, records: MetadataCache | None = None) -> Source:
             raise Killed
 
     with pytest.raises(Killed):
-        fetch(source, [NAME], records, Watch(tell=kill))
+        fetch(source, [NAME], metadata, DownloadCallbacks(progressed=kill))
     assert hub_file(source, NAME).partial.stat().st_size >= CUT
     hub.forget_requests()
     return source
@@ -84,7 +84,7 @@ def test_a_file_that_the_server_calls_by_another_etag_comes_from_the_start(
     source = begun(hub, MetadataCache(tmp_path))
     file = hub_file(source, NAME)
     file.partial.write_bytes(bytes(CUT))  # of a file that is no more
-    MetadataCache(tmp_path).keep_validator(file.partial, '"another"')
+    MetadataCache(tmp_path).store_validator(file.partial, '"another"')
     fetch(source, [NAME], MetadataCache(tmp_path))
     assert is_whole(source)
     assert [r.status for r in downloads(hub)] == [200]
@@ -95,7 +95,9 @@ def test_a_part_that_is_damaged_costs_one_download(hub: Hub, sleeps: list[float]
     partial = hub_file(source, NAME).partial
     partial.write_bytes(b"?" + partial.read_bytes()[1:])
     events: list[str] = []
-    fetch(source, [NAME], watch=Watch(event=lambda kind, **data: events.append(kind)))
+    fetch(
+        source, [NAME], callbacks=DownloadCallbacks(event=lambda kind, **data: events.append(kind))
+    )
     assert is_whole(source)
     assert events == ["download_damaged"]
     assert [r.status for r in downloads(hub)] == [206, 200]
@@ -150,7 +152,9 @@ def test_wrong_bytes_of_the_right_size_are_fetched_again(hub: Hub, sleeps: list[
     source = open_hub(ref("org/model"))
     hub.fail("/cdn/", wrong_byte=CUT)
     events: list[dict[str, object]] = []
-    fetch(source, [NAME], watch=Watch(event=lambda kind, **data: events.append(data)))
+    fetch(
+        source, [NAME], callbacks=DownloadCallbacks(event=lambda kind, **data: events.append(data))
+    )
     assert is_whole(source)
     assert events == [{"repo": "org/model", "file": NAME}]
 

@@ -11,8 +11,8 @@ from loopback_hub import Blob, Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.sources.hub_models.hub_model import open_hub
-from resumerge.sources.hub_models.prefetch import Prefetcher
+from resumerge.sources.hub.model import open_hub
+from resumerge.sources.hub.prefetch import Prefetcher
 
 
 def test_headers_of_a_big_file_move_less_than_100_kb(hub: Hub) -> None:
@@ -75,15 +75,15 @@ def test_header_that_is_not_the_file_s_own_is_not_merged_by(hub: Hub, tmp_path: 
     file = safetensors(["a", "b"], 1000)
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": file})
     hub.fail("/cdn/", wrong_byte=file.index(b'"b"') + 1)
-    source = open_hub(ref("org/model"), records=MetadataCache(tmp_path))
+    source = open_hub(ref("org/model"), metadata=MetadataCache(tmp_path))
     assert set(source.tensors) == {"a", "c"}
-    records = MetadataCache(tmp_path)
-    fetcher = Prefetcher([(source, "model.safetensors")], records)
+    metadata = MetadataCache(tmp_path)
+    fetcher = Prefetcher([(source, "model.safetensors")], metadata)
     with fetcher, pytest.raises(Resumable) as caught:
         for _ in range(100):
             fetcher.wait(0.1)
     assert caught.value.reason == "source_changed"
-    assert set(open_hub(ref("org/model"), records=records).tensors) == {"a", "b"}
+    assert set(open_hub(ref("org/model"), metadata=metadata).tensors) == {"a", "b"}
 
 
 def test_index_that_leads_out_of_the_folder_is_refused(hub: Hub) -> None:

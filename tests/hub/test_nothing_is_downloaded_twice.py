@@ -5,9 +5,9 @@ from __future__ import annotations
 from hub_models import ref, shard, sharded, single
 from loopback_hub import Hub
 
-from resumerge.hub.callbacks import Watch
-from resumerge.sources.hub_models.hub_files import fetch
-from resumerge.sources.hub_models.hub_model import open_hub
+from resumerge.hub.callbacks import DownloadCallbacks
+from resumerge.sources.hub.files import fetch
+from resumerge.sources.hub.model import open_hub
 
 
 def test_only_the_shards_named_are_fetched(hub: Hub) -> None:
@@ -75,7 +75,7 @@ def test_progress_ends_at_the_size_of_each_file(hub: Hub) -> None:
     source = open_hub(ref("org/model"))
     for name, file in source.files.items():
         told: list[int] = []
-        fetch(source, [name], watch=Watch(tell=told.append))
+        fetch(source, [name], callbacks=DownloadCallbacks(progressed=told.append))
         assert told[-1] == file.size
         assert told == sorted(told) and told[0] > 0
 

@@ -9,8 +9,8 @@ import pytest
 from hub_models import ref, single
 from loopback_hub import Hub
 
-from resumerge.sources.hub_models.hub_files import fetch, hub_file
-from resumerge.sources.hub_models.hub_model import open_hub
+from resumerge.sources.hub.files import fetch, hub_file
+from resumerge.sources.hub.model import open_hub
 
 NAME = "model.safetensors"
 

@@ -17,14 +17,14 @@ from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
 from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
 from resumerge.hub.cache import cache_folder
+from resumerge.hub.client import is_offline
 from resumerge.planning.estimates.estimate import COMPANION_BYTES, disk_needed
 from resumerge.planning.estimates.memory import MemoryNeed, memory_need
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub_models.hub_files import (
-    env_offline,
+from resumerge.sources.hub.files import (
+    describe_missing,
     hub_file,
-    lacking,
-    missing_offline,
+    offline_error,
     partial_bytes,
 )
 
@@ -203,10 +203,12 @@ def check_sources(plan: Plan, out: Path, room: int, *, offline: bool, evict: boo
         for number, source in enumerate(plan.sources)
     }
     files = [hub_file(plan.sources[k], name) for k, names in absent.items() for name in names]
-    if files and (offline or env_offline()):
+    if files and (offline or is_offline()):
         return [
-            missing_offline(
-                repo, commit, [lacking(f) for f in files if (f.repo, f.commit) == (repo, commit)]
+            offline_error(
+                repo,
+                commit,
+                [describe_missing(f) for f in files if (f.repo, f.commit) == (repo, commit)],
             ).problems[0]
             for repo, commit in dict.fromkeys((file.repo, file.commit) for file in files)
         ]

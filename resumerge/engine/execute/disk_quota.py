@@ -95,18 +95,18 @@ class DiskQuota:
         """
         return self._mirror is not None and self._mirror.frees(waited)
 
-    def leaves(self, starving: bool) -> int:
+    def reserved_bytes(self, blocked: bool) -> int:
         """Bytes that downloads to the same disk must leave free: the next shard's.
 
         Args:
-            starving: nothing can be computed, nor will anything be freed, before another file is
+            blocked: nothing can be computed, nor will anything be freed, before another file is
                 here; then a shard that has its file goes before the next one.
         """
         opened = self._open.copy()
         next_one = next((n for n in self._pending if n not in opened), None)
         if self._mirror is None or next_one is None or not self._is_on_disk_of(cache_folder()):
             return 0
-        if starving and any(self._files.partial(self._plan.shards[n]).exists() for n in opened):
+        if blocked and any(self._files.partial(self._plan.shards[n]).exists() for n in opened):
             return 0
         return self._plan.shards[next_one].nbytes + RESERVE
 

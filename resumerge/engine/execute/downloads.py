@@ -12,7 +12,7 @@ from resumerge.hub.cache import HubFile
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.ledger import Ledger, Progress
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub_models.hub_files import hub_file
+from resumerge.sources.hub.files import hub_file
 from resumerge.sources.reader import SourceReader
 
 
@@ -27,7 +27,7 @@ class Downloads:
         self,
         plan: Plan,
         ledger: Ledger,
-        records: MetadataCache,
+        metadata: MetadataCache,
         reader: SourceReader,
         progress: Sequence[Progress],
         *,
@@ -37,7 +37,7 @@ class Downloads:
         Args:
             evict: remove a download when every unit that reads it is committed.
         """
-        self._plan, self._ledger, self._records, self._reader = plan, ledger, records, reader
+        self._plan, self._ledger, self._metadata, self._reader = plan, ledger, metadata, reader
         self._evict = evict
         self._readers: Counter[Path] = Counter()
         self._files: dict[Path, set[tuple[int, str]]] = {}
@@ -87,7 +87,7 @@ class Downloads:
                 self._reader.release(number, name)
             for link in links:
                 link.unlink(missing_ok=True)
-            self._records.forget(blob)
+            self._metadata.forget_verdict(blob)
             blob.unlink()
             self._ledger.forget_download(str(blob))
             names = sorted({name for _, name in self._files[blob]})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub_models.prefetch import Fetched
+from resumerge.sources.hub.prefetch import DownloadProgress
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Reporter:
     def heartbeat(self) -> None:
         """Bytes were read or computed. Called often, by any thread; to be answered at once."""
 
-    def fetching(self, fetched: Fetched) -> None:
+    def fetching(self, fetched: DownloadProgress) -> None:
         """Source files are being downloaded, or were in this attempt."""
 
     def progressed(self, progressed: ProgressUpdate) -> None:

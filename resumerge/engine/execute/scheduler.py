@@ -21,7 +21,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.ledger import Progress
 from resumerge.planning.plan import BLOCK, Plan, Unit
-from resumerge.sources.hub_models.prefetch import Prefetcher
+from resumerge.sources.hub.prefetch import Prefetcher
 from resumerge.storage import Storage
 
 _Begun = tuple[Unit, "Future[Any] | None"]
@@ -50,7 +50,7 @@ class Scheduler:
         cache: PageCache,
         stop: StopRequest,
         threads: int,
-        fetcher: Prefetcher,
+        prefetcher: Prefetcher,
         reporter: Reporter,
         room: DiskQuota,
     ) -> None:
@@ -58,12 +58,12 @@ class Scheduler:
         self._files, self._storage, self._committer = files, storage, committer
         self._governor, self._cache = governor, cache
         self._stop, self._reporter = stop, reporter
-        self._threads, self._fetcher = threads, fetcher
+        self._threads, self._prefetcher = threads, prefetcher
         self._pool = ThreadPoolExecutor(threads, "block", evaluator.start_thread)
         self._ahead = ThreadPoolExecutor(1, "statistics")
         self._coming: _Begun | None = None
         unfinished = [unit for unit, known in zip(plan.units, progress) if known.checksum is None]
-        self._pending = WorkQueue(plan, unfinished, fetcher, room)
+        self._pending = WorkQueue(plan, unfinished, prefetcher, room)
         self._current: tuple[Unit, Any]
         self._indices = range(0)
         self._units_done = sum(known.checksum is not None for known in progress)
@@ -240,8 +240,8 @@ class Scheduler:
 
     def _tell_of_downloads(self) -> None:
         self._reporter.heartbeat()  # a download that stands still ends by itself
-        if fetched := self._fetcher.fetched:
-            self._reporter.fetching(fetched)
+        if progress := self._prefetcher.progress:
+            self._reporter.fetching(progress)
 
 
 class _Stopped(Exception):

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from resumerge.engine.execute.disk_quota import DiskQuota
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.planning.plan import Plan, Unit
-from resumerge.sources.hub_models.prefetch import Prefetcher
+from resumerge.sources.hub.prefetch import Prefetcher
 from resumerge.sources.types import Source
 
 LOOK_SECONDS = 0.25
@@ -65,9 +65,9 @@ class WorkQueue:
     """
 
     def __init__(
-        self, plan: Plan, units: Iterable[Unit], fetcher: Prefetcher, room: DiskQuota
+        self, plan: Plan, units: Iterable[Unit], prefetcher: Prefetcher, room: DiskQuota
     ) -> None:
-        self._plan, self._fetcher, self._room = plan, fetcher, room
+        self._plan, self._prefetcher, self._room = plan, prefetcher, room
         self._waiting: dict[Files, list[int]] = {}
         self._ready: dict[int, list[int]] = {}
         self._seen = -1
@@ -98,20 +98,20 @@ class WorkQueue:
             Resumable: a file cannot be brought, or there is no room and will not be.
         """
         self._look()
-        began, fetched = time.monotonic(), self._fetcher.fetched
+        began, progress = time.monotonic(), self._prefetcher.progress
         while (shard := self._open_shard()) is None and not self._is_empty and not stop.requested:
-            if self._fetcher.fetched != fetched:
-                began, fetched = time.monotonic(), self._fetcher.fetched
+            if self._prefetcher.progress != progress:
+                began, progress = time.monotonic(), self._prefetcher.progress
             hopeful = self._room.comes(time.monotonic() - began)
-            self._fetcher.starving_at = None if hopeful else self._seen
+            self._prefetcher.blocked_at = None if hopeful else self._seen
             if self._ready and not hopeful and not self._open_shard_waits():
                 if self._open_shard() is not None:  # the last one was freed since the first look
                     continue
                 raise self._room.lacking(min(self._ready))
-            self._fetcher.wait(LOOK_SECONDS)
+            self._prefetcher.wait(LOOK_SECONDS)
             self._look()
             tell()
-        self._fetcher.starving_at = None
+        self._prefetcher.blocked_at = None
         return shard is not None and not stop.requested
 
     @property
@@ -128,13 +128,13 @@ class WorkQueue:
         return any(self._room.has(shard) for shard in shards)
 
     def _look(self) -> None:
-        if self._seen == self._fetcher.arrived:
+        if self._seen == self._prefetcher.ready_count:
             return
-        self._seen = self._fetcher.arrived
+        self._seen = self._prefetcher.ready_count
         for files in [f for f in self._waiting if self._are_here(f)]:
             for number in self._waiting.pop(files):
                 shard = self._plan.units[number].shard
                 heappush(self._ready.setdefault(shard, []), number)
 
     def _are_here(self, files: Files) -> bool:
-        return all(self._fetcher.has(self._plan.sources[n], name) for n, name in files)
+        return all(self._prefetcher.is_ready(self._plan.sources[n], name) for n, name in files)

@@ -32,7 +32,7 @@ from resumerge.mirror.backup_names import CARD
 from resumerge.output import companions
 from resumerge.planning.estimates.memory import MemoryNeed
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub_models.prefetch import Prefetcher
+from resumerge.sources.hub.prefetch import Prefetcher
 from resumerge.storage import Storage
 
 CONFIG = "config.json"
@@ -46,7 +46,7 @@ class Attempt:
         budget: bytes of RSS.
         need: what the merge is predicted to take.
         memory_wait: seconds to wait for memory for one block.
-        records: what is known of files of the Hub.
+        metadata: what is known of files of the Hub.
         evict: downloads of this run are removed as soon as nothing needs them.
         distrust: the ledger was restored from a snapshot; nothing on disk is trusted unread.
         mirror: where sealed shards are brought meanwhile.
@@ -63,7 +63,7 @@ class Attempt:
     need: MemoryNeed
     memory_wait: float
     device: str
-    records: MetadataCache
+    metadata: MetadataCache
     offline: bool
     evict: bool
     verify_all: bool
@@ -142,13 +142,13 @@ class Attempt:
 
         reuse_freed_memory()
         collect_as_usual()
-        plan, ledger, storage, records = self.plan, self.ledger, self.storage, self.records
+        plan, ledger, storage, metadata = self.plan, self.ledger, self.storage, self.metadata
         sparse = takes_space_later(plan, self.out, frees=self._frees)
         files = ShardFiles(plan, self.out, storage, sparse=sparse)
         reader = SourceReader(plan.sources)
         try:
             self.reporter.doing("comparing downloads with their hashes")
-            forget_damaged(plan, ledger, records, self._go_on)
+            forget_damaged(plan, ledger, metadata, self._go_on)
             started = time.monotonic()
             self.reporter.doing("comparing the output with the ledger")
             progress = Recovery(
@@ -157,9 +157,9 @@ class Attempt:
             room = DiskQuota(plan, files, progress, self.mirror if self._frees else None)
             if self.mirror is not None:
                 self.mirror.start()
-            downloads = Downloads(plan, ledger, records, reader, progress, evict=self.evict)
+            downloads = Downloads(plan, ledger, metadata, reader, progress, evict=self.evict)
             downloads.evict_unneeded()
-            with self._fetcher(progress, downloads, room) as fetcher:
+            with self._prefetcher(progress, downloads, room) as prefetcher:
                 loading = time.monotonic()
                 self.reporter.doing("merging")
                 evaluator = Evaluator(plan, reader, self.device)
@@ -193,7 +193,7 @@ class Attempt:
                         cache,
                         self.stop,
                         self.threads,
-                        fetcher,
+                        prefetcher,
                         self.reporter,
                         room,
                     ).run()
@@ -207,7 +207,7 @@ class Attempt:
         self.reporter.heartbeat()
         self.stop.check()
 
-    def _fetcher(
+    def _prefetcher(
         self, progress: list[Progress], downloads: Downloads, room: DiskQuota
     ) -> Prefetcher:
         """What brings the files that pending units read, and those that lie beside the weights."""
@@ -216,12 +216,12 @@ class Attempt:
         beside = [(reference, name) for name in reference.companions]
         return Prefetcher(
             [*beside, *fetching_order(self.plan, pending, by_shard=self._frees)],
-            self.records,
+            self.metadata,
             offline=self.offline,
             evicting=self.evict,
-            began=downloads.began,
-            event=self.ledger.event,
-            leaves=room.leaves,
+            on_start=downloads.began,
+            on_event=self.ledger.event,
+            reserved_bytes=room.reserved_bytes,
         )
 
     @property
@@ -230,7 +230,7 @@ class Attempt:
         return self.mirror is not None and self.mirror.manner.then_delete
 
     def _companions(self) -> Iterator[tuple[str, bytes | Path]]:
-        return companions(self.plan, self.out.name, self.records, offline=self.offline)
+        return companions(self.plan, self.out.name, self.metadata, offline=self.offline)
 
     def _finish_mirror(self) -> None:
         """Wait for the mirror, and complete the model there."""

@@ -64,12 +64,12 @@ class RunContext:
     storage: Storage
     stop: StopRequest
     home: RunStore
-    records: MetadataCache = field(init=False)
+    metadata: MetadataCache = field(init=False)
     run_id: str | None = None
     far: MirrorSession | None = None
 
     def __post_init__(self) -> None:
-        self.records = MetadataCache(self.home.folder)
+        self.metadata = MetadataCache(self.home.folder)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -106,7 +106,7 @@ class RunContext:
     ) -> Plan:
         """Open the models and plan; see `pinned_plan`."""
         self.reporter.doing("opening the models and planning")
-        return pinned_plan(recipe, pins, began, self.options, self.records)
+        return pinned_plan(recipe, pins, began, self.options, self.metadata)
 
     def means(self, plan: Plan, *, patience: float | None = None) -> ResourceBudget:
         """Threads, memory and device; refused here where they cannot do.
@@ -167,7 +167,7 @@ class RunContext:
             need=means.estimate.memory,
             memory_wait=self.options.memory_wait,
             device=means.device,
-            records=self.records,
+            metadata=self.metadata,
             offline=self.options.offline,
             evict=self.options.evict,
             verify_all=verify_all,

@@ -23,7 +23,7 @@ def open_sources(
     recipe: Recipe,
     pins: Mapping[str, dict[str, Any]],
     problems: list[Problem],
-    records: MetadataCache,
+    metadata: MetadataCache,
     offline: bool,
 ) -> dict[ModelRef, Source]:
     """Every model that the recipe names, in its order. Local ones are opened first: while
@@ -41,7 +41,7 @@ def open_sources(
     for refs in _near_and_far(recipe, pins):
         for ref in refs:
             try:
-                opened[ref] = open_source(ref, pins, offline=offline, records=records)
+                opened[ref] = open_source(ref, pins, offline=offline, metadata=metadata)
             except Resumable as error:
                 hint = f"If {ref} is meant as a folder: there is none of that name in {Path.cwd()}."
                 raise Resumable(error.reason, f"{error}\n{hint}") from error

@@ -23,7 +23,7 @@ def pinned_plan(
     pins: Mapping[str, dict[str, Any]],
     began: Mapping[str, Any],
     options: Options,
-    records: MetadataCache,
+    metadata: MetadataCache,
 ) -> Plan:
     """Open the sources, where a run has pinned them if it has, and plan.
 
@@ -34,11 +34,11 @@ def pinned_plan(
         began: the options that the run began with.
     """
     problems = check_recipe(recipe)
-    sources = open_sources(recipe, pins, problems, records, options.offline)
+    sources = open_sources(recipe, pins, problems, metadata, options.offline)
     seed = began.get("seed", SEED) if options.seed is None else options.seed
     size = options.shard_size or began.get("shard_size", SHARD_SIZE)
     try:
-        tokenizers = read_tokenizers(recipe, sources, records, offline=options.offline)
+        tokenizers = read_tokenizers(recipe, sources, metadata, offline=options.offline)
         plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
     except InputError as error:
         found = (with_place(recipe, problem) for problem in error.problems)

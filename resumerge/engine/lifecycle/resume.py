@@ -134,7 +134,7 @@ class _KnownRun:
             row["state"] == "done"
             and (far is None or far.url == row["mirror"])
             and is_whole(plan, self._ledger, files, far)
-            and not find_damage(plan, self._ledger, self._command.records)
+            and not find_damage(plan, self._ledger, self._command.metadata)
         )
 
     def say_done(self) -> Result:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from resumerge.engine.execute.work_queue import files_of
-from resumerge.hub.callbacks import Watch
+from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.metadata_cache import Damage, MetadataCache
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub_models.hub_files import DAMAGED, hub_file, stands
+from resumerge.sources.hub.files import DAMAGED, hub_file, is_cached
 
 
 def find_damage(
-    plan: Plan, ledger: Ledger, records: MetadataCache
+    plan: Plan, ledger: Ledger, metadata: MetadataCache
 ) -> dict[tuple[int, str], Damage]:
     """Files of the plan that were found damaged since the run began, and not yet dealt with.
 
@@ -27,14 +27,14 @@ def find_damage(
         for number, name in files:
             file = hub_file(plan.sources[number], name)
             for path in {file.pointer, file.blob}:
-                for damage in records.damages(path, since=began):
+                for damage in metadata.damages(path, since=began):
                     if damage.id not in dealt_with:
                         found[number, name] = damage
     return found
 
 
 def forget_damaged(
-    plan: Plan, ledger: Ledger, records: MetadataCache, check: Callable[[], None]
+    plan: Plan, ledger: Ledger, metadata: MetadataCache, check: Callable[[], None]
 ) -> None:
     """Make the units pending that were computed from damaged files.
 
@@ -52,8 +52,10 @@ def forget_damaged(
             computed |= files_of(plan, unit) if known.committed_blocks else set()
             needed |= files_of(plan, unit) if known.checksum is None else set()
         for number, name in computed & needed:
-            stands(hub_file(plan.sources[number], name), records, Watch(check=check))
-        damages = find_damage(plan, ledger, records)
+            is_cached(
+                hub_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
+            )
+        damages = find_damage(plan, ledger, metadata)
         if not damages:
             return
         for key, damage in damages.items():

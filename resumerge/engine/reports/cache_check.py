@@ -14,13 +14,13 @@ from resumerge.errors import ResumergeError, refuse
 from resumerge.host.machine import cores
 from resumerge.hub.cache import HubFile, cache_folder, cached_revisions
 from resumerge.hub.content_hash import is_intact
-from resumerge.hub.snapshot import cached_files, hub_snapshot, with_facts
+from resumerge.hub.snapshot import cached_files, hub_snapshot, with_etags
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import MetadataCache
-from resumerge.sources.hub_models.hub_files import bring, hub_file
+from resumerge.sources.hub.files import ensure_cached, hub_file
 
 Report = Callable[[str], None]
 """Called with the name of each file before it is read or downloaded."""
@@ -83,12 +83,12 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
     Raises:
         InputError: no such recipe; or nothing of the repo is in the cache.
     """
-    records = MetadataCache(RunStore(options.state_dir).folder)
+    metadata = MetadataCache(RunStore(options.state_dir).folder)
     try:
         files, notes = _files_of(target, options)
-        return CacheReport(_checked(files, records, report), notes)
+        return CacheReport(_checked(files, metadata, report), notes)
     finally:
-        records.close()
+        metadata.close()
 
 
 def repair_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
@@ -98,15 +98,15 @@ def repair_cache(target: str, options: Options, report: Report | None = None) ->
         InputError: as `check_cache`; or the Hub denies a file.
         Resumable: the network or the disk failed.
     """
-    records = MetadataCache(RunStore(options.state_dir).folder)
+    metadata = MetadataCache(RunStore(options.state_dir).folder)
     try:
         files, notes = _files_of(target, options)
-        found = _checked(files, records, report)
-        return CacheReport([_mended(file, records, report) for file in found], notes)
+        found = _checked(files, metadata, report)
+        return CacheReport([_mended(file, metadata, report) for file in found], notes)
     except DISK_ERRORS as error:
         raise out_of_order(error, "repair again") from error
     finally:
-        records.close()
+        metadata.close()
 
 
 def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
@@ -157,7 +157,7 @@ def _needed(plan: Plan) -> list[HubFile]:
 
 
 def _checked(
-    files: Iterable[HubFile], records: MetadataCache, report: Report | None
+    files: Iterable[HubFile], metadata: MetadataCache, report: Report | None
 ) -> list[CachedFile]:
     def check(file: HubFile) -> CachedFile:
         if report is not None:
@@ -165,7 +165,7 @@ def _checked(
         path, state = file.content, "missing"
         if path is not None:
             intact = is_intact(path, file.etag, file.size)
-            records.settle(path, file.etag, intact)
+            metadata.record_verdict(path, file.etag, intact)
             state = "intact" if intact else "damaged"
         return _described(file, state)
 
@@ -173,14 +173,14 @@ def _checked(
         return list(pool.map(check, files))
 
 
-def _mended(found: CachedFile, records: MetadataCache, report: Report | None) -> CachedFile:
+def _mended(found: CachedFile, metadata: MetadataCache, report: Report | None) -> CachedFile:
     if found.state == "intact":
         return found
     if report is not None:
         report(found.file)
-    snapshot = with_facts(hub_snapshot(found.model, found.revision, records), [found.file])
+    snapshot = with_etags(hub_snapshot(found.model, found.revision, metadata), [found.file])
     file = snapshot.files[found.file]
-    bring(file, records)
+    ensure_cached(file, metadata)
     return _described(file, "mended")
 
 

@@ -14,8 +14,9 @@ from typing import Any, Self
 
 from resumerge.errors import refuse
 from resumerge.hub.cache import COMMIT, HubFile
-from resumerge.hub.callbacks import Watch
-from resumerge.hub.content_hash import feed, is_intact
+from resumerge.hub.callbacks import DownloadCallbacks
+from resumerge.hub.client import is_offline
+from resumerge.hub.content_hash import hash_file, is_intact
 from resumerge.hub.download import download_by_ranges
 from resumerge.hub.http import get
 from resumerge.hub.metadata_cache import MetadataCache
@@ -25,7 +26,6 @@ from resumerge.mirror.stores.base import METADATA, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_client import Conflict, Gone, NoRepo, calling
 from resumerge.mirror.stores.hub_names import SCHEME, checked, repo_of
 from resumerge.mirror.stores.upload_reader import PIECE, UploadReader
-from resumerge.sources.hub_models.hub_files import env_offline
 
 BRANCH = "main"
 
@@ -110,7 +110,7 @@ class HubStore(Store):
         """
         self.repo = repo_of(url)
         self.url = f"{SCHEME}://{self.repo}"
-        if offline or env_offline():
+        if offline or is_offline():
             raise refuse(
                 "The network is off, and the mirror is on the Hub",
                 where=self.url,
@@ -222,7 +222,9 @@ class HubStore(Store):
                 time.sleep(0.25)
 
         with calling(self.repo):
-            download_by_ranges(file, MetadataCache(), Watch(tell, lambda: moved(0), pause))
+            download_by_ranges(
+                file, MetadataCache(), DownloadCallbacks(tell, lambda: moved(0), pause)
+            )
 
     def is_placeholder(self, name: str, nbytes: int) -> bool:
         return (
@@ -274,9 +276,9 @@ class HubStore(Store):
         try:
             with (
                 calling(self.repo),
-                get(hf_hub_url(self.repo, name, revision=BRANCH), {}) as answer,
+                get(hf_hub_url(self.repo, name, revision=BRANCH), {}) as response,
             ):
-                for chunk in answer.chunks:
+                for chunk in response.chunks:
                     total += len(chunk)
                     if total > most:
                         raise StoreError(f"{name} in {self.repo} is larger than {most} bytes")
@@ -350,7 +352,7 @@ class HubStore(Store):
         key = (path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
         if key not in self._hashed:
             digest = hashlib.sha256()
-            feed(path, digest, lambda: moved(0))
+            hash_file(path, digest, lambda: moved(0))
             self._hashed[key] = digest.hexdigest()
         return self._hashed[key]
 

@@ -9,7 +9,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.types import ModelRef, Recipe
 from resumerge.sources.companions import is_tokenizer_file
-from resumerge.sources.hub_models.hub_files import list_companions
+from resumerge.sources.hub.files import list_companions
 from resumerge.sources.tokenizers.origin import tokenizer_part
 from resumerge.sources.tokenizers.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 from resumerge.sources.types import Source
@@ -31,14 +31,14 @@ class Tokenizers:
 def read_tokenizers(
     recipe: Recipe,
     sources: Mapping[ModelRef, Source],
-    records: MetadataCache | None = None,
+    metadata: MetadataCache | None = None,
     *,
     offline: bool = False,
 ) -> Tokenizers:
     """Read what the recipe's ``tokenizer`` and ``chat_template`` need.
 
     Args:
-        records: what is known of files of the Hub.
+        metadata: what is known of files of the Hub.
 
     Raises:
         InputError: all that is wrong with them.
@@ -48,13 +48,13 @@ def read_tokenizers(
     vocabularies: dict[ModelRef, Vocabulary] = {}
     for ref, source in sources.items() if recipe.tokenizer else ():
         try:
-            vocabularies[ref] = read_vocabulary(source, records, offline=offline)
+            vocabularies[ref] = read_vocabulary(source, metadata, offline=offline)
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
     asked = recipe.merged_models if recipe.chat_template == "auto" else ()
-    templates = {ref: read_chat_template(sources[ref], records, offline=offline) for ref in asked}
+    templates = {ref: read_chat_template(sources[ref], metadata, offline=offline) for ref in asked}
     wanted = recipe.chat_template if recipe.chat_template != "auto" else any(templates.values())
     if wanted and not recipe.tokenizer:
         first = recipe.base_model or recipe.merged_models[0]

@@ -17,7 +17,7 @@ from resumerge.recipe.types import ModelRef
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.formats.damaged import damaged
 from resumerge.sources.formats.json_object import json_object
-from resumerge.sources.hub_models.hub_files import fetch, list_companions
+from resumerge.sources.hub.files import fetch, list_companions
 from resumerge.sources.tokenizers.origin import tokenizer_part
 from resumerge.sources.types import Source
 
@@ -65,19 +65,19 @@ class Vocabulary:
 
 
 def read_vocabulary(
-    source: Source, records: MetadataCache | None = None, *, offline: bool = False
+    source: Source, metadata: MetadataCache | None = None, *, offline: bool = False
 ) -> Vocabulary:
     """Read a model's tokenizer; of a Hub model its files are fetched, which are small.
 
     Args:
-        records: what is known of files of the Hub.
+        metadata: what is known of files of the Hub.
 
     Raises:
         InputError: it has none, it is damaged, or it needs libraries that are not installed.
         Resumable: the network failed.
     """
     source = tokenizer_part(source)
-    files = _fetched(source, records, offline)
+    files = _fetched(source, metadata, offline)
     if not files:
         raise refuse(
             "The model has no tokenizer",
@@ -98,11 +98,11 @@ def read_vocabulary(
 
 
 def read_chat_template(
-    source: Source, records: MetadataCache | None = None, *, offline: bool = False
+    source: Source, metadata: MetadataCache | None = None, *, offline: bool = False
 ) -> str | None:
     """A model's chat template; None where it has none, or several by name."""
     source = tokenizer_part(source)
-    files = _fetched(source, records, offline)
+    files = _fetched(source, metadata, offline)
     config = read_json(source.folder / CONFIG) if CONFIG in files else {}
     return _template(source.folder, files, config)
 
@@ -119,9 +119,9 @@ def read_json(path: Path) -> dict[str, Any]:
         raise _damaged(str(path), "a JSON object", str(error)) from None
 
 
-def _fetched(source: Source, records: MetadataCache | None, offline: bool) -> tuple[str, ...]:
+def _fetched(source: Source, metadata: MetadataCache | None, offline: bool) -> tuple[str, ...]:
     files = tuple(name for name in list_companions(source) if is_tokenizer_file(name))
-    fetch(source, files, records, offline=offline)
+    fetch(source, files, metadata, offline=offline)
     return files
 
 

@@ -20,7 +20,7 @@ from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.report.sizes import counted, show_seconds, show_size
-from resumerge.sources.hub_models.prefetch import Fetched
+from resumerge.sources.hub.prefetch import DownloadProgress
 from resumerge.ui.html.html import tag
 from resumerge.ui.html.parts import bar, card, outcome, section, tiles_of
 from resumerge.ui.progress.keepalive import Ticker
@@ -79,7 +79,7 @@ class CellReporter(Reporter):
     def heartbeat(self) -> None:
         self._course.heartbeat()
 
-    def fetching(self, fetched: Fetched) -> None:
+    def fetching(self, fetched: DownloadProgress) -> None:
         self._course.fetching(fetched)
 
     def progressed(self, progressed: ProgressUpdate) -> None:

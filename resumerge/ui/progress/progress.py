@@ -21,7 +21,7 @@ from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.report.sizes import counted, show_seconds, show_size
-from resumerge.sources.hub_models.prefetch import Fetched
+from resumerge.sources.hub.prefetch import DownloadProgress
 from resumerge.ui.progress.keepalive import LINE_SECONDS, LastSaid, Ticker
 from resumerge.ui.progress.progress_state import Course
 from resumerge.ui.terminal.console import print_json_line
@@ -75,7 +75,7 @@ class ConsoleReporter(Reporter):
                 f"{counted(estimate.download_files, 'file')}"
             )
 
-    def fetching(self, fetched: Fetched) -> None:
+    def fetching(self, fetched: DownloadProgress) -> None:
         self._course.fetching(fetched)
         if self._as_bar and fetched.bytes_done < fetched.bytes_total:
             self._show("downloaded", fetched.bytes_done, fetched.bytes_total, fetched.file)
@@ -195,7 +195,7 @@ class JsonReporter(Reporter):
             notes=[*plan.notes, *estimate.notes],
         )
 
-    def fetching(self, fetched: Fetched) -> None:
+    def fetching(self, fetched: DownloadProgress) -> None:
         self._course.fetching(fetched)
         state = (fetched.file, fetched.bytes_done)
         if state != self._fetched:

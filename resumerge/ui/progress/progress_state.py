@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from resumerge.engine.execute.reporter import ProgressUpdate
 from resumerge.report.sizes import counted, show_seconds, show_size
-from resumerge.sources.hub_models.prefetch import Fetched
+from resumerge.sources.hub.prefetch import DownloadProgress
 
 STILL_SECONDS = 8.0
 """Without a block, or a byte, for longer, it is said for how long."""
@@ -27,7 +27,7 @@ class Course:
     began: float = 0.0
     moved: float = 0.0
     progressed: ProgressUpdate | None = None
-    fetched: Fetched | None = None
+    fetched: DownloadProgress | None = None
     _first: tuple[float, int] | None = None
     _figures: bool = False
     """Whether this phase has told how far it is."""
@@ -52,7 +52,7 @@ class Course:
             self._first = (self.moved, progressed.bytes_done)
         self.progressed, self._figures = progressed, True
 
-    def fetching(self, fetched: Fetched) -> None:
+    def fetching(self, fetched: DownloadProgress) -> None:
         """Files arrive, or did."""
         if self.fetched is None or fetched.bytes_done != self.fetched.bytes_done:
             self.heartbeat()

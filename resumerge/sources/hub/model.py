@@ -10,13 +10,14 @@ from contextlib import suppress
 
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.hub.cache import COMMIT, HubFile
+from resumerge.hub.client import is_offline
 from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.hub.snapshot import Snapshot, cached_snapshot, hub_snapshot, with_facts
+from resumerge.hub.snapshot import RepoSnapshot, cached_snapshot, hub_snapshot, with_etags
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.companions import companion_files
 from resumerge.sources.formats.weight_file import read_weight_header
-from resumerge.sources.hub_models.hub_files import bring, env_offline, lacking, missing_offline
-from resumerge.sources.hub_models.remote_headers import remote_header
+from resumerge.sources.hub.files import describe_missing, ensure_cached, offline_error
+from resumerge.sources.hub.remote_headers import remote_header
 from resumerge.sources.index import MODEL, Contents, parse_index
 from resumerge.sources.local import check_index, no_weights, read_config
 from resumerge.sources.types import Source, SourceFile, TensorInfo
@@ -30,7 +31,7 @@ def open_hub(
     *,
     revision: str | None = None,
     offline: bool = False,
-    records: MetadataCache | None = None,
+    metadata: MetadataCache | None = None,
     contents: Contents = MODEL,
 ) -> Source:
     """Pin a Hub model or adapter and read the headers of its weight files.
@@ -42,7 +43,7 @@ def open_hub(
         ref: the model as the recipe names it.
         revision: the commit that an earlier attempt was pinned to; instead of the recipe's branch.
         offline: ask the cache only, as with HF_HUB_OFFLINE.
-        records: what is known of files already.
+        metadata: what is known of files already.
         contents: whether a model is looked for in it, or an adapter.
 
     Returns:
@@ -59,41 +60,45 @@ def open_hub(
         >>> fetch(source, [name for name, file in source.files.items() if not file.present])
     """
     wanted = revision or ref.revision
-    records = records or MetadataCache()
-    if offline or env_offline():
-        return _open(ref, cached_snapshot(ref.name, wanted, records), records, contents)
+    metadata = metadata or MetadataCache()
+    if offline or is_offline():
+        return _open(ref, cached_snapshot(ref.name, wanted, metadata), metadata, contents)
     try:
-        return _open(ref, hub_snapshot(ref.name, wanted, records), records, contents)
+        return _open(ref, hub_snapshot(ref.name, wanted, metadata), metadata, contents)
     except (Resumable, InputError):
         # A commit never changes, so the cache may answer for it; for a branch it may not.
         if wanted and COMMIT.fullmatch(wanted):
             with suppress(InputError):
-                return _open(ref, cached_snapshot(ref.name, wanted, records), records, contents)
+                return _open(ref, cached_snapshot(ref.name, wanted, metadata), metadata, contents)
         raise
 
 
-def _open(ref: ModelRef, snapshot: Snapshot, records: MetadataCache, contents: Contents) -> Source:
+def _open(
+    ref: ModelRef, snapshot: RepoSnapshot, metadata: MetadataCache, contents: Contents
+) -> Source:
     index, single = next(
         (pair for pair in contents.weights if not snapshot.files.keys().isdisjoint(pair)),
         contents.weights[0],
     )
     described = snapshot.files.keys() & {contents.config, index}
-    snapshot = with_facts(snapshot, described)
+    snapshot = with_etags(snapshot, described)
     for name in sorted(described):
-        bring(snapshot.files[name], records, offline=not snapshot.online)
-    names = _weight_names(snapshot, records, contents, index, single)
+        ensure_cached(snapshot.files[name], metadata, offline=not snapshot.online)
+    names = _weight_names(snapshot, metadata, contents, index, single)
     beside = companion_files({name: max(0, file.size) for name, file in snapshot.files.items()})
-    snapshot = with_facts(snapshot, [*names, *beside])
+    snapshot = with_etags(snapshot, [*names, *beside])
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
         headers = list(
-            pool.map(lambda n: _header(snapshot.files[n], records, snapshot.online), names)
+            pool.map(lambda n: _header(snapshot.files[n], metadata, snapshot.online), names)
         )
     tensors: dict[str, TensorInfo] = {}
     for found in headers:
         twice = tensors.keys() & found.keys()
         if twice:
             raise refuse(
-                "A tensor stands in two files of one model", where=ref.text, found=min(twice)
+                "Two files of one model hold a tensor of the same name",
+                where=ref.text,
+                found=min(twice),
             )
         tensors.update(found)
     if index in snapshot.files:
@@ -105,13 +110,13 @@ def _open(ref: ModelRef, snapshot: Snapshot, records: MetadataCache, contents: C
         snapshot.commit,
         read_config(snapshot.folder, contents.config),
         tensors,
-        {name: _source_file(snapshot.files[name], records) for name in names},
-        {name: _source_file(snapshot.files[name], records) for name in beside},
+        {name: _source_file(snapshot.files[name], metadata) for name in names},
+        {name: _source_file(snapshot.files[name], metadata) for name in beside},
     )
 
 
 def _weight_names(
-    snapshot: Snapshot, records: MetadataCache, contents: Contents, index: str, single: str
+    snapshot: RepoSnapshot, metadata: MetadataCache, contents: Contents, index: str, single: str
 ) -> list[str]:
     """The files that hold the weights, by the same rule as for a local folder."""
     names: list[str] = []
@@ -129,12 +134,12 @@ def _weight_names(
             name
             for name in names
             if (file := snapshot.files.get(name)) and not file.content
-            if records.header(file.etag) is None
+            if metadata.header(file.etag) is None
         ]
         absent += [] if names else [contents.expected]
         absent += [] if contents.config in snapshot.files else [contents.config]
         if absent:
-            raise missing_offline(snapshot.repo, snapshot.commit, sorted(absent))
+            raise offline_error(snapshot.repo, snapshot.commit, sorted(absent))
     elif absent:
         raise refuse(
             "The index names files that the repo does not have",
@@ -146,27 +151,27 @@ def _weight_names(
     return names
 
 
-def _header(file: HubFile, records: MetadataCache, online: bool) -> dict[str, TensorInfo]:
+def _header(file: HubFile, metadata: MetadataCache, online: bool) -> dict[str, TensorInfo]:
     if online:
         file.link()  # same content as at another commit
     path = file.pointer
-    if not (file.whole and path.is_file()) or records.verdict(path, file.etag) is False:
-        if not online and records.header(file.etag) is None:
-            raise missing_offline(file.repo, file.commit, [lacking(file)])
-        return remote_header(file, records)
+    if not (file.whole and path.is_file()) or metadata.verdict(path, file.etag) is False:
+        if not online and metadata.header(file.etag) is None:
+            raise offline_error(file.repo, file.commit, [describe_missing(file)])
+        return remote_header(file, metadata)
     try:
         return read_weight_header(path, file.name)[0]
     except InputError:
         if not online:
             raise
-        return remote_header(file, records)  # which tells whether the cached file is to blame
+        return remote_header(file, metadata)  # which tells whether the cached file is to blame
 
 
-def _source_file(file: HubFile, records: MetadataCache) -> SourceFile:
+def _source_file(file: HubFile, metadata: MetadataCache) -> SourceFile:
     path = file.content
-    present = path is not None and file.whole and records.verdict(path, file.etag) is not False
+    present = path is not None and file.whole and metadata.verdict(path, file.etag) is not False
     return SourceFile(file.name, file.size, {"etag": file.etag}, present)
 
 
-def _other_weights(snapshot: Snapshot) -> list[str]:
+def _other_weights(snapshot: RepoSnapshot) -> list[str]:
     return sorted(n for n in snapshot.files if n.endswith((".bin", ".pt", ".pth", ".gguf", ".h5")))

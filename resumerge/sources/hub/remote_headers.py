@@ -15,7 +15,7 @@ FIRST_REQUEST = 32 * 1024
 """Bytes asked for at once: the whole header of most shards, in one round trip."""
 
 
-def remote_header(file: HubFile, records: MetadataCache) -> dict[str, TensorInfo]:
+def remote_header(file: HubFile, metadata: MetadataCache) -> dict[str, TensorInfo]:
     """Read and validate the header of a file on the Hub, without downloading the file.
 
     A header that was read before is not asked for again: the etag says that it is the same.
@@ -32,11 +32,11 @@ def remote_header(file: HubFile, records: MetadataCache) -> dict[str, TensorInfo
             file=file.name,
             where=where,
         )[0]
-    head = records.header(file.etag)
+    head = metadata.header(file.etag)
     if head is None:
         head = _read_head(file, where)
         tensors = parse_header(head[8:], file_size=file.size, file=file.name, where=where)
-        records.keep_header(file.etag, head)
+        metadata.store_header(file.etag, head)
         return tensors
     return parse_header(head[8:], file_size=file.size, file=file.name, where=where)
 
@@ -56,11 +56,11 @@ def _bytes_of(file: HubFile, start: int, stop: int) -> bytes:
     url = hf_hub_url(file.repo, file.name, revision=file.commit)
 
     def request() -> bytes:
-        with get(url, {"Range": f"bytes={start}-{stop - 1}"}) as answer:
-            skip = start if answer.status == 200 else 0
+        with get(url, {"Range": f"bytes={start}-{stop - 1}"}) as response:
+            skip = start if response.status == 200 else 0
             wanted = skip + stop - start
             got = bytearray()
-            for chunk in answer.chunks:
+            for chunk in response.chunks:
                 got += chunk
                 if len(got) >= wanted:
                     break

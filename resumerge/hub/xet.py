@@ -1,0 +1,78 @@
+"""Downloads through Xet, which stay with huggingface_hub; what arrived is checked here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from resumerge.hub.cache import HubFile
+from resumerge.hub.client import hub_call
+
+XET_ONLY = 50_000_000_000
+"""Bytes above which the Hub serves a file through Xet alone."""
+
+
+def is_served_by_xet(file: HubFile) -> bool:
+    """Whether huggingface_hub would use Xet for a file, and no part of the file is here yet.
+
+    A partial file is finished over HTTP, which serves the same bytes.
+    """
+    from huggingface_hub import constants, file_download, get_hf_file_metadata, hf_hub_url
+
+    has_part = file.partial.exists() and file.partial.stat().st_size > 0
+    if (has_part and file.size <= XET_ONLY) or getattr(constants, "HF_HUB_DISABLE_XET", True):
+        return False
+    available = getattr(file_download, "is_xet_available", None)
+    if available is None or not available():
+        return False
+    url = hf_hub_url(file.repo, file.name, revision=file.commit)
+    found: Any = hub_call(
+        lambda: get_hf_file_metadata(url, library_name="resumerge"),
+        repo=file.repo,
+        revision=file.commit,
+    )
+    return getattr(found, "xet_file_data", None) is not None
+
+
+def download_by_xet(file: HubFile, progressed: Callable[[int], None]) -> None:
+    """Let huggingface_hub download a file into its cache, in place of any that is there.
+
+    Args:
+        progressed: called with the number of bytes so far, where this version of huggingface_hub
+            can report them.
+    """
+    from huggingface_hub import hf_hub_download
+
+    options: dict[str, Any] = {}
+    if "tqdm_class" in inspect.signature(hf_hub_download).parameters:
+        options["tqdm_class"] = _silent_bar(progressed)
+    hf_hub_download(
+        file.repo,
+        file.name,
+        revision=file.commit,
+        force_download=file.content is not None,
+        library_name="resumerge",
+        **options,
+    )
+
+
+def _silent_bar(progressed: Callable[[int], None]) -> type:
+    from huggingface_hub.utils import tqdm
+
+    class SilentBar(tqdm):
+        """A progress bar that draws nothing. It ignores hf_xet's second bar (compressed bytes)."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{**kwargs, "disable": True})
+            self.done = int(kwargs.get("initial") or 0)
+
+        def update(self, n: float | None = 1) -> None:
+            self.done += int(n or 0)
+            progressed(self.done)
+
+        def update_transfer(self, n: float) -> None: ...
+
+        def set_transfer_postfix_str(self, *args: Any, **kwargs: Any) -> None: ...
+
+    return SilentBar

@@ -1,0 +1,136 @@
+"""Files of a Hub model: checked in the standard cache, or downloaded into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from resumerge.errors import InputError, refuse
+from resumerge.hub.cache import HubFile, snapshot_folder
+from resumerge.hub.callbacks import DownloadCallbacks
+from resumerge.hub.client import is_offline
+from resumerge.hub.content_hash import is_intact
+from resumerge.hub.download import download
+from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.sources.companions import folder_companions
+from resumerge.sources.types import Source
+
+DAMAGED = "source_damaged"
+"""Event: the content of a cached file does not have the hash in its name."""
+
+
+def hub_file(source: Source, name: str) -> HubFile:
+    """A weight file or a companion of a Hub model, by its name in the source."""
+    source, name = source.part_of(name)
+    file = source.files[name] if name in source.files else source.companions[name]
+    return HubFile(
+        source.ref.name, source.revision or "", name, file.size, str(file.identity["etag"])
+    )
+
+
+def ensure_cached(
+    file: HubFile,
+    metadata: MetadataCache,
+    callbacks: DownloadCallbacks | None = None,
+    *,
+    offline: bool = False,
+    reserve: Callable[[int], None] = lambda needed: None,
+) -> None:
+    """Make sure that the cache has a file, complete and intact.
+
+    A cached file is read once, and trusted afterwards until it changes. A file that is damaged or
+    missing is downloaded.
+
+    Args:
+        reserve: called before a download with the number of bytes that it needs on the disk.
+
+    Raises:
+        InputError: the Hub denies the file; offline, it is missing or damaged.
+        Resumable: the network failed after all retries, or the disk is full. The bytes that
+            arrived stay in the cache.
+    """
+    callbacks = callbacks or DownloadCallbacks()
+    while not is_cached(file, metadata, callbacks):
+        if offline or is_offline():
+            raise offline_error(file.repo, file.commit, [describe_missing(file)])
+        reserve(file.size - partial_bytes(file))
+        download(file, metadata, callbacks, damaged=file.inode)
+    file.link()
+
+
+def is_cached(file: HubFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:
+    """Whether the cache has a file, complete and intact. Reads the file if that is not known."""
+    path = file.content
+    if path is None:
+        return False
+    verdict = metadata.verdict(path, file.etag)
+    if verdict is None:
+        verdict = is_intact(path, file.etag, file.size, callbacks.check)
+        metadata.record_verdict(path, file.etag, verdict)
+        if not verdict:
+            latest = max((damage.id for damage in metadata.damages(path, since="")), default=None)
+            callbacks.event(DAMAGED, model=file.repo, file=file.name, damage=latest)
+    return verdict
+
+
+def fetch(
+    source: Source,
+    names: Iterable[str],
+    metadata: MetadataCache | None = None,
+    callbacks: DownloadCallbacks | None = None,
+    *,
+    offline: bool = False,
+) -> None:
+    """Download files of a source into the cache, one after the other. Local sources need nothing.
+
+    Args:
+        names: of `source.files` or `source.companions`.
+
+    Raises:
+        InputError: the Hub denies a file; offline, with all files that are missing or damaged.
+        Resumable: the network failed after all retries, or the disk is full. The bytes that
+            arrived stay in the cache.
+    """
+    if source.kind != "hub":
+        return
+    metadata, callbacks = metadata or MetadataCache(), callbacks or DownloadCallbacks()
+    files = [hub_file(source, name) for name in sorted(set(names))]
+    if offline or is_offline():
+        missing = [
+            describe_missing(file) for file in files if not is_cached(file, metadata, callbacks)
+        ]
+        if missing:
+            raise offline_error(source.ref.name, source.revision or "", missing)
+    for file in files:
+        ensure_cached(file, metadata, callbacks, offline=offline)
+
+
+def list_companions(source: Source) -> list[str]:
+    """Names of the files beside the weights: see `companion_files`. Offline, the cached ones."""
+    return folder_companions(source.folder) if source.kind != "hub" else sorted(source.companions)
+
+
+def partial_bytes(file: HubFile) -> int:
+    """Number of bytes that an earlier download left in the partial file."""
+    return min(file.size, file.partial.stat().st_size) if file.partial.exists() else 0
+
+
+def describe_missing(file: HubFile) -> str:
+    """A file's name, with what is wrong with it if it is there, for a list of missing files."""
+    path = file.content
+    if path is None:
+        return file.name
+    size = path.stat().st_size
+    return file.name + (
+        " (damaged)" if size == file.size else f" (damaged: {size} of {file.size} bytes)"
+    )
+
+
+def offline_error(repo: str, commit: str, names: list[str]) -> InputError:
+    """The error for files that are not in the cache while the network is off."""
+    return refuse(
+        "The network is off, and the cache lacks files of this model",
+        where=f"{repo}@{commit}",
+        expected=f"in {snapshot_folder(repo, commit)}",
+        found=f"missing: {', '.join(names)}",
+        fix="run once without --offline (and with HF_HUB_OFFLINE unset)",
+    )

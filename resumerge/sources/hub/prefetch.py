@@ -1,0 +1,324 @@
+"""Download of Hub files in background threads, while the files that are ready are merged."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from resumerge.errors import InputError, Problem, Resumable, ResumergeError
+from resumerge.hub.cache import HubFile, cache_folder, free_bytes
+from resumerge.hub.callbacks import DownloadCallbacks
+from resumerge.hub.content_hash import is_intact
+from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.sources.formats.weight_file import read_weight_header
+from resumerge.sources.hub.files import ensure_cached, hub_file
+from resumerge.sources.types import Source
+
+THREADS = 2
+"""Files downloaded at once: one can be read for its hash while the other arrives."""
+
+FREE_BYTES = 16_000_000
+"""Bytes of the cache's disk that downloads leave free."""
+
+SWITCH_SECONDS = 0.0005
+"""Seconds between two Python threads' turns. A download takes a turn for every 64 KiB: with the
+default of 5 ms, a busy main thread (importing torch, for example) would limit it to 13 MB/s."""
+
+STOP_SECONDS = 0.5
+"""Seconds that a download gets to end after it was stopped."""
+
+
+@dataclass(frozen=True)
+class DownloadProgress:
+    """The progress of all downloads together.
+
+    Args:
+        file: name of the file that received bytes last.
+        bytes_done: of all files that are to be downloaded.
+        bytes_total: likewise.
+    """
+
+    file: str
+    bytes_done: int
+    bytes_total: int
+
+
+class Prefetcher:
+    """Downloads files in order, in threads of its own; a context manager.
+
+    A file is ready when its content has been checked. If a file cannot be downloaded, `wait` raises
+    the error, so that the caller can first use the files that are ready.
+
+    Attributes:
+        blocked_at: the number of ready files at which the caller had nothing to do until another
+            file is ready, and expects no other space on the disk; None while it has work.
+    """
+
+    def __init__(
+        self,
+        wanted: Iterable[tuple[Source, str]],
+        metadata: MetadataCache,
+        *,
+        offline: bool = False,
+        evicting: bool = False,
+        on_start: Callable[[HubFile, int], None] = lambda file, inode: None,
+        on_event: Callable[..., None] = lambda kind, **facts: None,
+        reserved_bytes: Callable[[bool], int] = lambda blocked: 0,
+    ) -> None:
+        """
+        Args:
+            wanted: Hub sources and names of their files, the most urgent first.
+            evicting: files that are no longer needed are removed during the run, so that a
+                download may wait for space on the disk.
+            on_start: called with a file that is about to be downloaded, and its inode.
+            on_event: called with a kind and facts when a fault was found and repaired.
+            reserved_bytes: how many bytes of the disk downloads must leave free for the output,
+                given whether the caller is blocked; called only while evicting.
+        """
+        self.blocked_at: int | None = None
+        self._wanted = list({hub_file(s, name): s.part_of(name)[0] for s, name in wanted}.items())
+        self._metadata, self._offline, self._evicting = metadata, offline, evicting
+        self._on_start, self._on_event = on_start, on_event
+        self._reserved_bytes = reserved_bytes
+        self._changed = threading.Condition()
+        self._next = 0
+        self._admitted: set[HubFile] = set()
+        self._ready: set[HubFile] = set()
+        self._failures: list[ResumergeError] = []
+        self._bug: Exception | None = None
+        self._stopped = threading.Event()
+        self._active: list[DownloadCallbacks] = []
+        self._bytes_done: dict[HubFile, int] = {}
+        self._latest = ""
+        self._sizes = {file: file.size for file, _ in self._wanted if not file.whole}
+        self._threads = [
+            threading.Thread(target=self._work, name=f"prefetch {n}", daemon=True)
+            for n in range(min(THREADS, len(self._wanted)))
+        ]
+
+    def __enter__(self) -> Prefetcher:
+        self._switch_interval = sys.getswitchinterval()
+        if self._threads:
+            sys.setswitchinterval(min(self._switch_interval, SWITCH_SECONDS))
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Abort the downloads; the next run resumes them."""
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+            responses = [callbacks.response for callbacks in self._active]
+        for response in responses:
+            if response is not None:
+                response.abort()
+        until = time.monotonic() + STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        sys.setswitchinterval(self._switch_interval)
+
+    def is_ready(self, source: Source, name: str) -> bool:
+        """Whether a file is in the cache, complete and intact."""
+        return source.part_of(name)[0].kind != "hub" or hub_file(source, name) in self._ready
+
+    @property
+    def ready_count(self) -> int:
+        """Number of files that are ready."""
+        return len(self._ready)
+
+    @property
+    def progress(self) -> DownloadProgress | None:
+        """The progress of the downloads; None if there are none."""
+        with self._changed:
+            if not self._sizes:
+                return None
+            done = sum(self._bytes_done.get(file, 0) for file in self._sizes)
+            return DownloadProgress(self._latest, done, sum(self._sizes.values()))
+
+    def wait(self, seconds: float) -> None:
+        """Wait until another file is ready, at most for the given time.
+
+        Raises:
+            Resumable: a file cannot be downloaded. Offline, all files are checked first, and the
+                message names each one that is missing or damaged.
+        """
+        with self._changed:
+            before = len(self._ready)
+            self._changed.wait_for(
+                lambda: len(self._ready) > before or self._has_failed(), timeout=seconds
+            )
+            if self._bug is not None:
+                raise self._bug
+            if self._has_failed():
+                raise _combined(self._failures)
+
+    def _has_failed(self) -> bool:
+        checked_all = len(self._ready) + len(self._failures) == len(self._wanted)
+        return bool(self._bug or (self._failures and (checked_all or not self._offline)))
+
+    def _work(self) -> None:
+        while (item := self._take()) is not None:
+            file, source = item
+            try:
+                self._prepare(file, source)
+            except _Stopped:
+                return
+            except ResumergeError as error:
+                with self._changed:
+                    self._failures.append(error)
+            except Exception as error:
+                if self._stopped.is_set():
+                    return
+                with self._changed:
+                    self._bug = error
+            else:
+                with self._changed:
+                    self._ready.add(file)
+            finally:
+                with self._changed:
+                    self._admitted.add(file)
+                    self._changed.notify_all()
+
+    def _take(self) -> tuple[HubFile, Source] | None:
+        with self._changed:
+            failed = self._bug is not None or (self._failures and not self._offline)
+            if self._stopped.is_set() or failed or self._next == len(self._wanted):
+                return None
+            self._next += 1
+            return self._wanted[self._next - 1]
+
+    def _prepare(self, file: HubFile, source: Source) -> None:
+        """Download a file if needed, and compare its header with the one that was planned with."""
+        callbacks = DownloadCallbacks(
+            progressed=lambda nbytes: self._progressed(file, nbytes),
+            check=self._check,
+            sleep=self._sleep,
+            started=lambda inode: self._on_start(file, inode),
+            event=self._on_event,
+        )
+        with self._changed:
+            self._active.append(callbacks)
+        try:
+            self._ensure_cached(file, callbacks)
+            if not _has_planned_header(file, source):
+                # Either the file or the planned header is wrong: read the file again to decide.
+                path = file.content or file.pointer
+                intact = is_intact(path, file.etag, file.size, self._check)
+                self._metadata.record_verdict(path, file.etag, intact)
+                self._ensure_cached(file, callbacks)
+                if not _has_planned_header(file, source):
+                    self._metadata.store_header(file.etag, None)
+                    raise _other_header(file)
+        finally:
+            with self._changed:
+                self._active.remove(callbacks)
+        self._progressed(file, file.size)
+
+    def _ensure_cached(self, file: HubFile, callbacks: DownloadCallbacks) -> None:
+        ensure_cached(
+            file,
+            self._metadata,
+            callbacks,
+            offline=self._offline,
+            reserve=lambda needed: self._reserve(file, needed),
+        )
+
+    def _reserve(self, file: HubFile, needed: int) -> None:
+        """Wait until earlier files have their space on the disk, and there is space for this one.
+
+        Args:
+            needed: bytes that the download adds.
+        """
+        with self._changed:
+            self._sizes.setdefault(file, file.size)
+            self._bytes_done[file] = file.size - needed
+            files = [other for other, _ in self._wanted]
+            earlier = files[: files.index(file)]
+            while not self._admitted.issuperset(earlier) or not self._fits(file, needed):
+                self._check()
+                self._changed.wait(0.2)
+            self._admitted.add(file)
+
+    def _fits(self, file: HubFile, needed: int) -> bool:
+        """Whether the disk has space for a download beside the active ones.
+
+        Raises:
+            Resumable: it has not, and no space will become free.
+        """
+        active = [f for f in self._admitted - self._ready if f in self._bytes_done]
+        expected = sum(other.size - self._bytes_done[other] for other in active)
+        # Read before the free space: what the caller could free was freed by then. A caller that
+        # has not seen the latest file yet is not blocked.
+        blocked = self.blocked_at == len(self._ready)
+        free = free_bytes()
+        reserved = self._reserved_bytes(blocked) if self._evicting else 0
+        if free - expected >= needed + FREE_BYTES + reserved:
+            return True
+        if self._evicting and (expected or not blocked):
+            return False
+        raise _disk_too_small(file, needed, free - expected, self._evicting)
+
+    def _progressed(self, file: HubFile, nbytes: int) -> None:
+        with self._changed:
+            if file in self._sizes:
+                self._bytes_done[file] = nbytes
+                self._latest = file.name
+
+    def _check(self) -> None:
+        if self._stopped.is_set():
+            raise _Stopped
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise _Stopped
+
+
+class _Stopped(Exception):
+    """The prefetcher was closed."""
+
+
+def _has_planned_header(file: HubFile, source: Source) -> bool:
+    """Whether the file's header is the one that was read from the Hub before the download."""
+    if file.name not in source.files:
+        return True  # a companion
+    planned = {name: t for name, t in source.tensors.items() if t.file == file.name}
+    try:
+        return read_weight_header(file.pointer, file.name)[0] == planned
+    except InputError:
+        return False
+
+
+def _other_header(file: HubFile) -> Resumable:
+    return Resumable(
+        "source_changed",
+        f"The header of {file.name} of {file.repo} differs from the one that the plan was made "
+        "from: the server sent another one then. Start over with --restart.",
+    )
+
+
+def _disk_too_small(file: HubFile, needed: int, free: int, evicting: bool) -> Resumable:
+    advice = (
+        "There is not enough space even after the removal of downloads that are no longer needed"
+        if evicting
+        else "Free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
+        "downloads of this run as soon as they are no longer needed; then resume"
+    )
+    return Resumable(
+        "disk_full",
+        f"No room to download {file.name} of {file.repo} into {cache_folder()}: "
+        f"{needed / 1e9:.2f} GB are needed and {free / 1e9:.2f} GB are free.\n{advice}.",
+    )
+
+
+def _combined(failures: list[ResumergeError]) -> ResumergeError:
+    """All failures as one error. It is `Resumable`, since the run has already started."""
+    problems: list[Problem] = []
+    for error in failures:
+        if not isinstance(error, InputError):
+            return error
+        problems += error.problems
+    return Resumable("source_unavailable", "\n".join(str(problem) for problem in problems))

@@ -1,0 +1,60 @@
+"""Opening a model by its reference: local or on the Hub, with or without an adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.recipe.references import is_local
+from resumerge.recipe.types import ModelRef
+from resumerge.sources.adapters.lora import with_adapter
+from resumerge.sources.formats.quantised import check_unquantised
+from resumerge.sources.hub.model import open_hub
+from resumerge.sources.index import ADAPTER, MODEL, Contents
+from resumerge.sources.local import open_local
+from resumerge.sources.types import Source
+
+
+def open_source(
+    ref: ModelRef,
+    pins: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    offline: bool = False,
+    metadata: MetadataCache | None = None,
+) -> Source:
+    """Open a model: read its headers and config, but not its weights.
+
+    Args:
+        pins: what a run pinned, by the text of a reference: `revision`, the commit of a Hub repo,
+            or `folder`, the path of a local folder. References without a pin are resolved anew.
+        offline: do not use the network.
+        metadata: the metadata cache of Hub files.
+
+    Raises:
+        InputError: the model or its adapter does not exist, or is damaged.
+        Resumable: the network failed.
+    """
+    base, *adapters = ref.parts
+    opened = _open_part(base, MODEL, pins or {}, offline, metadata)
+    check_unquantised(opened)
+    for adapter in adapters:
+        return with_adapter(
+            ref, opened, _open_part(adapter, ADAPTER, pins or {}, offline, metadata)
+        )
+    return opened
+
+
+def _open_part(
+    ref: ModelRef,
+    contents: Contents,
+    pins: Mapping[str, Mapping[str, Any]],
+    offline: bool,
+    metadata: MetadataCache | None,
+) -> Source:
+    pin = pins.get(ref.text, {})
+    if "folder" in pin or is_local(ref.name):
+        return open_local(ref, pin.get("folder"), contents)
+    return open_hub(
+        ref, revision=pin.get("revision"), offline=offline, metadata=metadata, contents=contents
+    )
