@@ -1,27 +1,39 @@
-"""The Python twins of the commands.
+"""The commands as Python functions.
 
 Example:
     >>> import resumerge
     >>> resumerge.run("configs/ties.yaml", "merged", memory="2GB")
     >>> resumerge.status("merged")["runs"][0]["state"]
     'done'
+
+The options of `run`, `resume` and `plan` are declared in `resumerge.options`.
 """
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 import warnings
-from pathlib import Path
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, Unpack
 
 from resumerge.engine.checks.preflight import OUTPUT, STATE
 from resumerge.engine.execute.reporter import Reporter
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.engine.reports.plan_report import describe_plan
-from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror.stores.registry import has_scheme, is_mirror_url
-from resumerge.options import MEMORY_WAIT, Options, as_path
-from resumerge.report.sizes import parse_size
+from resumerge.mirror.stores.registry import is_mirror_url
+from resumerge.option_types import StrPath, read_address
+from resumerge.options import (
+    Option,
+    Options,
+    PlanOptions,
+    ResumeOptions,
+    RunOptions,
+    as_path,
+    declared,
+)
 from resumerge.report.status import Status, status_json
 from resumerge.storage import Storage
 from resumerge.ui.notebook.merging_here import merge_here, told_here
@@ -31,238 +43,198 @@ from resumerge.ui.terminal.plan import PLANNING, PlanDocument
 # tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.
 warnings.filterwarnings("ignore", message="IProgress not found")
 
-StrPath = str | Path
-RECIPE, MIRROR = "recipe", "mirror"
+RECIPE, RUN = "recipe", "name of the run"
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
 
 
+def _with_options(
+    command: str,
+) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
+    """Give a function, which takes options as ``**options``, the signature and the documentation of
+    the options that are declared for a command.
+    """
+
+    def documented(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+        options, signature = declared(command), inspect.signature(function, eval_str=True)
+        own = list(signature.parameters.values())[:-1]  # the last is **options
+        given = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
+        last = [parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY]
+        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*given, *map(_parameter, options), *last]
+        )
+        texts = "\n".join(map(_documentation, options))
+        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("    OPTIONS", texts)
+        return function
+
+    return documented
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    accepts = option.type.accepts if option.default is not None else option.type.accepts | None
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=accepts
+    )
+
+
+def _documentation(option: Option) -> str:
+    default = f"Default: {option.shown_default}." if option.shown_default else ""
+    text = " ".join(filter(None, (f"{option.name}: {option.help}", option.type.note, default)))
+    return textwrap.fill(text, 96, initial_indent="    ", subsequent_indent="        ")
+
+
+@_with_options("run")
 def run(
     config: StrPath,
     out: StrPath,
     *,
-    state_dir: StrPath | None = None,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    device: str = "cpu",
-    shard_size: int | str | None = None,
-    seed: int | None = None,
-    offline: bool = False,
-    restart: bool = False,
-    memory_wait: float = MEMORY_WAIT,
-    evict: bool = False,
-    mirror: StrPath | None = None,
-    mirror_then_delete: bool | None = None,
-    mirror_rate: int | str | None = None,
-    mirror_wait: float | None = None,
-    take_over: bool = False,
-    bring_back: bool = False,
     reporter: Reporter | None = None,
     progress: str = "auto",
+    **options: Unpack[RunOptions],
 ) -> ShownResult:
-    """Merge in this process; if `out` has an unfinished run of the same recipe, go on with it.
+    """Merge in this process; continue the run in `out` if it is unfinished and of the same recipe.
 
-    There is no supervisor: if this process is killed, `resume` goes on, but nobody calls it.
+    There is no supervisor: if this process is killed, nothing restarts it; call `resume`.
 
     Args:
-        memory, shard_size: bytes, or a size like ``"2GB"``.
-        memory_wait: seconds to wait where there is no memory, before `Resumable` is raised.
-        evict: delete downloads of this run as soon as nothing needs them.
-        mirror: a folder or ``hf://org/name`` that the run is copied to as it goes. Where it holds
-            an unfinished run of this recipe, that one goes on.
-        mirror_then_delete: delete a shard here once the mirror has it.
-        mirror_rate: bytes in a second that the mirror may take, or a size.
-        mirror_wait: seconds to wait for a mirror that fails, before `Resumable` is raised.
-        take_over: the machine that holds the mirror is known to be dead.
-        bring_back: shards that are only in the mirror shall be in `out` too.
-        reporter: told about progress, in place of what `progress` names.
-        progress: ``auto`` is a live picture in a notebook, and nothing elsewhere; ``bar``,
-            ``lines`` and ``json`` print as the command does; ``none``.
+        config: the recipe, a YAML file.
+        out: the folder to write the model to.
+        OPTIONS
+        reporter: an object that is told about progress, in place of what `progress` names.
+        progress: ``auto`` shows a live picture in a notebook, and nothing elsewhere; ``bar``,
+            ``lines`` and ``json`` print what the command prints; ``none`` shows nothing.
 
     Raises:
-        InputError: recipe, sources or output are unfit; nothing was written.
-        Resumable: stopped short; `resume` goes on.
-        Interrupted: SIGINT or SIGTERM; what was done is committed.
+        InputError: the recipe, a source, the output or an option is invalid; nothing was written.
+        Resumable: the run stopped before its end, for want of memory, disk or network.
+        Interrupted: SIGINT or SIGTERM stopped the run; what was done is committed.
 
-        The last two are in `resumerge.errors`, and say what to type to go on. Whoever does not
-        catch them ends with a traceback and exit code 1; their `exit_code` is the command's.
+        The last two say what to type to continue. They are in `resumerge.errors`; their
+        `exit_code` is the one that the command would have.
     """
-    options = Options(
-        _path(state_dir),
-        _size(memory),
-        threads,
-        device,
-        _size(shard_size),
-        seed,
-        offline,
-        restart,
-        memory_wait,
-        evict,
-        _address(mirror, MIRROR),
-        mirror_then_delete,
-        _size(mirror_rate),
-        mirror_wait,
-        take_over,
-        bring_back,
-    )
+    chosen = Options.read("run", options)
     recipe, folder = as_path(config, RECIPE), as_path(out, OUTPUT)
-    return merge_here(options, lambda s: s.run(recipe, folder), reporter, progress)
+    return merge_here(chosen, lambda session: session.run(recipe, folder), reporter, progress)
 
 
+@_with_options("resume")
 def resume(
     run: StrPath | None = None,
     *,
-    state_dir: StrPath | None = None,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    device: str = "cpu",
-    offline: bool = False,
-    restart: bool = False,
-    memory_wait: float = MEMORY_WAIT,
-    evict: bool = False,
-    mirror: StrPath | None = None,
-    mirror_then_delete: bool | None = None,
-    mirror_rate: int | str | None = None,
-    mirror_wait: float | None = None,
-    take_over: bool = False,
-    bring_back: bool = False,
-    output: StrPath | None = None,
     reporter: Reporter | None = None,
     progress: str = "auto",
+    **options: Unpack[ResumeOptions],
 ) -> ShownResult:
-    """Go on with a run, named by its id, output folder or mirror; by default the newest.
+    """Continue a run. Options that are not given are as they were when the run began.
 
     Args:
-        output: for a run that comes from a mirror; by default its name, in the working folder.
+        run: the run's id, output folder or mirror; by default the newest run.
+        OPTIONS
+        reporter: as `run`.
         progress: as `run`.
 
     Raises:
         InputError, Resumable, Interrupted: as `run`.
     """
-    options = Options(
-        _path(state_dir),
-        _size(memory),
-        threads,
-        device,
-        None,
-        None,
-        offline,
-        restart,
-        memory_wait,
-        evict,
-        _address(mirror, MIRROR),
-        mirror_then_delete,
-        _size(mirror_rate),
-        mirror_wait,
-        take_over,
-        bring_back,
-        _path(output, OUTPUT),
-    )
-    name = _name(run)
-    return merge_here(options, lambda s: s.resume(name), reporter, progress)
+    chosen, name = Options.read("resume", options), _address(run)
+    return merge_here(chosen, lambda session: session.resume(name), reporter, progress)
 
 
 def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> Status:
-    """The document of ``resumerge status --json``: the run that is named, or all, newest first.
+    """The document of ``resumerge status --json``: one run, or all of them, the newest first.
+
+    Args:
+        run: the run's id, output folder or mirror; by default all runs.
+        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Raises:
         InputError: there is no such run.
     """
-    return status_json(RunStore(_path(state_dir)), _name(run))
+    return status_json(_runs(state_dir), _address(run))
 
 
+@_with_options("plan")
 def plan(
     config: StrPath,
     out: StrPath | None = None,
     *,
-    state_dir: StrPath | None = None,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    device: str = "cpu",
-    shard_size: int | str | None = None,
-    seed: int | None = None,
-    offline: bool = False,
-    evict: bool = False,
-    mirror: StrPath | None = None,
     progress: str = "auto",
+    **options: Unpack[PlanOptions],
 ) -> PlanDocument:
-    """The document of ``resumerge plan --json``; problems of the recipe are listed in it.
+    """The document of ``resumerge plan --json``; a recipe's problems are listed in it.
+
+    Only headers of the sources are read. Nothing is written, and the mirror is not contacted.
 
     Args:
-        mirror: as `run`; nothing is asked of it, nor written there.
-        progress: ``auto`` tells in a notebook every few seconds that it still goes on, and is
-            silent elsewhere; ``bar`` and ``lines`` tell; ``json`` and ``none`` do not.
+        config: the recipe, a YAML file.
+        out: the folder that the model would be written to.
+        OPTIONS
+        progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
+            ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
 
     Raises:
-        InputError: an argument is not of its type, or out of range.
+        InputError: the value of an argument is invalid.
     """
-    options = Options(
-        _path(state_dir),
-        _size(memory),
-        threads,
-        device,
-        _size(shard_size),
-        seed,
-        offline,
-        evict=evict,
-        mirror=_address(mirror, MIRROR),
-    )
-    recipe, folder = as_path(config, RECIPE), _path(out, OUTPUT)
+    chosen, recipe = Options.read("plan", options), as_path(config, RECIPE)
+    folder = None if out is None else as_path(out, OUTPUT)
     with told_here(PLANNING, progress):
-        return PlanDocument(describe_plan(recipe, folder, options, progress))
+        return PlanDocument(describe_plan(recipe, folder, chosen, progress))
 
 
 def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> ShownVerification:
-    """Read an output again, or what is in a mirror, and compare it with the ledger's checksums.
+    """Read an output, or what a mirror has, again and compare it with the ledger's checksums.
+
+    Args:
+        run: the run's id, output folder or mirror; by default the newest run.
+        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Raises:
         InputError: there is no such run.
         Resumable: the mirror, or the output, cannot be read now.
     """
-    name = _name(run)
+    name, runs = _address(run), _runs(state_dir)
     if name is not None and is_mirror_url(name):
-        return ShownVerification.of(verify_mirror(name, RunStore(_path(state_dir)), Storage()))
-    return ShownVerification.of(verify_run(RunStore(_path(state_dir)).find(name), Storage()))
+        return ShownVerification.of(verify_mirror(name, runs, Storage()))
+    return ShownVerification.of(verify_run(runs.find(name), Storage()))
 
 
 def cache_check(
     target: StrPath, *, state_dir: StrPath | None = None, offline: bool = False
 ) -> CacheReport:
-    """Read the cached files of a recipe, or of ``org/name``, and compare them with their hashes.
+    """Read the cached files of a recipe or a Hub repo and compare them with their checksums.
+
+    Args:
+        target: a recipe, or ``org/name``.
+        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+        offline: do not use the network.
 
     Raises:
-        InputError: no such recipe; or nothing of the repo is in the cache.
+        InputError: there is no such recipe, or the cache has nothing of the repo.
     """
-    return check_cache(str(target), Options(_path(state_dir), offline=offline))
+    options = Options.read("cache check", {"state_dir": state_dir, "offline": offline})
+    return check_cache(str(target), options)
 
 
 def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheReport:
-    """Check, and fetch the files that are damaged or missing, and no others.
+    """Check as `cache_check`, then download the files that are damaged or missing, and no others.
+
+    Args:
+        target: a recipe, or ``org/name``.
+        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Raises:
         InputError, Resumable: as `run`.
     """
-    return repair_cache(str(target), Options(_path(state_dir)))
+    return repair_cache(str(target), Options.read("cache repair", {"state_dir": state_dir}))
 
 
-def _path(path: StrPath | None, what: str = STATE) -> Path | None:
-    return None if path is None else as_path(path, what)
+def _runs(state_dir: StrPath | None) -> RunStore:
+    return RunStore(None if state_dir is None else as_path(state_dir, STATE))
 
 
-def _name(run: StrPath | None) -> str | None:
-    return _address(run, "name of the run")
-
-
-def _address(named: StrPath | None, what: str) -> str | None:
-    """A folder, a run's id, or ``hf://org/name``, which a path would make ``hf:/org/name``."""
-    if named is None:
+def _address(run: StrPath | None) -> str | None:
+    if run is None:
         return None
-    path = as_path(named, what)
-    return named if isinstance(named, str) and has_scheme(named) else str(path)
-
-
-def _size(size: int | str | None) -> int | None:
-    if not isinstance(size, str):
-        return size
-    try:
-        return parse_size(size)
-    except ValueError as error:
-        raise refuse(str(error), expected="bytes, or a size like 5GB", found=repr(size)) from None
+    as_path(run, RUN)
+    return read_address(run)

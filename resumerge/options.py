@@ -1,13 +1,37 @@
-"""What a user may choose about a run."""
+"""The options of a merge. Each one is declared once, as a field of `Options`.
+
+From that declaration come the option of the command line (``cli/arguments.py``), the parameter of
+the Python function and its documentation (``api.py``), the check of its value, what a run's ledger
+keeps and a resumed run inherits, and the words of the command that resumes a run.
+
+To add an option, add a field to `Options`. For type checkers, add its name to the `TypedDict` of
+the functions that take it; a test compares the two.
+"""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from functools import cache
 from pathlib import Path
+from typing import Any, TypedDict
 
-from resumerge.errors import InputError, Problem
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.option_types import (
+    Address,
+    Count,
+    Flag,
+    Folder,
+    Number,
+    OptionType,
+    Seconds,
+    Size,
+    StrPath,
+    Word,
+    expand,
+)
 
 SHARD_SIZE = 5_000_000_000
 SEED = 0
@@ -17,87 +41,166 @@ STALL_SECONDS = 600.0
 """A worker without progress for longer is taken for stuck: a slow disk is quicker than that."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of ``run`` and ``resume``; None takes the default, or what the run began with.
+class Kept(Enum):
+    """What a run's ledger keeps of an option."""
+
+    NO = "nothing"
+    INHERITED = "its value, which a resumed run takes where none is given"
+    PLANNED = "the value that the run was planned with"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """The declaration of one option.
 
     Args:
-        state_dir: where ledgers live.
-        memory: budget of RSS in bytes.
-        threads: worker threads.
-        device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
-        shard_size: largest output shard in bytes.
-        seed: of randomized methods.
-        offline: touch no network.
-        restart: give up the unfinished run and start over.
-        memory_wait: seconds that a run waits for memory before it stops, resumable.
-        evict: remove downloads of this run as soon as nothing needs them.
-        mirror: a folder or ``hf://org/name`` that the run is copied to.
-        mirror_then_delete: free a shard here once it is in the mirror.
-        mirror_rate: bytes in a second that the mirror may take; no limit by default.
-        mirror_wait: seconds that a run waits for a mirror that fails before it stops, resumable.
-        take_over: the machine that holds the mirror is known to be dead.
-        bring_back: shards that are only in the mirror shall be in the output folder too, and stay.
-        output: of a run that is resumed from a mirror on another machine.
-
-    Raises:
-        InputError: an option is not of its type, or out of range.
+        type: of its value.
+        help: one sentence, for the command line and for Python.
+        commands: that take it.
+        default_text: what help says of the default where that is None.
+        aliases: further names on the command line.
+        kept: what a run's ledger keeps of it.
+        repeated: whether the command that resumes a run repeats it.
+        needs_mirror: whether it is refused where a run has no mirror.
+        name: of the field; filled in by `declared`.
+        default: of the field; filled in by `declared`.
     """
 
-    state_dir: Path | None = None
-    memory: int | None = None
-    threads: int | None = None
-    device: str = "cpu"
-    shard_size: int | None = None
-    seed: int | None = None
-    offline: bool = False
-    restart: bool = False
-    memory_wait: float = MEMORY_WAIT
-    evict: bool = False
-    mirror: str | None = None
-    mirror_then_delete: bool | None = None
-    mirror_rate: int | None = None
-    mirror_wait: float | None = None
-    take_over: bool = False
-    bring_back: bool = False
-    output: Path | None = None
+    type: OptionType
+    help: str
+    commands: tuple[str, ...]
+    default_text: str = ""
+    aliases: tuple[str, ...] = ()
+    kept: Kept = Kept.NO
+    repeated: bool = False
+    needs_mirror: bool = False
+    name: str = ""
+    default: Any = None
+
+    @property
+    def flag(self) -> str:
+        """The option's name on the command line: ``--mirror-wait``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def shown_default(self) -> str:
+        """What help says of the default; empty where there is nothing to say."""
+        if self.default is None or self.default is False:
+            return self.default_text
+        return self.type.as_text(self.default)
+
+    def is_valid(self, value: object) -> bool:
+        """Whether it may have this value; None stands for "not given" where that is the default."""
+        return (value is None and self.default is None) or self.type.is_valid(value)
+
+    def words(self, value: Any) -> list[str]:
+        """The words of a command line that give it this value; none for "not given"."""
+        if value is None or value is False:
+            return []
+        return [self.flag] if value is True else [self.flag, self.type.as_text(value)]
+
+
+def _option(type: OptionType, help: str, *commands: str, default: Any = None, **more: Any) -> Any:
+    """A field of `Options`."""
+    declaration = Option(type=type, help=help, commands=commands, default=default, **more)
+    return field(default=default, metadata={"option": declaration})
+
+
+_MERGES = ("run", "resume")
+_PLANS = ("run", "plan")
+_ALL = ("run", "resume", "plan")
+_READERS = ("status", "verify", "cache check", "cache repair")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a merge, checked. None means "not given".
+
+    Raises:
+        InputError: with every option whose value is not of its type, or out of range.
+    """
+
+    state_dir: Path | None = _option(
+        Folder(), "Folder for the ledgers.", *_ALL, *_READERS,
+        default_text="./state, or RESUMERGE_STATE_DIR",
+    )  # fmt: skip
+    memory: int | None = _option(
+        Size("2GB"), "Limit for the resident memory of the merge, like 2GB.", *_ALL,
+        default_text="what the machine can spare", kept=Kept.INHERITED,
+    )  # fmt: skip
+    threads: int | None = _option(
+        Count(), "Number of worker threads.", *_ALL,
+        default_text="the cores that this process may use", aliases=("--num-threads",),
+        kept=Kept.INHERITED,
+    )  # fmt: skip
+    device: str = _option(
+        Word("cpu, cuda, cuda:1 or auto", "DEV"),
+        "Device for dense computation such as SVD: cpu, cuda, cuda:1 or auto.", *_ALL,
+        default="cpu",
+    )  # fmt: skip
+    shard_size: int | None = _option(
+        Size("5GB"), "Size of the largest output shard.", *_PLANS,
+        default_text=f"{SHARD_SIZE // 10**9}GB", aliases=("--out-shard-size", "--max-shard-size"),
+        kept=Kept.PLANNED,
+    )  # fmt: skip
+    seed: int | None = _option(
+        Number(), "Seed for randomized methods.", *_PLANS,
+        default_text=str(SEED), aliases=("--random-seed",), kept=Kept.PLANNED,
+    )  # fmt: skip
+    offline: bool = _option(
+        Flag(), "Do not use the network: every source must be local or cached.",
+        *_ALL, "cache check", default=False,
+    )  # fmt: skip
+    restart: bool = _option(
+        Flag(), "Abandon the unfinished run in OUT and start over.", *_MERGES, default=False
+    )
+    memory_wait: float = _option(
+        Seconds(), "Seconds to wait for free memory before the run stops.", *_MERGES,
+        default=MEMORY_WAIT,
+    )  # fmt: skip
+    evict: bool = _option(
+        Flag(), "Delete files that this run downloaded as soon as they are no longer needed.",
+        *_ALL, default=False, kept=Kept.INHERITED,
+    )  # fmt: skip
+    mirror: str | None = _option(
+        Address(), "Copy the run to this folder or Hub repo (hf://org/name) while it works.",
+        *_ALL, repeated=True,
+    )  # fmt: skip
+    mirror_then_delete: bool | None = _option(
+        Flag(), "Delete each shard on this machine once the mirror has it.", *_MERGES,
+        kept=Kept.INHERITED, repeated=True, needs_mirror=True,
+    )  # fmt: skip
+    mirror_rate: int | None = _option(
+        Size("10MB"), "Limit for uploads to the mirror, per second, like 10MB.", *_MERGES,
+        default_text="no limit", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
+    )  # fmt: skip
+    mirror_wait: float | None = _option(
+        Seconds(), "Seconds to retry a mirror that fails before the run stops.", *_MERGES,
+        default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
+    )  # fmt: skip
+    take_over: bool = _option(
+        Flag(), "Continue although another machine holds the mirror: that machine is gone.",
+        *_MERGES, default=False, needs_mirror=True,
+    )  # fmt: skip
+    bring_back: bool = _option(
+        Flag(), "Download shards that only the mirror has, and keep them here.", *_MERGES,
+        default=False, repeated=True, needs_mirror=True,
+    )  # fmt: skip
+    output: Path | None = _option(
+        Folder(), "Output folder for a run that is resumed from a mirror.", "resume",
+        default_text="./NAME",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         problems = [
-            Problem(f"The option {name} cannot be that", expected=expected, found=repr(value))
-            for name, value, fits, expected in (
-                ("memory", self.memory, _is_count(self.memory), "bytes, above zero, or 2GB"),
-                ("threads", self.threads, _is_count(self.threads), "a whole number above zero"),
-                ("shard_size", self.shard_size, _is_count(self.shard_size), "bytes, or 5GB"),
-                ("seed", self.seed, self.seed is None or _is_whole(self.seed), "a whole number"),
-                ("device", self.device, isinstance(self.device, str), "cpu, cuda or auto"),
-                ("offline", self.offline, isinstance(self.offline, bool), "True or False"),
-                ("memory_wait", self.memory_wait, _is_seconds(self.memory_wait), "seconds"),
-                ("evict", self.evict, isinstance(self.evict, bool), "True or False"),
-                ("restart", self.restart, isinstance(self.restart, bool), "True or False"),
-                ("mirror", self.mirror, _is_text(self.mirror), "a folder, or hf://org/name"),
-                (
-                    "mirror_then_delete",
-                    self.mirror_then_delete,
-                    isinstance(self.mirror_then_delete, bool | None),
-                    "True or False",
-                ),
-                ("mirror_rate", self.mirror_rate, _is_count(self.mirror_rate), "bytes, or 10MB"),
-                (
-                    "mirror_wait",
-                    self.mirror_wait,
-                    self.mirror_wait is None or _is_seconds(self.mirror_wait),
-                    "seconds",
-                ),
-                ("take_over", self.take_over, isinstance(self.take_over, bool), "True or False"),
-                ("bring_back", self.bring_back, isinstance(self.bring_back, bool), "True or False"),
-            )
-            if not fits
+            _problem(option, value)
+            for option, value in self._values()
+            if not option.is_valid(value)
         ]
         if self.bring_back is True and self.mirror_then_delete is True:
             problems.append(
                 Problem(
-                    "Shards cannot be brought back here and deleted here",
+                    "Shards cannot be both kept and deleted on this machine",
                     found="--bring-back and --mirror-then-delete",
                     fix="leave one of them out",
                 )
@@ -105,32 +208,154 @@ class Options:
         if problems:
             raise InputError(problems)
 
+    @classmethod
+    def read(cls, command: str, given: Mapping[str, Any]) -> Options:
+        """The options of a Python function, as its caller gave them.
+
+        Args:
+            command: the function's name, like ``run``.
+            given: values by name; a size may be text like ``"2GB"``.
+
+        Raises:
+            InputError: values are invalid; all of them are listed.
+            TypeError: the function has no such option.
+        """
+        declarations = {option.name: option for option in declared(command)}
+        read: dict[str, Any] = {}
+        problems = []
+        for name, value in given.items():
+            if name not in declarations:
+                raise TypeError(f"{command}() got an unexpected keyword argument {name!r}")
+            option = declarations[name]
+            try:
+                read[name] = option.type.read(value)
+            except ValueError as error:
+                problems.append(_problem(option, value, str(error)))
+        try:
+            options = cls(**read)
+        except InputError as error:
+            raise InputError([*problems, *error.problems]) from None
+        if problems:
+            raise InputError(problems)
+        return options
+
+    def kept(self, **planned: Any) -> dict[str, Any]:
+        """What a new run's ledger keeps of these options, as JSON.
+
+        Args:
+            planned: values of the options that are `Kept.PLANNED`.
+        """
+        inherited = {option.name: value for option, value in self._values(Kept.INHERITED)}
+        return planned | inherited
+
+    def inherit(self, began: Mapping[str, Any], mirror: str | None) -> Options:
+        """These options; what is not given is as it was when the run began.
+
+        Args:
+            began: the options that the run's ledger keeps.
+            mirror: the address of the run's mirror, if it has one.
+        """
+        now = replace(self, mirror_then_delete=False) if self.bring_back else self
+        inherited = {
+            option.name: began[option.name]
+            for option, value in now._values(Kept.INHERITED)
+            if value == option.default and began.get(option.name) is not None
+        }
+        return replace(now, mirror=now.mirror or mirror, **inherited)
+
+    def needing_mirror(self) -> list[str]:
+        """The options that were given and need a mirror, as the command line names them."""
+        given = ((option, value) for option, value in self._values() if option.needs_mirror)
+        return [option.flag for option, value in given if option.words(value)]
+
+    def repeated(self) -> list[str]:
+        """The words of a command line that give again what the command that resumes a run needs."""
+        return [
+            word
+            for option, value in self._values()
+            if option.repeated
+            for word in option.words(value)
+        ]
+
+    def _values(self, kept: Kept | None = None) -> Iterator[tuple[Option, Any]]:
+        for option in declared():
+            if kept is None or option.kept is kept:
+                yield option, getattr(self, option.name)
+
+
+@cache
+def declared(command: str | None = None) -> tuple[Option, ...]:
+    """The declared options in their order: all of them, or those that a command takes."""
+    options = (replace(f.metadata["option"], name=f.name) for f in fields(Options))
+    return tuple(option for option in options if command is None or command in option.commands)
+
+
+def are_kept_options(values: Mapping[str, Any]) -> bool:
+    """Whether these can be what a ledger keeps of a run's options: `Options.kept`."""
+    return all(
+        values.get(option.name) is None or option.type.is_valid(values[option.name])
+        for option in declared()
+        if option.kept is not Kept.NO
+    )
+
 
 def as_path(path: str | os.PathLike[str], what: str) -> Path:
     """A path that a caller gave; ``~`` is the home folder, as it is in a shell.
 
+    Args:
+        what: it is for, in the message: ``output folder``.
+
     Raises:
-        InputError: it is none.
+        InputError: this cannot be a path.
     """
     if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
-        with suppress(RuntimeError):  # of a user that is not known: a shell leaves it as it is, too
-            return Path(path).expanduser()
-        return Path(path)
-    problem = Problem(f"The {what} is no path", expected="text, or a Path", found=repr(path))
-    raise InputError([problem])
+        return expand(path)
+    raise refuse(f"The {what} is not a path", expected="text, or a Path", found=repr(path))
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _problem(option: Option, value: object, why: str = "") -> Problem:
+    what = why or f"The value of the option {option.name} is invalid"
+    return Problem(what, expected=option.type.expected, found=repr(value))
 
 
-def _is_text(value: object) -> bool:
-    return value is None or (isinstance(value, str) and bool(value) and "\0" not in value)
+# What type checkers see of `resumerge.run`, `resume` and `plan`.
 
 
-def _is_count(value: object) -> bool:
-    return value is None or (isinstance(value, int) and _is_whole(value) and value > 0)
+class _AnyOptions(TypedDict, total=False):
+    state_dir: StrPath | None
+    memory: int | str | None
+    threads: int | None
+    device: str
+    offline: bool
+    evict: bool
+    mirror: StrPath | None
 
 
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+class _MergeOptions(_AnyOptions, total=False):
+    restart: bool
+    memory_wait: float
+    mirror_then_delete: bool | None
+    mirror_rate: int | str | None
+    mirror_wait: float | None
+    take_over: bool
+    bring_back: bool
+
+
+class PlanOptions(_AnyOptions, total=False):
+    """Options that `resumerge.plan` takes."""
+
+    shard_size: int | str | None
+    seed: int | None
+
+
+class RunOptions(_MergeOptions, total=False):
+    """Options that `resumerge.run` takes."""
+
+    shard_size: int | str | None
+    seed: int | None
+
+
+class ResumeOptions(_MergeOptions, total=False):
+    """Options that `resumerge.resume` takes."""
+
+    output: StrPath | None

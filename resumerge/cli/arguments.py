@@ -1,118 +1,160 @@
-"""What the commands take, each argument and option once, with its help."""
+"""The arguments and options that several commands share, as decorators.
+
+Options of a merge come from their declaration in `resumerge.options`.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Any, TypeVar
 
-from resumerge.cli.commands import Argument, BadParameter, Option
-from resumerge.report.sizes import parse_size
+import click
+
+from resumerge.cli.command import Argument
+from resumerge.option_types import (
+    Count,
+    Flag,
+    Folder,
+    Number,
+    OptionType,
+    Seconds,
+    Size,
+    parse_size,
+)
+from resumerge.options import STALL_SECONDS, Option, Options, declared
 from resumerge.ui.progress.styles import Style
 
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise BadParameter(str(error)) from None
+Function = TypeVar("Function", bound=Callable[..., Any])
+Decorator = Callable[[Function], Function]
 
 
-def _work_in(folder: Path | None) -> Path | None:
+class SizeType(click.ParamType):
+    """A size in bytes, like ``2GB``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return parse_size(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def options_of(command: str) -> Decorator[Any]:
+    """The declared options of a command; its function gets them as one argument, ``options``."""
+
+    def decorate(function: Function) -> Any:
+        declarations = declared(command)
+
+        @wraps(function)
+        def collected(**given: Any) -> Any:
+            chosen = {option.name: given.pop(option.name) for option in declarations}
+            return function(options=Options(**chosen), **given)
+
+        for declaration in reversed(declarations):
+            _click_option(declaration)(collected)
+        return collected
+
+    return decorate
+
+
+def _click_option(option: Option) -> Decorator[Any]:
+    return click.option(
+        option.flag,
+        *option.aliases,
+        option.name,
+        type=_click_type(option.type),
+        is_flag=isinstance(option.type, Flag),
+        default=option.default,
+        metavar=option.type.metavar or None,
+        help=option.help + (f"  [default: {option.shown_default}]" if option.shown_default else ""),
+    )
+
+
+def _click_type(type: OptionType) -> Any:
+    if isinstance(type, Size):
+        return SizeType()
+    if isinstance(type, Count):
+        return click.IntRange(min=1)
+    if isinstance(type, Number):
+        return click.INT
+    if isinstance(type, Seconds):
+        return click.FloatRange(min=0)
+    if isinstance(type, Folder):
+        return click.Path(path_type=Path)
+    return click.BOOL if isinstance(type, Flag) else click.STRING
+
+
+def argument(name: str, metavar: str, help: str, **more: Any) -> Decorator[Any]:
+    """An argument with a help text."""
+    return click.argument(name, metavar=metavar, description=help, cls=Argument, **more)
+
+
+recipe_argument = argument(
+    "config", "CONFIG", "A mergekit recipe (YAML).", type=click.Path(path_type=Path)
+)
+
+run_argument = argument(
+    "run",
+    "[RUN]",
+    "A run's id, output folder or mirror (hf://org/name). Default: the newest run.",
+    required=False,
+)
+
+target_argument = argument("target", "CONFIG|REPO", "A recipe, or a Hub repo: org/name[@revision].")
+
+
+def _enter(context: click.Context, parameter: click.Parameter, folder: Path | None) -> None:
     try:
         if folder is not None:
             os.chdir(folder)
     except OSError as error:
-        raise BadParameter(f"{folder}: {error.strerror}") from None
-    return folder
+        raise click.BadParameter(f"{folder}: {error.strerror}") from None
 
 
-Config = Annotated[Path, Argument(metavar="CONFIG", help="A mergekit recipe (YAML).")]
-Out = Annotated[Path, Argument(metavar="OUT", help="The folder to write the model to.")]
-Run = Annotated[
-    str | None,
-    Argument(
-        metavar="RUN", help="A run id, output folder or mirror (hf://org/name); else the newest."
-    ),
-]
-StateDir = Annotated[
-    Path | None,
-    Option(help="Where ledgers live (default ./state, or RESUMERGE_STATE_DIR)."),
-]
-Memory = Annotated[
-    int | None, Option(parser=_size, metavar="SIZE", help="RAM budget, like 2GB (auto).")
-]
-MemoryWait = Annotated[
-    float,
-    Option(min=0, metavar="SECONDS", help="How long to wait where there is no memory."),
-]
-Threads = Annotated[
-    int | None,
-    Option("--threads", "--num-threads", min=1, help="Worker threads (the cores)."),
-]
-Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or auto.")]
-ShardSize = Annotated[
-    int | None,
-    Option(
-        "--shard-size",
-        "--out-shard-size",
-        "--max-shard-size",
-        parser=_size,
-        metavar="SIZE",
-        help="Largest output shard (5GB).",
-    ),
-]
-Seed = Annotated[int | None, Option("--seed", "--random-seed", help="For randomized methods (0).")]
-Offline = Annotated[bool, Option("--offline", help="Touch no network.")]
-Evict = Annotated[
-    bool, Option("--evict", help="Delete downloads of this run when nothing needs them.")
-]
-Mirror = Annotated[
-    str | None,
-    Option(metavar="DEST", help="Copy it to a folder, or hf://org/name, as it goes."),
-]
-MirrorThenDelete = Annotated[
-    bool | None,
-    Option("--mirror-then-delete", help="Delete a shard here once the mirror has it."),
-]
-MirrorRate = Annotated[
-    int | None,
-    Option(parser=_size, metavar="SIZE", help="Bytes in a second for the mirror (no limit)."),
-]
-MirrorWait = Annotated[
-    float | None,
-    Option(min=0, metavar="SECONDS", help="How long to wait for a mirror that fails (600)."),
-]
-TakeOver = Annotated[
-    bool, Option("--take-over", help="The machine that holds the mirror is dead: go on.")
-]
-BringBack = Annotated[
-    bool, Option("--bring-back", help="Also bring here what is only in the mirror.")
-]
-Output = Annotated[
-    Path | None,
-    Option(metavar="DIR", help="Output folder of a run that comes from a mirror (./NAME)."),
-]
-Restart = Annotated[bool, Option("--restart", help="Give up the run in OUT and start over.")]
-Chdir = Annotated[
-    Path | None,
-    Option(
-        "--chdir",
-        metavar="DIR",
-        callback=_work_in,
-        is_eager=True,
-        help="Work as if started in this folder.",
-    ),
-]
-StallTimeout = Annotated[
-    float,
-    Option(
-        min=0,
-        metavar="SECONDS",
-        help="Start a worker without progress anew after this long; 0: never.",
-    ),
-]
-NoSupervise = Annotated[bool, Option("--no-supervise", help="Run in this process.")]
-Progress = Annotated[Style, Option(help="How progress is shown: auto, bar, lines, json or none.")]
-Json = Annotated[bool, Option("--json", help="For programs.")]
-Target = Annotated[str, Argument(metavar="CONFIG|REPO", help="A recipe, or org/name[@revision].")]
+def process_options(function: Function) -> Function:
+    """How the process of a merge runs: ``--no-supervise``, ``--stall-timeout``, ``--chdir``."""
+    for decorate in (
+        click.option(
+            "--chdir",
+            metavar="DIR",
+            type=click.Path(path_type=Path),
+            callback=_enter,
+            is_eager=True,
+            expose_value=False,
+            help="Work as if started in this folder.",
+        ),
+        click.option(
+            "--stall-timeout",
+            metavar="SECONDS",
+            type=click.FloatRange(min=0),
+            default=STALL_SECONDS,
+            help="Restart a worker that makes no progress for this long; 0: never."
+            f"  [default: {STALL_SECONDS:g}]",
+        ),
+        click.option(
+            "--no-supervise", is_flag=True, help="Run in this process, without a supervisor."
+        ),
+    ):
+        function = decorate(function)
+    return function
+
+
+progress_option = click.option(
+    "--progress",
+    type=click.Choice(Style, case_sensitive=False),
+    default=Style.AUTO,
+    help="How progress is shown.  [default: auto]",
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def json_style(progress: Style, as_json: bool) -> Style:
+    """The style that ``--progress`` and ``--json`` ask for together."""
+    if as_json and progress not in (Style.AUTO, Style.JSON):
+        raise click.BadParameter(f"--json cannot be combined with --progress {progress.value}")
+    return Style.JSON if as_json else progress

@@ -13,11 +13,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 
+from resumerge.cli.command import Command
 from resumerge.ledger.run_store import RunStore
 from resumerge.report.status import status_json
 from resumerge.ui.terminal.status import show_run
+from resumerge.ui.terminal.terminal import out as stdout
 
 LAYERS, HIDDEN, INNER, VOCABULARY = 6, 1024, 2816, 16000
 """A Llama of 95 M parameters: large enough to be killed half-way, made in a second."""
@@ -33,6 +36,12 @@ models:
     parameters: {{weight: 0.4, density: 0.5}}
 dtype: bfloat16
 """
+
+
+@click.command("demo", cls=Command)
+def command() -> None:
+    """Show a merge that is killed and resumed. It uses small models that it makes itself."""
+    raise click.exceptions.Exit(run_demo(stdout))
 
 
 def run_demo(console: Console) -> int:

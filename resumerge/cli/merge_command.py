@@ -8,8 +8,11 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from click.exceptions import Exit
+
+from resumerge.cli.arguments import json_style
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, ResumergeError
@@ -24,6 +27,25 @@ if TYPE_CHECKING:
     from resumerge.engine.lifecycle.session import Session
     from resumerge.supervisor import HeartbeatPipe, WorkerSpec
     from resumerge.ui.progress.styles import PrintedReporter
+
+
+def merge(
+    options: Options,
+    work: Callable[[Session], Any],
+    *,
+    progress: Style,
+    as_json: bool,
+    stall_seconds: float | None,
+) -> NoReturn:
+    """Run a merge and end the command.
+
+    Args:
+        work: what the command asks of a session.
+        stall_seconds: see `Merging.supervised`; None for no supervisor.
+    """
+    merging = Merging(options, work, style=json_style(progress, as_json))
+    code = merging.here() if stall_seconds is None else merging.supervised(stall_seconds)
+    raise Exit(code)
 
 
 class Merging:

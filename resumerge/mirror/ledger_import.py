@@ -22,6 +22,7 @@ import xxhash
 
 from resumerge.ledger import Ledger
 from resumerge.mirror.stores.base import METADATA
+from resumerge.options import are_kept_options
 
 LARGEST_SNAPSHOT = 1 << 28
 """Bytes. A hundred thousand tensors and a day's samples take a quarter of it."""
@@ -209,23 +210,7 @@ def _time(value: Any) -> bool:
 
 def _options(value: Any) -> bool:
     """The options that a run began with, as far as they are taken up again."""
-    if not _json(dict)(value):
-        return False
-    told = json.loads(value)
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "seed": int,
-        "shard_size": int,
-        "memory": int,
-        "threads": int,
-        "evict": bool,
-        "mirror_then_delete": bool,
-        "mirror_rate": int,
-        "mirror_wait": (int, float),
-    }
-    return all(told.get(n) is None or isinstance(told[n], kind) for n, kind in kinds.items()) and (
-        all((told.get(n) or 1) > 0 for n in ("shard_size", "memory", "threads", "mirror_rate"))
-        and (told.get("mirror_wait") or 0) >= 0
-    )
+    return _json(dict)(value) and are_kept_options(json.loads(value))
 
 
 def _shape(value: Any) -> bool:

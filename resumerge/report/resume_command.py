@@ -6,6 +6,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +21,14 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
     """``resumerge resume RUN --state-dir DIR``: it works from any folder and in any shell.
 
     Args:
-        options: of the command that stopped short; what they say about the mirror is said again.
+        options: of the command that stopped short; those that the run does not keep are repeated.
     """
     words = ["resumerge", "resume", run, "--state-dir", str(RunStore(state_dir).folder)]
-    return shell_line([*words, *(_mirror_words(run, options) if options is not None else [])])
-
-
-def _mirror_words(run: str, options: Options) -> list[str]:
-    """The options about the mirror; not the mirror itself where the run has it noted."""
-    words = []
-    if options.mirror is not None and not has_mirror(run, options):
-        words += ["--mirror", normalise(options.mirror)]
-    if options.mirror_then_delete:
-        words.append("--mirror-then-delete")
-    if options.mirror_rate is not None:
-        words += ["--mirror-rate", str(options.mirror_rate)]
-    if options.mirror_wait is not None:
-        words += ["--mirror-wait", f"{options.mirror_wait:g}"]
-    if options.bring_back:
-        words.append("--bring-back")
-    return words
+    if options is not None:
+        mirror = options.mirror and normalise(options.mirror)
+        known = has_mirror(run, options)
+        words += replace(options, mirror=None if known else mirror).repeated()
+    return shell_line(words)
 
 
 def has_mirror(run: str, options: Options) -> bool:

@@ -1,32 +1,6 @@
-"""Sizes, times and counts for people, and back."""
+"""Sizes, times and counts for people."""
 
 from __future__ import annotations
-
-import re
-
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
-
-
-def parse_size(text: str) -> int:
-    """Bytes of a size as written: ``5GB`` and ``5G`` are 5e9, ``5GiB`` is 5 * 2**30.
-
-    ``5B`` is 5e9 too: nobody means five bytes, and mergekit's tutorials write 5 billion like that.
-
-    Raises:
-        ValueError: not a size, or zero.
-    """
-    match = _SIZE.fullmatch(text)
-    if match is None or (match[3] and not match[2]):
-        raise ValueError(f"{text!r} is not a size; write one like 5GB, 500MB or 4GiB")
-    factor = (_BINARY if match[3] else _UNITS)[match[2].lower()]
-    if not match[2] and text.strip()[-1] in "bB":
-        factor = 10**9
-    size = int(float(match[1]) * factor)
-    if size <= 0:
-        raise ValueError(f"{text!r} is not a size above zero")
-    return size
 
 
 def show_size(nbytes: float) -> str:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.report.sizes import counted, parse_size, show_size
+from resumerge.option_types import parse_size
+from resumerge.report.sizes import counted, show_size
 
 
 @pytest.mark.parametrize(

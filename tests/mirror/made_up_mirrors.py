@@ -54,5 +54,5 @@ def resume(made: Path, mirror: Path, **options: Any) -> Path:
         if not (work / model.name).exists():
             (work / model.name).symlink_to(model)
     with working_in(work):
-        Session(Options(mirror.parent / "state", **options)).resume(str(mirror))
+        Session(Options(state_dir=mirror.parent / "state", **options)).resume(str(mirror))
     return work

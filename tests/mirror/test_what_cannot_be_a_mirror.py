@@ -77,7 +77,7 @@ def test_options_without_a_mirror(run: Run, made: Path, option: str) -> None:
     with pytest.raises(InputError, match=word):
         run(**given)
     with pytest.raises(InputError, match=word):
-        Session(Options(made / "merged.state", **given)).resume()  # type: ignore[arg-type]
+        Session(Options(state_dir=made / "merged.state", **given)).resume()  # type: ignore[arg-type]
 
 
 def test_a_drive_that_was_there(made: Path, tmp_path: Path) -> None:
@@ -90,21 +90,25 @@ def test_a_drive_that_was_there(made: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     drive.rename(tmp_path / "unplugged")
     with pytest.raises(Resumable, match="Mount the drive, then resume"):
-        Session(Options(tmp_path / "out.state")).resume(str(out))
+        Session(Options(state_dir=tmp_path / "out.state")).resume(str(out))
 
 
 def test_the_command_to_go_on_names_a_mirror_that_the_run_lacks(made: Path) -> None:
     state = made / "merged.state"
     (run,) = [path.name for path in state.iterdir() if path.is_dir()]
     options = Options(
-        state, mirror="some mirror", mirror_then_delete=True, mirror_rate=5000, mirror_wait=2.0
+        state_dir=state,
+        mirror="some mirror",
+        mirror_then_delete=True,
+        mirror_rate=5000,
+        mirror_wait=2.0,
     )
     words = shlex.split(resume_command(run, state, options))
     assert words[5:] == [
         *("--mirror", str(Path.cwd() / "some mirror")),
         *("--mirror-then-delete", "--mirror-rate", "5000", "--mirror-wait", "2"),
     ]
-    assert shlex.split(resume_command(run, state, Options(state))) == words[:5]
+    assert shlex.split(resume_command(run, state, Options(state_dir=state))) == words[:5]
 
 
 def test_not_one_that_it_has(made: Path, tmp_path: Path) -> None:
@@ -112,7 +116,9 @@ def test_not_one_that_it_has(made: Path, tmp_path: Path) -> None:
     merge(made / "models", RECIPE, tmp_path / "out", shard_size=8000, mirror=str(mirror))
     state = tmp_path / "out.state"
     (run,) = [path.name for path in state.iterdir() if path.is_dir()]
-    command = resume_command(run, state, Options(state, mirror=str(mirror), bring_back=True))
+    command = resume_command(
+        run, state, Options(state_dir=state, mirror=str(mirror), bring_back=True)
+    )
     assert shlex.split(command)[5:] == ["--bring-back"]
 
 
@@ -124,7 +130,7 @@ def test_bringing_back_to_a_small_disk(made: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     disk.mkdir()
     with mounted(disk, 32768):
-        options = Options(tmp_path / "other", bring_back=True, output=disk / "model")
+        options = Options(state_dir=tmp_path / "other", bring_back=True, output=disk / "model")
         with pytest.raises(Resumable, match="too small") as stopped:
             Session(options).resume(str(mirror))
         assert stopped.value.reason == "disk_full"
@@ -144,7 +150,7 @@ def test_a_disk_that_gets_full_is_not_the_mirror(
     monkeypatch.setattr("resumerge.engine.lifecycle.import_run.free_bytes", lambda path: 1 << 40)
     disk.mkdir()
     with mounted(disk, 32768):
-        options = Options(tmp_path / "other", bring_back=True, output=disk / "model")
+        options = Options(state_dir=tmp_path / "other", bring_back=True, output=disk / "model")
         with pytest.raises(Resumable, match="The disk is full"):
             Session(options).resume(str(mirror))
         assert not list(disk.rglob("*.part*"))

@@ -151,7 +151,7 @@ def test_a_source_that_is_not_here_can_be_brought_and_the_run_goes_on(
     work = there.parent / "work"
     work.mkdir()
     with working_in(work), pytest.raises((Resumable, InputError)):
-        Session(Options(there.parent / "state")).resume(str(there))
+        Session(Options(state_dir=there.parent / "state")).resume(str(there))
     resume(made, there)
     assert (there / "config.json").exists()
 

@@ -50,18 +50,7 @@ def create_run(
             "output": str(out),
             "fingerprint": fingerprint(parts),
             "fingerprint_parts": json.dumps(parts),
-            "options": json.dumps(
-                {
-                    "seed": plan.seed,
-                    "shard_size": plan.shard_size,
-                    "memory": options.memory,
-                    "threads": options.threads,
-                    "evict": options.evict,
-                    "mirror_then_delete": options.mirror_then_delete,
-                    "mirror_rate": options.mirror_rate,
-                    "mirror_wait": options.mirror_wait,
-                }
-            ),
+            "options": json.dumps(options.kept(seed=plan.seed, shard_size=plan.shard_size)),
             "versions": json.dumps(versions()),
             "host": hostname(),
             "state": "planned",

@@ -16,7 +16,6 @@ from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.context import RunContext
 from resumerge.engine.lifecycle.finished import already_there, bring_rest, is_whole
-from resumerge.engine.lifecycle.inherited_options import inherited
 from resumerge.engine.lifecycle.open_models import SourcesUnavailable
 from resumerge.engine.lifecycle.pinned_plan import pins_of
 from resumerge.engine.lifecycle.start import start_run
@@ -87,7 +86,7 @@ class _KnownRun:
         self._url: str | None = command.options.mirror or mirror
         if problems := check_has_mirror(command.options, self._url):
             raise InputError(problems)
-        command.options = inherited(command.options, self._began, mirror)
+        command.options = command.options.inherit(self._began, mirror)
 
     def reach(self) -> None:
         """Reach its mirror, if it has one."""

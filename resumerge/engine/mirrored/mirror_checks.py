@@ -37,14 +37,7 @@ def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
         options: as given now.
         url: of the mirror, if there is one.
     """
-    given = {
-        "--mirror-then-delete": options.mirror_then_delete,
-        "--mirror-rate": options.mirror_rate,
-        "--mirror-wait": options.mirror_wait,
-        "--take-over": options.take_over,
-        "--bring-back": options.bring_back,
-    }
-    names = [name for name, value in given.items() if value is not None and value is not False]
+    names = options.needing_mirror()
     if url is not None or not names:
         return []
     return [

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from resumerge.cli.commands import Exit
+from click.exceptions import Exit
+
 from resumerge.ui.terminal.console import PatientConsole
 
 out = PatientConsole()

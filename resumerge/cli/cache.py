@@ -1,0 +1,52 @@
+"""``resumerge cache check`` and ``resumerge cache repair``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from resumerge.cli.arguments import json_option, options_of, target_argument
+from resumerge.cli.command import Command
+from resumerge.engine.reports.cache_check import check_cache, repair_cache
+from resumerge.options import Options
+from resumerge.report.resume_command import repair_command
+from resumerge.ui.progress.keepalive import told_meanwhile
+from resumerge.ui.terminal.cache import show_cache
+from resumerge.ui.terminal.terminal import err, out, print_document, stop
+
+
+@click.group("cache", no_args_is_help=True)
+def command() -> None:
+    """Check and repair cached sources."""
+
+
+@command.command("check", cls=Command)
+@target_argument
+@options_of("cache check")
+@json_option
+def check(target: str, options: Options, as_json: bool) -> None:
+    """Compare cached files with their checksums. Exits with 75 if one is damaged or missing."""
+    _show(check_cache, target, options, as_json)
+
+
+@command.command("repair", cls=Command)
+@target_argument
+@options_of("cache repair")
+@json_option
+def repair(target: str, options: Options, as_json: bool) -> None:
+    """Download damaged and missing files again. All others are left as they are."""
+    _show(repair_cache, target, options, as_json)
+
+
+def _show(work: Callable[..., Any], target: str, options: Options, as_json: bool) -> None:
+    with told_meanwhile(err, "reading"), err.status("reading") as status:
+        found = work(target, options, lambda name: status.update(f"reading {name}"))
+    if as_json:
+        print_document(found.as_json())
+    else:
+        out.print(show_cache(found))
+    if not found.intact:
+        text = "To download the damaged and missing files again, run this command, or merge:"
+        stop([text], repair_command(target, options.state_dir))

@@ -1,0 +1,55 @@
+"""The classes of click, with what click lacks: arguments with help, and commands loaded late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class Argument(click.Argument):
+    """An argument with a help text; click has that since 8.5, which is newer than Colab's."""
+
+    def __init__(self, *words: Any, description: str = "", **more: Any) -> None:
+        super().__init__(*words, **more)
+        self.description = description
+
+
+class Command(click.Command):
+    """A command whose help lists its arguments before its options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        arguments = [one for one in self.params if isinstance(one, Argument)]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl([(one.metavar or "", _described(one)) for one in arguments])
+        super().format_options(ctx, formatter)
+
+
+def _described(argument: Argument) -> str:
+    return argument.description + "  [required]" * argument.required
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is needed, and lists them in the given order.
+
+    Args:
+        package: it imports ``command`` of the package's module that has the command's name.
+        names: of the commands.
+    """
+
+    def __init__(self, *words: Any, package: str = "", names: Iterable[str] = (), **more: Any):
+        super().__init__(*words, **more)
+        self._package = package
+        self.commands = {name: click.Command(name) for name in names}  # for click's suggestions
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands:
+            return None
+        command: click.Command = import_module(f"{self._package}.{cmd_name}").command
+        return command

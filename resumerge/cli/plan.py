@@ -1,0 +1,55 @@
+"""``resumerge plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from resumerge.cli.arguments import (
+    argument,
+    json_option,
+    json_style,
+    options_of,
+    progress_option,
+    recipe_argument,
+)
+from resumerge.cli.command import Command
+from resumerge.engine.reports.plan_report import describe_plan
+from resumerge.errors import Problem
+from resumerge.options import Options
+from resumerge.ui.progress.keepalive import told_meanwhile
+from resumerge.ui.progress.styles import Style
+from resumerge.ui.terminal.plan import PLANNING, show_plan
+from resumerge.ui.terminal.terminal import err, print_document, print_text
+from resumerge.ui.terminal.terminal import out as stdout
+
+
+@click.command("plan", cls=Command)
+@recipe_argument
+@argument(
+    "out",
+    "[OUT]",
+    "The folder that the model would be written to.",
+    required=False,
+    type=click.Path(path_type=Path),
+)
+@options_of("plan")
+@progress_option
+@json_option
+def command(
+    config: Path, out: Path | None, options: Options, progress: Style, as_json: bool
+) -> None:
+    """Check everything and estimate. Only headers are read; nothing is written."""
+    as_json = json_style(progress, as_json) is Style.JSON
+    with told_meanwhile(None if progress is Style.NONE else err, PLANNING):
+        document = describe_plan(config, out, options, progress.value)
+    if as_json:
+        print_document(document)
+    else:
+        stdout.print(show_plan(document))
+    if document["problems"]:
+        if not as_json:
+            for problem in document["problems"]:
+                print_text(str(Problem(**problem)), err)
+        raise click.exceptions.Exit(2)

@@ -1,0 +1,41 @@
+"""``resumerge resume``."""
+
+from __future__ import annotations
+
+import click
+
+from resumerge.cli.arguments import (
+    json_option,
+    options_of,
+    process_options,
+    progress_option,
+    run_argument,
+)
+from resumerge.cli.command import Command
+from resumerge.cli.merge_command import merge
+from resumerge.options import Options
+from resumerge.ui.progress.styles import Style
+
+
+@click.command("resume", cls=Command)
+@run_argument
+@options_of("resume")
+@process_options
+@progress_option
+@json_option
+def command(
+    run: str | None,
+    options: Options,
+    no_supervise: bool,
+    stall_timeout: float,
+    progress: Style,
+    as_json: bool,
+) -> None:
+    """Continue an interrupted run. It may be on this machine or in a mirror."""
+    merge(
+        options,
+        lambda session: session.resume(run),
+        progress=progress,
+        as_json=as_json,
+        stall_seconds=None if no_supervise else stall_timeout,
+    )

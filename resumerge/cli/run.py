@@ -1,0 +1,46 @@
+"""``resumerge run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from resumerge.cli.arguments import (
+    argument,
+    json_option,
+    options_of,
+    process_options,
+    progress_option,
+    recipe_argument,
+)
+from resumerge.cli.command import Command
+from resumerge.cli.merge_command import merge
+from resumerge.options import Options
+from resumerge.ui.progress.styles import Style
+
+
+@click.command("run", cls=Command)
+@recipe_argument
+@argument("out", "OUT", "The folder to write the model to.", type=click.Path(path_type=Path))
+@options_of("run")
+@process_options
+@progress_option
+@json_option
+def command(
+    config: Path,
+    out: Path,
+    options: Options,
+    no_supervise: bool,
+    stall_timeout: float,
+    progress: Style,
+    as_json: bool,
+) -> None:
+    """Merge, or continue the unfinished run in OUT. Its recipe must be the same."""
+    merge(
+        options,
+        lambda session: session.run(config, out),
+        progress=progress,
+        as_json=as_json,
+        stall_seconds=None if no_supervise else stall_timeout,
+    )

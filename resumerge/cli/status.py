@@ -1,0 +1,65 @@
+"""``resumerge status``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from resumerge.cli.arguments import json_option, options_of, run_argument
+from resumerge.cli.command import Command
+from resumerge.ledger.run_store import RunStore
+from resumerge.options import Options
+from resumerge.report.status import status_json
+from resumerge.ui.terminal.terminal import out, print_document, print_text
+
+
+@click.command("status", cls=Command)
+@run_argument
+@options_of("status")
+@click.option("--watch", is_flag=True, help="Refresh until the run ends.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page for a browser to this file.",
+)
+@json_option
+def command(
+    run: str | None, options: Options, watch: bool, html: Path | None, as_json: bool
+) -> None:
+    """Show progress, attempts, memory and events. Shows all runs if none is named."""
+    runs = RunStore(options.state_dir)
+    if html is not None:
+        if watch or as_json:
+            raise click.BadParameter("--html cannot be combined with --watch or --json")
+        _write_page(runs, run, html)
+    elif watch:
+        _watch(runs, run, as_json)
+    elif as_json:
+        print_document(status_json(runs, run))
+    else:
+        document = status_json(runs, run)
+        if document["runs"]:
+            out.print(document, crop=False)  # a command to copy stays on one line
+        else:
+            print_text(f"No runs in {runs.folder}")
+
+
+def _write_page(runs: RunStore, run: str | None, html: Path) -> None:
+    from resumerge.mirror.stores.registry import is_mirror_url
+    from resumerge.ui.html.report_file import write_report
+
+    named = run if run is not None and is_mirror_url(run) else runs.find(run).name
+    write_report(status_json(runs, named)["runs"][0], html)
+    print_text(str(html.absolute()))
+
+
+def _watch(runs: RunStore, run: str | None, as_json: bool) -> None:
+    from resumerge.ui.terminal.watch import watch, watch_json
+
+    if as_json:
+        watch_json(runs, run, sys.stdout)
+    else:
+        watch(runs, run, out)

@@ -1,0 +1,37 @@
+"""``resumerge verify``."""
+
+from __future__ import annotations
+
+import click
+
+from resumerge.cli.arguments import json_option, options_of, run_argument
+from resumerge.cli.command import Command
+from resumerge.engine.recovery.verify import verify_mirror, verify_run
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.stores.registry import is_mirror_url
+from resumerge.options import Options
+from resumerge.storage import Storage
+from resumerge.ui.progress.keepalive import told_meanwhile
+from resumerge.ui.terminal.terminal import err, out, print_document, stop
+from resumerge.ui.terminal.verified import mending, show_verification
+
+
+@click.command("verify", cls=Command)
+@run_argument
+@options_of("verify")
+@json_option
+def command(run: str | None, options: Options, as_json: bool) -> None:
+    """Check an output against the checksums in its ledger. It may be unfinished."""
+    runs = RunStore(options.state_dir)
+    with told_meanwhile(err, "reading the output again"):
+        if run is not None and is_mirror_url(run):
+            found = verify_mirror(run, runs, Storage())
+        else:
+            found = verify_run(runs.find(run), Storage())
+    if as_json:
+        print_document(found.as_json())
+    else:
+        out.print(show_verification(found), soft_wrap=True)
+    if not found.intact:
+        lines, command_to_type = mending(found, options.state_dir)
+        stop(lines, command_to_type)

@@ -1,0 +1,182 @@
+"""The types that an option's value may have: how it is read, checked and written.
+
+A value reaches a run in three ways, and an `OptionType` knows all of them: as text on the command
+line, as a Python value (where ``"2GB"`` may stand for bytes), and as JSON in a run's ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+StrPath = str | Path
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def parse_size(text: str) -> int:
+    """The bytes of a size as people write it: ``5GB`` and ``5G`` are 5e9, ``5GiB`` is 5 * 2**30.
+
+    ``5B`` is 5e9 as well: nobody means five bytes, and mergekit's tutorials write 5 billion so.
+
+    Raises:
+        ValueError: the text is not a size, or the size is zero.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None or (match[3] and not match[2]):
+        raise ValueError(f"{text!r} is not a size; write one like 5GB, 500MB or 4GiB")
+    factor = (_BINARY if match[3] else _UNITS)[match[2].lower()]
+    if not match[2] and text.strip()[-1] in "bB":
+        factor = 10**9
+    size = int(float(match[1]) * factor)
+    if size <= 0:
+        raise ValueError(f"{text!r} is not a size above zero")
+    return size
+
+
+class OptionType(ABC):
+    """The type of an option's value.
+
+    Attributes:
+        expected: what a valid value is, for messages.
+        metavar: how help names the value.
+        accepts: the Python type that `resumerge.run` and its like accept.
+        note: what their documentation says about that type.
+    """
+
+    expected: str
+    metavar: str
+    accepts: Any
+    note: str = ""
+
+    def read(self, value: object) -> object:
+        """The option's value for one given in Python. An invalid one may be returned unchanged:
+        `is_valid` finds it.
+
+        Raises:
+            ValueError: with a message that says more than `expected`.
+        """
+        return value
+
+    @abstractmethod
+    def is_valid(self, value: object) -> bool:
+        """Whether this is a value of the type, as `Options` holds it."""
+
+    def as_text(self, value: Any) -> str:
+        """The value as it is written on a command line."""
+        return str(value)
+
+
+class Flag(OptionType):
+    """True or False; on the command line the option's name alone."""
+
+    expected, metavar, accepts = "True or False", "", bool
+
+    def is_valid(self, value: object) -> bool:
+        return isinstance(value, bool)
+
+
+class Number(OptionType):
+    """A whole number."""
+
+    expected, metavar, accepts = "a whole number", "N", int
+
+    def is_valid(self, value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+
+class Count(Number):
+    """A whole number above zero."""
+
+    expected = "a whole number above zero"
+
+    def is_valid(self, value: object) -> bool:
+        return super().is_valid(value) and isinstance(value, int) and value > 0
+
+
+class Size(OptionType):
+    """Bytes, above zero; people may write ``2GB``."""
+
+    metavar, accepts = "SIZE", int | str
+    note = "Bytes, or text."
+
+    def __init__(self, example: str) -> None:
+        self.expected = f"bytes, above zero, or a size like {example}"
+
+    def read(self, value: object) -> object:
+        return parse_size(value) if isinstance(value, str) else value
+
+    def is_valid(self, value: object) -> bool:
+        return Count().is_valid(value)
+
+
+class Seconds(OptionType):
+    """Seconds, zero or more."""
+
+    expected, metavar, accepts = "seconds, zero or more", "SECONDS", float
+
+    def is_valid(self, value: object) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+    def as_text(self, value: Any) -> str:
+        return f"{value:g}"
+
+
+class Word(OptionType):
+    """Text; the code that uses it checks it further."""
+
+    accepts = str
+
+    def __init__(self, expected: str, metavar: str) -> None:
+        self.expected, self.metavar = expected, metavar
+
+    def is_valid(self, value: object) -> bool:
+        return isinstance(value, str)
+
+
+class Folder(OptionType):
+    """A folder's path; in Python ``~`` is the home folder, as in a shell."""
+
+    expected, metavar, accepts = "a path, as text or as a Path", "DIR", StrPath
+
+    def read(self, value: object) -> object:
+        return expand(value) if _is_path(value) else value
+
+    def is_valid(self, value: object) -> bool:
+        return isinstance(value, Path)
+
+
+class Address(OptionType):
+    """Where a mirror is: a folder's path, or a URL like ``hf://org/name``."""
+
+    expected, metavar, accepts = "a folder, or hf://org/name", "DEST", StrPath
+
+    def read(self, value: object) -> object:
+        return read_address(value) if _is_path(value) else value
+
+    def is_valid(self, value: object) -> bool:
+        return isinstance(value, str) and _is_path(value)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
+
+
+def expand(path: Any) -> Path:
+    """A path in which ``~`` is the home folder, as in a shell."""
+    with suppress(RuntimeError):  # the home of an unknown user: a shell leaves it as it is, too
+        return Path(path).expanduser()
+    return Path(path)
+
+
+def read_address(address: Any) -> str:
+    """A folder, a run's id or a URL, given in Python; `Path` would make ``hf:/org`` of a URL."""
+    is_url = isinstance(address, str) and _URL.match(address)
+    return address if is_url else str(expand(address))
