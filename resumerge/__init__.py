@@ -1,23 +1,38 @@
 """resumerge: merge model weights on machines that cannot be trusted.
 
-The commands of the command line as functions; importing this loads neither torch nor transformers.
+The functions of this package are the commands of the command line. Importing it loads neither torch
+nor transformers.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
-
-__version__ = "0.1.0"
 
 __all__ = ["cache_check", "cache_repair", "plan", "resume", "run", "status", "verify"]
 
 if TYPE_CHECKING:
     from resumerge.api import cache_check, cache_repair, plan, resume, run, status, verify
 
+    __version__: str
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in __all__:
         raise AttributeError(f"module 'resumerge' has no attribute {name!r}")
     from resumerge import api
 
     return getattr(api, name)
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("resumerge")
+    except metadata.PackageNotFoundError:  # a source tree that is not installed
+        return "0+unknown"

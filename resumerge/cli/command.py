@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from resumerge.logs import log_verbosely
+
 
 class Argument(click.Argument):
     """An argument with a help text; click has that since 8.5, which is newer than Colab's."""
@@ -18,7 +20,19 @@ class Argument(click.Argument):
 
 
 class Command(click.Command):
-    """A command whose help lists its arguments before its options."""
+    """A command that has ``--verbose``, and whose help lists its arguments before its options."""
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        verbose = click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            is_eager=True,
+            expose_value=False,
+            callback=lambda context, option, times: log_verbosely(times),
+            help="Log to stderr what is done; -vv logs more.",
+        )
+        self.params.append(verbose)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         arguments = [one for one in self.params if isinstance(one, Argument)]

@@ -12,6 +12,7 @@ from resumerge.cli.command import LazyGroup
 from resumerge.cli.mergekit_options import without_mergekit_options
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import ResumergeError
+from resumerge.logs import log_as_environment_says
 from resumerge.ui.terminal.console import escape_unknown_letters, silence
 from resumerge.ui.terminal.terminal import err, print_text
 
@@ -19,6 +20,12 @@ COMMANDS = ("run", "resume", "status", "plan", "verify", "methods", "demo", "cac
 """Each is `command` in the module of its name."""
 
 INTERRUPTED = 130
+
+
+def _show_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"resumerge {resumerge.__version__}")
+        context.exit()
 
 
 @click.group(
@@ -29,10 +36,12 @@ INTERRUPTED = 130
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(
-    resumerge.__version__,
-    prog_name="resumerge",
-    message="%(prog)s %(version)s",
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
     help="Show the version and exit.",
 )
 def app() -> None:
@@ -62,6 +71,7 @@ def main() -> None:
 
 def _exit_code(words: list[str]) -> int:
     try:
+        log_as_environment_says()
         return app.main(words, standalone_mode=False) or 0
     except click.ClickException as error:
         error.show()

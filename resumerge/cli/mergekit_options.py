@@ -26,7 +26,6 @@ _FLAGS = {
         "safe-serialization",
         "trust-remote-code",
         "unsafe-truncate-embeddings",
-        "verbose",
         "write-model-card",
     )
     for prefix in ("", "no-")
@@ -63,7 +62,7 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
             kept += _RENAMED[word]
         elif re.fullmatch("-j[0-9]+", word):
             kept += ["--threads", word[2:]]
-        elif re.fullmatch("-v+", word) or name in (_FLAGS | _VALUED) - _MEANINGFUL:
+        elif name in (_FLAGS | _VALUED) - _MEANINGFUL:
             notes.append(f"{name} means nothing here and is ignored")
             if name in _VALUED and not has_value:
                 next(rest, None)

@@ -13,7 +13,7 @@ import pytest
 AT_THE_END = """
 import atexit, sys, threading, time
 atexit.register(print, "the end")
-threading.Thread(target=lambda: (time.sleep(0.3), print("a thread"))).start()
+threading.Thread(target=lambda: (time.sleep(2), print("a thread"))).start()
 from resumerge.start import main
 main()
 """

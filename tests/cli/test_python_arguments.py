@@ -133,7 +133,7 @@ def test_a_plan_with_a_mirror_touches_nothing(folder: Path) -> None:
     for mirror, words in (
         ("hf://org/name/more", "not the name of a model's repo"),
         ("out/far", "lie in each other"),
-        ("nowhere/far", "The folder that the mirror is to lie in is not there"),
+        ("nowhere/far", "The folder that would contain the mirror does not exist"),
     ):
         (problem,) = resumerge.plan("recipe.yaml", "out", mirror=mirror)["problems"]
         assert words in problem["what"]
@@ -144,7 +144,7 @@ def test_a_plan_with_a_mirror_touches_nothing(folder: Path) -> None:
 
 def test_a_drive_that_is_not_mounted_is_no_empty_one(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
-    with pytest.raises(InputError, match="is the drive not mounted") as refused:
+    with pytest.raises(InputError, match="mount the drive") as refused:
         resumerge.run("recipe.yaml", "out", mirror="drive/far")
     assert str(folder / "drive" / "far") in str(refused.value)
     assert sorted(folder.rglob("*")) == before
