@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from resumerge.sources.formats.registry import FORMATS
+
 LARGEST = 100_000_000
 """Bytes; a file above this is data, not a companion."""
 
@@ -13,9 +15,6 @@ NEEDED_FOLDERS = re.compile(r"\d+_\w+|additional_chat_templates")
 """The folders that a model is opened with: sentence-transformers' modules (``1_Pooling``,
 ``2_Dense``) and chat templates. All others hold the model again in another format, or its history.
 """
-
-MODULE_WEIGHTS = frozenset({"model.safetensors", "pytorch_model.bin"})
-"""What a module of sentence-transformers keeps its own weights in; a dense layer's are small."""
 
 _CONFIGS = re.compile(
     r"config\.json|generation_config\.json"
@@ -96,8 +95,8 @@ def _belongs(name: str) -> bool:
     if len(path.parts) == 2:
         if not NEEDED_FOLDERS.fullmatch(path.parts[0]):
             return False
-        if path.name in MODULE_WEIGHTS:
-            return True
+        if any(path.name == known.model_file for known in FORMATS):
+            return True  # weights of a module of sentence-transformers, such as a dense layer
         if path.parts[0] == "additional_chat_templates":
             return path.suffix == ".jinja"
     rules = (_CONFIGS, _OF_TOKENIZERS, _CODE, _TERMS)

@@ -1,51 +1,88 @@
-"""Which files a model or an adapter is made of, and which of them holds which tensor."""
+"""The files that a model or an adapter consists of, and the index that says what is in them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from resumerge.errors import refuse
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.sources.formats.base import WeightFormat
+from resumerge.sources.formats.registry import FORMATS
+from resumerge.sources.formats.safetensors import Safetensors
+from resumerge.sources.json_object import json_object
+from resumerge.sources.types import TensorInfo
 
-SINGLE_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
+INDEX_SUFFIX = ".index.json"
+
+INDEX_FILE = Safetensors.model_file + INDEX_SUFFIX
+"""The index of a model in several safetensors files, which is also what a merge writes."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The names of the files that something is saved as.
+    """What is looked for in a folder or a repo: a model or an adapter.
 
     Args:
-        config: the configuration's.
-        weights: the pairs of an index and the single file that is there where there is no index;
-            the first that is found is read.
+        kind: for messages, like "a model".
+        config: name of the configuration file.
+        single: the name of the only weight file, if there is only one, in a format.
+        fix: what to do where no weights are found.
     """
 
+    kind: str
     config: str
-    weights: tuple[tuple[str, str], ...]
+    single: Callable[[WeightFormat], str]
+    fix: str
+
+    @property
+    def weights(self) -> list[tuple[str, str]]:
+        """The index and the only weight file of each format, by name. The first found is read."""
+        singles = [self.single(known) for known in FORMATS]
+        return [(single + INDEX_SUFFIX, single) for single in singles]
 
     @property
     def expected(self) -> str:
-        """What a folder should have held, for messages."""
+        """The files that were looked for, for messages."""
         return ", or ".join(f"{single} or {index} and its files" for index, single in self.weights)
+
+    def missing(self, where: str, others: list[str]) -> InputError:
+        """The error for a folder or repo without weights.
+
+        Args:
+            others: the files that are there instead.
+        """
+        fix = self.fix
+        if self is MODEL and ADAPTER.config in others:
+            fix = "this is an adapter: write it after the model that it was trained on, as "
+            fix += "model+adapter"
+        return refuse(
+            f"There are no weights of {self.kind}",
+            where=where,
+            expected=self.expected,
+            found=", ".join(others[:8]) or "nothing",
+            fix=fix,
+        )
 
 
 MODEL = Contents(
+    "a model",
     "config.json",
-    ((INDEX_FILE, SINGLE_FILE), ("pytorch_model.bin.index.json", "pytorch_model.bin")),
+    lambda known: known.model_file,
+    "save the model with transformers' save_pretrained",
 )
 ADAPTER = Contents(
+    "an adapter",
     "adapter_config.json",
-    (
-        ("adapter_model.safetensors.index.json", "adapter_model.safetensors"),
-        ("adapter_model.bin.index.json", "adapter_model.bin"),
-    ),
+    lambda known: known.adapter_file,
+    "write the folder or repo that peft's save_pretrained made after the '+'",
 )
 
 
 def parse_index(raw: bytes, where: str) -> dict[str, str]:
-    """Tensor name to file name, with files outside the model's folder refused.
+    """The file name of each tensor. Files outside the model's folder are refused.
 
     Raises:
         InputError: not JSON, no ``weight_map``, or a file name that leads out of the folder.
@@ -72,3 +109,70 @@ def parse_index(raw: bytes, where: str) -> dict[str, str]:
                 fix="do not use this model: its index is broken or malicious",
             )
     return pairs
+
+
+def combined(headers: Mapping[str, Mapping[str, TensorInfo]], where: str) -> dict[str, TensorInfo]:
+    """The tensors of all weight files of a model together.
+
+    Args:
+        headers: the tensors of each file, by the file's name.
+        where: the folder or repo, for messages.
+
+    Raises:
+        InputError: two files hold a tensor of the same name.
+    """
+    tensors: dict[str, TensorInfo] = {}
+    for file, found in headers.items():
+        twice = tensors.keys() & found.keys()
+        if twice:
+            name = min(twice)
+            raise refuse(
+                "Two files of one model hold a tensor of the same name",
+                where=f"{where}/{file}",
+                found=f"{name}, which is in {tensors[name].file}, too",
+                fix="remove the file that does not belong to the model",
+            )
+        tensors.update(found)
+    return tensors
+
+
+def check_index(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
+    """Check that every tensor of an index is in the file that the index names.
+
+    Raises:
+        InputError: with the first five that are not.
+    """
+    problems = [
+        Problem(
+            "The index and a file disagree",
+            where=str(path),
+            expected=f"tensor {tensor!r} in {file}",
+            found=f"in {tensors[tensor].file}" if tensor in tensors else "no such tensor",
+            fix="download or save the model again",
+        )
+        for tensor, file in parse_index(path.read_bytes(), str(path)).items()
+        if tensor not in tensors or tensors[tensor].file != file
+    ]
+    if problems:
+        raise InputError(problems[:5])
+
+
+def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:
+    """The configuration file as a dictionary; empty if the folder has none.
+
+    Raises:
+        InputError: it is not a JSON object.
+    """
+    path = folder / name
+    if not path.is_file():
+        return {}
+    try:
+        return json_object(path.read_bytes())
+    except ValueError as error:
+        raise refuse(
+            f"{name} is not readable",
+            where=str(path),
+            expected="a JSON object",
+            found=str(error),
+            fix="save it again",
+        ) from None

@@ -1,4 +1,4 @@
-"""A sample of a weight file's bytes: cheap to take, and different once the model was trained on."""
+"""A hash over samples of a weight file, which shows cheaply whether the file is still the same."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 import xxhash
 
-from resumerge.sources.formats.weight_file import read_weight_header
+from resumerge.sources.formats.registry import read_header
 
 TENSORS = 64
-PIECE = 4096
+SAMPLE = 4096
 """Bytes of each tensor: one page."""
 
 
 def sample(path: Path) -> str:
-    """A digest of 4 KiB out of the middle of every tensor, or of 64 of them that lie evenly.
+    """A digest of 4 KiB from the middle of every tensor, or of 64 evenly spaced tensors.
 
-    It tells whether a file whose time of change is another still is the same one: a file that was
-    copied or downloaded again has the same bytes, and a model that was trained on, converted or
-    mended has others in every tensor that was changed. An edit of a few numbers may stay unseen.
+    Needed for a file whose modification time has changed. A file that was copied or downloaded
+    again has the same digest. Training, conversion or repair changes the bytes of every tensor that
+    it touches, and so the digest. A change of a few numbers may go unnoticed.
 
     Returns:
         32 hex digits (xxh3-128).
@@ -27,14 +27,14 @@ def sample(path: Path) -> str:
     Raises:
         InputError: the header is damaged.
     """
-    tensors, _ = read_weight_header(path, path.name)
-    placed = sorted(tensors.values(), key=lambda tensor: tensor.offset)
+    tensors = read_header(path, path.name).tensors.values()
+    placed = sorted(tensors, key=lambda tensor: tensor.offset)
     count = min(TENSORS, len(placed))
     chosen = [placed[number * len(placed) // count] for number in range(count)]
     digest = xxhash.xxh3_128()
     with path.open("rb", buffering=0) as file:
         for tensor in chosen:
-            nbytes = min(PIECE, tensor.nbytes)
+            nbytes = min(SAMPLE, tensor.nbytes)
             middle = tensor.offset + (tensor.nbytes - nbytes) // 2
             digest.update(os.pread(file.fileno(), nbytes, middle))
     return digest.hexdigest()

@@ -1,8 +1,11 @@
-"""The pickle inside a torch checkpoint, read without executing it, and without torch.
+"""Reads the pickle inside a torch checkpoint without executing it, and without torch.
 
-A pickle is a program. This is an interpreter for the few instructions that a dictionary of tensors
-is made of; a tensor becomes a `View`, a description of where its numbers stand. Everything else is
-refused by name: no function that a file names is ever looked up, let alone called.
+A pickle is a program. This interpreter knows only the opcodes that a dictionary of tensors consists
+of; a tensor becomes a `View`, a description of where its data is. Everything else is refused by
+name: no function that a file names is ever looked up or called.
+
+`pickle.Unpickler` with `find_class` is not enough: nine bytes (``LONG_BINPUT`` with a large index)
+make its memo allocate 4 GB, and ``BUILD`` sets attributes of any object that `find_class` returns.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from resumerge.errors import InputError, refuse
-from resumerge.sources.formats.damaged import damaged
+from resumerge.sources.formats.base import damaged
 
 STORAGES: dict[str, str | None] = {
     "DoubleStorage": "F64",
@@ -29,7 +32,7 @@ STORAGES: dict[str, str | None] = {
     "ComplexFloatStorage": "C64",
     "UntypedStorage": None,
 }
-"""torch's storage classes, with the safetensors name of their elements."""
+"""torch's storage classes, with the safetensors name of their element type."""
 
 DTYPES: dict[str, str] = {
     "float64": "F64",
@@ -57,12 +60,12 @@ DTYPES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Storage:
-    """A run of numbers in the file, which tensors are views of.
+    """A sequence of numbers in the file, of which tensors are views.
 
     Args:
         key: its name.
-        dtype: safetensors name of the elements; None where the tensor says it, and `size` is bytes.
-        size: elements.
+        dtype: safetensors name of the element type; None where each tensor has its own.
+        size: number of elements, or of bytes where `dtype` is None.
     """
 
     key: str
@@ -72,9 +75,9 @@ class Storage:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor: elements of a storage, from `offset` on, `strides` apart in each dimension.
+    """A tensor: elements of a storage from `offset` on, `strides` apart in each dimension.
 
-    Nothing of it is checked yet: the numbers are whatever the file says.
+    Offset, shape and strides are not validated: they can be anything that the file says.
     """
 
     storage: Storage
@@ -86,7 +89,7 @@ class View:
 
 @dataclass(frozen=True)
 class _Name:
-    """A function or class that the pickle names, by its own name."""
+    """The name of a function or class in the pickle."""
 
     module: str
     name: str
@@ -96,20 +99,20 @@ class _Name:
 
 
 class _Unreadable(Exception):
-    """What the interpreter does not do."""
+    """The pickle asks for something that is not allowed."""
 
 
 _Mark = object()
 
 
 def read_pickle(stream: IO[bytes], where: str) -> Any:
-    """Read one pickle; the stream is left behind its end.
+    """Read one pickle, and leave the stream at its end.
 
     Returns:
-        Dictionaries, lists, tuples, text, numbers, and a `View` for every tensor.
+        Dictionaries, lists, tuples, strings, numbers, and a `View` for every tensor.
 
     Raises:
-        InputError: the pickle is cut off or broken, or asks for anything that is not a tensor.
+        InputError: the pickle is truncated or damaged, or contains anything that is not a tensor.
     """
     try:
         return _Machine().run(stream)
@@ -123,16 +126,16 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
 
 def _refused(where: str, found: str) -> InputError:
     return refuse(
-        "The torch checkpoint holds more than weights, and is not read",
+        "The torch checkpoint contains more than weights, so it is not read",
         where=where,
         expected="a dictionary of tensors, as torch.load reads it with weights_only=True",
         found=found[:300],
-        fix="do not use this file; if you know who made it, have it saved as safetensors",
+        fix="do not use this file; if you trust its author, ask for a safetensors file",
     )
 
 
 class _Machine:
-    """One run over a pickle: a stack, and a memo of values used again."""
+    """The interpreter: a stack, and a memo of values that are used again."""
 
     def __init__(self) -> None:
         self._stack: list[Any] = []
@@ -149,9 +152,9 @@ class _Machine:
             elif opcode.name not in _IGNORED:
                 step = _STEPS.get(opcode.name)
                 if step is None:
-                    raise _Unreadable(f"the pickle instruction {opcode.name}")
+                    raise _Unreadable(f"the pickle opcode {opcode.name}")
                 step(self, argument)
-        raise EOFError("no end")
+        raise EOFError("no STOP")
 
     def mark(self, _: Any) -> None:
         self._stack.append(_Mark)
@@ -227,7 +230,7 @@ class _Machine:
         self._stack.append(build(*arguments))
 
     def set_state(self, _: Any) -> None:
-        """Attributes, which only the OrderedDict of a state dict has: versions of its modules."""
+        """Ignore attributes. Only a state dict has some: the versions of its modules."""
         self._stack.pop()
         if not isinstance(self._stack[-1], dict):
             raise _Unreadable("attributes of something that is no dictionary")
@@ -245,7 +248,7 @@ class _Machine:
 
 
 def _known(name: _Name) -> Any:
-    """A name that a checkpoint may use; a dtype is its safetensors name at once."""
+    """A name that a checkpoint may use. A dtype is replaced by its safetensors name."""
     if name.module == "torch" and name.name in DTYPES:
         return DTYPES[name.name]
     storage = name.module in ("torch", "torch.storage", "torch.cuda") and name.name in STORAGES
@@ -296,7 +299,7 @@ _CALLS: dict[tuple[str, str], Callable[..., Any]] = {
     ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
     ("torch", "Size"): lambda sizes: sizes,
 }
-"""What a checkpoint may call, and what stands in for it here."""
+"""The functions that a checkpoint may call, and what is called instead."""
 
 _IGNORED = frozenset({"PROTO", "FRAME"})
 _CONSTANTS: dict[str, Callable[[], Any]] = {

@@ -1,8 +1,8 @@
-"""Torch checkpoints (``.bin``): where each tensor's numbers stand, so that they are read like any.
+"""Torch checkpoints (``.bin``): finds the place of each tensor's data, so that ranges can be read.
 
 A checkpoint is a zip archive of uncompressed files: a pickle (``data.pkl``) that describes the
-tensors, and for each storage a file of its bytes. Before torch 1.6 it was a sequence of pickles
-with the storages' bytes after them. Only the pickles and the directory are read here.
+tensors, and one file of bytes for each storage. Before torch 1.6 it was a sequence of pickles
+followed by the bytes of the storages. Only the pickles and the archive's directory are read here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,77 +19,71 @@ import xxhash
 
 from resumerge.errors import InputError, refuse
 from resumerge.sources.dtypes import BITS
-from resumerge.sources.formats.damaged import damaged
+from resumerge.sources.formats.base import Header, ReadRange, WeightFormat, damaged
 from resumerge.sources.formats.restricted_unpickler import View, read_pickle
-from resumerge.sources.formats.safetensors_header import MAX_HEADER
 from resumerge.sources.types import StridedTensor, TensorInfo
 
-_damaged = partial(damaged, "torch checkpoint")
+FORMAT = "torch checkpoint"
+_damaged = partial(damaged, FORMAT)
 
-Read = Callable[[int, int], bytes]
-"""Bytes ``start:stop`` of a file."""
+MAX_HEADER = 100_000_000
+"""Bytes of the pickle that describes the tensors."""
 
 LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""A checkpoint from before torch 1.6 begins with this pickle of a number."""
+"""The pickle of a number with which a checkpoint from before torch 1.6 begins."""
 
 LARGEST = 1 << 62
-"""No size or offset in a file that exists is beyond it."""
+"""No size or offset in a real file exceeds this."""
 
 
-def read_torch_header(
-    read: Read, *, size: int, file: str, where: str
-) -> tuple[dict[str, TensorInfo], str]:
-    """Read what a torch checkpoint says of its tensors, and check that it can be true.
+class TorchCheckpoint(WeightFormat):
+    """The format of torch.save, as transformers and peft write a state dict."""
 
-    Args:
-        read: gives ranges of the file.
-        size: of the file, in bytes.
-        file: its path relative to the source's folder, kept in each `TensorInfo`.
-        where: the file as named in messages.
+    name = FORMAT
+    suffixes = (".bin",)
+    model_file = "pytorch_model.bin"
+    adapter_file = "adapter_model.bin"
 
-    Returns:
-        The tensors by name, and the xxh3-128 hex digest of that description.
-
-    Raises:
-        InputError: no checkpoint, damaged, compressed, or one that holds more than tensors.
-    """
-    first = read(0, min(size, 64))
-    stream = _Stream(read, size, where)
-    if first.startswith(b"PK\x03\x04"):
-        values, places, digest = _zip_archive(stream, read, where)
-    elif first.startswith(LEGACY_MAGIC):
-        values, places, digest = _legacy_file(stream, read, where)
-    else:
-        raise _damaged(where, "a torch checkpoint (a zip archive)", f"a file with {first[:8]!r}")
-    state = values.get("state_dict", values) if isinstance(values, dict) else values
-    if not isinstance(state, dict):
-        raise _damaged(where, "a dictionary of tensors", type(state).__name__)
-    tensors = {}
-    for name, value in state.items():
-        if not isinstance(name, str) or not isinstance(value, View):
-            raise refuse(
-                "The torch checkpoint holds something that is no tensor",
-                where=where,
-                expected="a dictionary of tensors: a model's state dict",
-                found=f"{str(name)[:100]!r}: {type(value).__name__}",
-                fix="save the model's state dict alone (transformers: save_pretrained)",
+    def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
+        first = read(0, min(size, 64))
+        stream = _Stream(read, size, where)
+        if first.startswith(b"PK\x03\x04"):
+            values, extents, digest = _zip_archive(stream, read, where)
+        elif first.startswith(LEGACY_MAGIC):
+            values, extents, digest = _legacy_file(stream, read, where)
+        else:
+            raise _damaged(
+                where, "a torch checkpoint (a zip archive)", f"a file with {first[:8]!r}"
             )
-        tensors[name] = _tensor(name, value, places, file, where)
-    return tensors, digest
+        state = values.get("state_dict", values) if isinstance(values, dict) else values
+        if not isinstance(state, dict):
+            raise _damaged(where, "a dictionary of tensors", type(state).__name__)
+        tensors = {}
+        for name, value in state.items():
+            if not isinstance(name, str) or not isinstance(value, View):
+                raise refuse(
+                    "The torch checkpoint contains something other than tensors",
+                    where=where,
+                    expected="a dictionary of tensors: a model's state dict",
+                    found=f"{str(name)[:100]!r}: {type(value).__name__}",
+                    fix="save only the model's state dict (transformers: save_pretrained)",
+                )
+            tensors[name] = _tensor(name, value, extents, file, where)
+        return Header(tensors, digest)
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a storage's bytes stand in the file."""
+class _Extent:
+    """The place of a storage's bytes in the file."""
 
     start: int
     nbytes: int
 
 
 class _Stream(io.RawIOBase):
-    """The head of a file as a stream: a file that would fill the memory is refused."""
+    """The file as a stream that refuses to read more than the description of tensors can need."""
 
-    def __init__(self, read: Read, size: int, where: str) -> None:
+    def __init__(self, read: ReadRange, size: int, where: str) -> None:
         self._read, self._size, self._where = read, size, where
         self._at = self._total = 0
 
@@ -130,13 +124,15 @@ class _Stream(io.RawIOBase):
 
 
 class _Buffered(io.BufferedReader):
-    """A stream that gives less rather than take memory for a length that a pickle claims."""
+    """A stream that allocates at most `MAX_HEADER` bytes, whatever length a pickle claims."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         return super().read(min(MAX_HEADER if size is None or size < 0 else size, MAX_HEADER))
 
 
-def _zip_archive(stream: _Stream, read: Read, where: str) -> tuple[Any, dict[str, _Place], str]:
+def _zip_archive(
+    stream: _Stream, read: ReadRange, where: str
+) -> tuple[Any, dict[str, _Extent], str]:
     try:
         with zipfile.ZipFile(stream) as archive:
             entries = {entry.filename: entry for entry in archive.infolist()}
@@ -147,12 +143,11 @@ def _zip_archive(stream: _Stream, read: Read, where: str) -> tuple[Any, dict[str
             for entry in entries.values():
                 if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
                     raise refuse(
-                        "The torch checkpoint is compressed or encrypted, so that no range of it "
-                        "can be read",
+                        "The torch checkpoint is compressed or encrypted, so it cannot be read",
                         where=where,
                         expected="an archive as torch.save writes it",
-                        found=f"{entry.filename[:100]!r} in it is not stored as it is",
-                        fix="load and save it again with torch, or as safetensors",
+                        found=f"{entry.filename[:100]!r} in it is compressed or encrypted",
+                        fix="load it and save it again with torch, or as safetensors",
                     )
             raw = _small_file(archive, entries[pickles[0]], where)
             order = folder + "byteorder"
@@ -161,24 +156,24 @@ def _zip_archive(stream: _Stream, read: Read, where: str) -> tuple[Any, dict[str
     except InputError:
         raise
     except (zipfile.BadZipFile, *_ZIP_ERRORS) as error:
-        raise _damaged(where, "a whole zip archive", str(error)[:200]) from None
+        raise _damaged(where, "a complete zip archive", str(error)[:200]) from None
     values = read_pickle(io.BytesIO(raw), where)
     needed = {view.storage.key for view in _views(values)}
-    places = {
+    extents = {
         name.removeprefix(folder + "data/"): _stored(entry, stream, read, where)
         for name, entry in entries.items()
         if name.removeprefix(folder + "data/") in needed
     }
     hashed = xxhash.xxh3_128(raw)
-    hashed.update(repr(sorted(places.items())).encode())
-    return values, places, hashed.hexdigest()
+    hashed.update(repr(sorted(extents.items())).encode())
+    return values, extents, hashed.hexdigest()
 
 
 _ZIP_ERRORS = (
     *(ValueError, EOFError, NotImplementedError, RuntimeError),
     *(OverflowError, IndexError, KeyError, struct.error),
 )
-"""What zipfile raises on archives that lie, besides its own error."""
+"""What zipfile raises for malicious archives, besides its own error."""
 
 
 def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> bytes:
@@ -187,8 +182,8 @@ def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) ->
     return archive.read(entry)
 
 
-def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: Read, where: str) -> _Place:
-    """Where an entry's bytes begin: behind its own header, whose length the directory lacks."""
+def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str) -> _Extent:
+    """The place of an entry's bytes: after its own header, whose length is not in the directory."""
     size = stream.seek(0, io.SEEK_END)
     at = entry.header_offset
     header = read(at, at + 30) if 0 <= at <= size - 30 else b""
@@ -198,10 +193,12 @@ def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: Read, where: str) -> 
     start = at + 30 + name + extra
     if start + entry.file_size > size:
         raise _damaged(where, f"{start + entry.file_size} bytes in the file", f"{size} bytes")
-    return _Place(start, entry.file_size)
+    return _Extent(start, entry.file_size)
 
 
-def _legacy_file(stream: _Stream, read: Read, where: str) -> tuple[Any, dict[str, _Place], str]:
+def _legacy_file(
+    stream: _Stream, read: ReadRange, where: str
+) -> tuple[Any, dict[str, _Extent], str]:
     """The format before torch 1.6: magic, protocol, machine, values, keys; then the storages."""
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
@@ -214,19 +211,19 @@ def _legacy_file(stream: _Stream, read: Read, where: str) -> tuple[Any, dict[str
     dtypes = {view.storage.key: view.storage.dtype for view in _views(values)}
     at = head.tell()
     hashed = xxhash.xxh3_128(read(0, at))
-    places: dict[str, _Place] = {}
+    extents: dict[str, _Extent] = {}
     for key in map(str, keys):
         count = int.from_bytes(read(at, at + 8), "little") if at + 8 <= size else -1
         nbytes = count * BITS[dtypes.get(key) or "U8"] // 8
         if count < 0 or at + 8 + nbytes > size:
             raise _damaged(where, "all of its storages", f"{size} bytes: the file is truncated")
-        places[key] = _Place(at + 8, nbytes)
+        extents[key] = _Extent(at + 8, nbytes)
         at += 8 + nbytes
-    return values, places, hashed.hexdigest()
+    return values, extents, hashed.hexdigest()
 
 
 def _views(values: Any) -> list[View]:
-    """The tensors of a state dict, or of one inside of another dictionary."""
+    """The tensors of a state dict, or of one inside another dictionary."""
     if not isinstance(values, dict):
         return []
     inner = values.get("state_dict")
@@ -234,9 +231,9 @@ def _views(values: Any) -> list[View]:
 
 
 def _tensor(
-    name: str, view: View, places: Mapping[str, _Place], file: str, where: str
+    name: str, view: View, extents: Mapping[str, _Extent], file: str, where: str
 ) -> TensorInfo:
-    """Check a view against the storage that it is of."""
+    """Check a view against its storage."""
 
     def broken(expected: str, found: str) -> InputError:
         return _damaged(where, expected, f"tensor {name[:200]!r}: {found}")
@@ -251,8 +248,8 @@ def _tensor(
         raise broken("as many strides as dimensions", f"{len(shape)} and {len(strides)}")
     if any("\ud800" <= letter <= "\udfff" for letter in name):
         raise broken("names in UTF-8", "half a surrogate pair")
-    place = places.get(view.storage.key)
-    if place is None:
+    extent = extents.get(view.storage.key)
+    if extent is None:
         raise broken(f"the storage {view.storage.key[:60]!r} in the file", "it is missing")
     width = BITS[view.dtype] // 8
     numel = 1
@@ -261,16 +258,16 @@ def _tensor(
     if numel * width >= LARGEST:
         raise broken("a tensor that memory can address", f"shape {list(shape)}")
     last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides)) if numel else -1
-    if (last + 1) * width > place.nbytes:
-        raise broken(f"data within {place.nbytes} bytes", f"element {last} of {width} bytes")
-    where_it_is = (view.dtype, shape, file, place.start + offset * width, numel * width)
+    if (last + 1) * width > extent.nbytes:
+        raise broken(f"data within {extent.nbytes} bytes", f"element {last} of {width} bytes")
+    facts = (view.dtype, shape, file, extent.start + offset * width, numel * width)
     if numel == 0 or strides_in_order(shape, strides):
-        return TensorInfo(name, *where_it_is)
-    return StridedTensor(name, *where_it_is, strides)
+        return TensorInfo(name, *facts)
+    return StridedTensor(name, *facts, strides)
 
 
 def strides_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the elements stand one after the other, the last dimension fastest."""
+    """Whether the elements are contiguous in row-major order."""
     step = 1
     for count, stride in zip(reversed(shape), reversed(strides)):
         if count != 1 and stride != step:

@@ -13,7 +13,7 @@ from resumerge.hub.cache import HubFile, cache_folder, free_bytes
 from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.content_hash import is_intact
 from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.sources.formats.weight_file import read_weight_header
+from resumerge.sources.formats.registry import read_header
 from resumerge.sources.hub.files import ensure_cached, hub_file
 from resumerge.sources.types import Source
 
@@ -287,7 +287,7 @@ def _has_planned_header(file: HubFile, source: Source) -> bool:
         return True  # a companion
     planned = {name: t for name, t in source.tensors.items() if t.file == file.name}
     try:
-        return read_weight_header(file.pointer, file.name)[0] == planned
+        return read_header(file.pointer, file.name).tensors == planned
     except InputError:
         return False
 

@@ -1,4 +1,4 @@
-"""Headers of weight files that stay on the Hub, by range requests."""
+"""Headers of weight files on the Hub, read by range requests without downloading the file."""
 
 from __future__ import annotations
 
@@ -6,51 +6,64 @@ from resumerge.hub.cache import HubFile
 from resumerge.hub.client import hub_call
 from resumerge.hub.http import get
 from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.sources.formats.safetensors_header import header_length, parse_header
-from resumerge.sources.formats.torch_checkpoint import read_torch_header
-from resumerge.sources.formats.weight_file import is_safetensors
+from resumerge.sources.formats.registry import format_of
 from resumerge.sources.types import TensorInfo
 
 FIRST_REQUEST = 32 * 1024
-"""Bytes asked for at once: the whole header of most shards, in one round trip."""
+"""Bytes requested at first: the whole header of most safetensors files, in one round trip."""
 
 
 def remote_header(file: HubFile, metadata: MetadataCache) -> dict[str, TensorInfo]:
-    """Read and validate the header of a file on the Hub, without downloading the file.
+    """Read and validate the header of a file on the Hub.
 
-    A header that was read before is not asked for again: the etag says that it is the same.
+    A header at the start of the file is cached: the etag identifies it.
 
     Raises:
         InputError: the header is not valid, or the Hub denies the file.
         Resumable: the network failed.
     """
+    known = format_of(file.name)
+    cached = metadata.header(file.etag) if known.header_first else None
+    start = _FileStart(file, cached or b"")
+
+    def read(begin: int, end: int) -> bytes:
+        end = min(end, file.size)
+        return start.read(begin, end) if known.header_first else read_range(file, begin, end)
+
     where = f"{file.repo}@{file.commit}/{file.name}"
-    if not is_safetensors(file.name):
-        return read_torch_header(
-            lambda start, stop: _bytes_of(file, start, stop),
-            size=file.size,
-            file=file.name,
-            where=where,
-        )[0]
-    head = metadata.header(file.etag)
-    if head is None:
-        head = _read_head(file, where)
-        tensors = parse_header(head[8:], file_size=file.size, file=file.name, where=where)
-        metadata.store_header(file.etag, head)
-        return tensors
-    return parse_header(head[8:], file_size=file.size, file=file.name, where=where)
+    tensors = known.read_header(read, size=file.size, file=file.name, where=where).tensors
+    if known.header_first and cached is None:
+        metadata.store_header(file.etag, start.header)
+    return tensors
 
 
-def _read_head(file: HubFile, where: str) -> bytes:
-    first = _bytes_of(file, 0, min(FIRST_REQUEST, file.size))
-    length = header_length(first[:8], file_size=file.size, where=where)
-    if 8 + length > len(first):
-        first += _bytes_of(file, len(first), 8 + length)
-    return first[: 8 + length]
+class _FileStart:
+    """The first bytes of a file, requested as far as they are needed."""
+
+    def __init__(self, file: HubFile, data: bytes) -> None:
+        self._file, self._data = file, data
+        self._needed = 0
+
+    def read(self, begin: int, end: int) -> bytes:
+        self._needed = max(self._needed, end)
+        if end > len(self._data):
+            ahead = max(end, min(FIRST_REQUEST, self._file.size))
+            self._data += read_range(self._file, len(self._data), ahead)
+        return self._data[begin:end]
+
+    @property
+    def header(self) -> bytes:
+        """The bytes that were read."""
+        return self._data[: self._needed]
 
 
-def _bytes_of(file: HubFile, start: int, stop: int) -> bytes:
-    """Bytes ``start:stop`` of a file. Memory stays bounded even if the server ignores ranges."""
+def read_range(file: HubFile, start: int, stop: int) -> bytes:
+    """Request bytes ``start:stop`` of a file. Memory is bounded even if the server ignores ranges.
+
+    Raises:
+        InputError: the Hub denies the file.
+        Resumable: the network failed.
+    """
     from huggingface_hub import hf_hub_url
 
     url = hf_hub_url(file.repo, file.name, revision=file.commit)
@@ -59,14 +72,16 @@ def _bytes_of(file: HubFile, start: int, stop: int) -> bytes:
         with get(url, {"Range": f"bytes={start}-{stop - 1}"}) as response:
             skip = start if response.status == 200 else 0
             wanted = skip + stop - start
-            got = bytearray()
+            received = bytearray()
             for chunk in response.chunks:
-                got += chunk
-                if len(got) >= wanted:
+                received += chunk
+                if len(received) >= wanted:
                     break
-        if len(got) < wanted:
-            raise ConnectionError(f"{len(got)} of {wanted} bytes came of {file.name}")
-        return bytes(got[skip:wanted])
+        if len(received) < wanted:
+            raise ConnectionError(
+                f"the server sent only {len(received)} of {wanted} bytes of {file.name}"
+            )
+        return bytes(received[skip:wanted])
 
     if start >= stop:
         return b""

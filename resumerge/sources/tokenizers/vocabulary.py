@@ -15,9 +15,9 @@ from resumerge.errors import InputError, refuse
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.companions import is_tokenizer_file
-from resumerge.sources.formats.damaged import damaged
-from resumerge.sources.formats.json_object import json_object
+from resumerge.sources.formats.base import damaged
 from resumerge.sources.hub.files import fetch, list_companions
+from resumerge.sources.json_object import json_object
 from resumerge.sources.tokenizers.origin import tokenizer_part
 from resumerge.sources.types import Source
 

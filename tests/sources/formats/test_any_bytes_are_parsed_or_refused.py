@@ -15,7 +15,7 @@ from safetensors import SafetensorError, deserialize
 from safetensors.torch import save
 
 from resumerge.errors import InputError
-from resumerge.sources.formats.safetensors_header import header_length, parse_header
+from resumerge.sources.formats.safetensors import header_length, parse_header
 from resumerge.sources.index import parse_index
 from resumerge.sources.types import TensorInfo
 

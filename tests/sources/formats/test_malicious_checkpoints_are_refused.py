@@ -14,7 +14,7 @@ from malicious_checkpoints import LYING, RUNNING, TENSORS, VALID, archive, legac
 from resumerge.errors import InputError
 from resumerge.recipe import ModelRef
 from resumerge.sources import Source, open_source
-from resumerge.sources.formats.torch_checkpoint import read_torch_header
+from resumerge.sources.formats.torch_checkpoint import TorchCheckpoint
 from resumerge.sources.types import TensorInfo
 
 
@@ -24,9 +24,13 @@ def opened(folder: Path, content: bytes) -> Source:
 
 
 def parse(content: bytes) -> dict[str, TensorInfo]:
-    return read_torch_header(
-        lambda start, stop: content[start:stop], size=len(content), file="file", where="file"
-    )[0]
+    return (
+        TorchCheckpoint()
+        .read_header(
+            lambda start, stop: content[start:stop], size=len(content), file="file", where="file"
+        )
+        .tensors
+    )
 
 
 def test_the_checkpoint_that_the_others_are_made_from_is_valid(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from malicious_files import DATA, MALICIOUS, VALID, file_of, tensor
 from resumerge.errors import InputError
 from resumerge.recipe import ModelRef
 from resumerge.sources import Source, open_source
-from resumerge.sources.formats.safetensors_header import read_header
+from resumerge.sources.formats.registry import read_header
 from resumerge.sources.index import INDEX_FILE
 
 

@@ -1,0 +1,92 @@
+"""What a format of weight files is."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from resumerge.errors import InputError, refuse
+from resumerge.sources.types import TensorInfo
+
+ReadRange = Callable[[int, int], bytes]
+"""Gives bytes ``start:stop`` of a file; fewer at the file's end."""
+
+
+class Header(NamedTuple):
+    """The description of the tensors in a weight file.
+
+    Args:
+        tensors: by name.
+        digest: the xxh3-128 hex digest of the description; it pins a local file's content.
+    """
+
+    tensors: dict[str, TensorInfo]
+    digest: str
+
+
+class WeightFormat(ABC):
+    """A format of weight files. `registry.register_format` adds one; nothing else has to know it.
+
+    Attributes:
+        name: for messages, like "safetensors file".
+        suffixes: with which the names of its files end.
+        model_file: name of the file that holds a whole model. The index of a model in several
+            files, a JSON object with ``weight_map``, has this name with ``.index.json`` after it.
+        adapter_file: name of the file that holds a whole adapter, likewise.
+        header_first: whether the header is the first bytes of the file and nothing else is read for
+            it. Then the header of a file on the Hub is requested ahead, and cached by its etag.
+    """
+
+    name: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]]
+    model_file: ClassVar[str]
+    adapter_file: ClassVar[str]
+    header_first: ClassVar[bool] = False
+
+    @abstractmethod
+    def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
+        """Read and validate the header of a file. Nothing in the file may be executed or trusted.
+
+        Args:
+            read: reads the file, which may be local or on the Hub.
+            size: of the whole file, in bytes.
+            file: its path relative to the source's folder, for each `TensorInfo`.
+            where: the file as named in messages.
+
+        Raises:
+            InputError: the file is truncated or damaged, or holds anything but weights.
+        """
+
+    def read_local_header(self, path: Path, file: str) -> Header:
+        """`read_header` of a local file."""
+        with path.open("rb") as stream:
+            fd = stream.fileno()
+            return self.read_header(
+                lambda start, stop: os.pread(fd, stop - start, start),
+                size=os.fstat(fd).st_size,
+                file=file,
+                where=str(path),
+            )
+
+    def damaged(self, where: str, expected: str, found: str) -> InputError:
+        """The error for a file that contradicts its format."""
+        return damaged(self.name, where, expected, found)
+
+
+def damaged(what: str, where: str, expected: str, found: str) -> InputError:
+    """The error for a file that contradicts its format.
+
+    Args:
+        what: the kind of file, like "tokenizer".
+        where: the file.
+    """
+    return refuse(
+        f"The {what} is damaged",
+        where=where,
+        expected=expected,
+        found=found,
+        fix="download or save this file again",
+    )

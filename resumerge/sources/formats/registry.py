@@ -1,0 +1,47 @@
+"""All formats of weight files, and the format of a file by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resumerge.sources.formats.base import Header, WeightFormat
+from resumerge.sources.formats.safetensors import Safetensors
+from resumerge.sources.formats.torch_checkpoint import TorchCheckpoint
+
+_TORCH = TorchCheckpoint()
+
+FORMATS: list[WeightFormat] = [Safetensors(), _TORCH]
+"""In order of preference: of a model saved in two formats, the first is read."""
+
+UNREADABLE = (".gguf", ".h5", ".pt", ".pth")
+"""Suffixes of weight files that no format here reads, for messages."""
+
+
+def register_format(added: WeightFormat) -> None:
+    """Add a format, which is read where none of the others is found."""
+    FORMATS.append(added)
+
+
+def format_of(file: str) -> WeightFormat:
+    """The format of a weight file by its name.
+
+    A name without a known suffix is a torch checkpoint's: torch.save does not suggest any.
+    """
+    return next((known for known in FORMATS if file.endswith(known.suffixes)), _TORCH)
+
+
+def looks_like_weights(file: str) -> bool:
+    """Whether a file's name has the suffix of weights, readable here or not."""
+    return file.endswith((*UNREADABLE, *(suffix for known in FORMATS for suffix in known.suffixes)))
+
+
+def read_header(path: Path, file: str) -> Header:
+    """Read and validate the header of a local weight file.
+
+    Args:
+        file: its path relative to the source's folder, for each `TensorInfo`.
+
+    Raises:
+        InputError: the file is truncated or damaged, or holds anything but weights.
+    """
+    return format_of(file).read_local_header(path, file)
