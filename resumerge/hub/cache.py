@@ -1,8 +1,8 @@
-"""The standard cache of the Hub on this disk, as huggingface_hub, transformers and others use it.
+"""The standard cache of the Hub on this disk, which huggingface_hub and transformers use, too.
 
 ``blobs/<etag>`` holds contents, ``snapshots/<commit>/<name>`` relative links to them, and
-``refs/<branch>`` commits. A download grows in ``blobs/<etag>.incomplete`` and is renamed when it is
-whole and right; ``.locks`` keeps two processes from doing it at once.
+``refs/<branch>`` commits. A download is written to ``blobs/<etag>.incomplete`` and renamed when it
+is complete and intact. A lock in ``.locks`` makes sure that one process downloads it at a time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 
 COMMIT = re.compile("[0-9a-f]{40}")
 LOCK_SECONDS = 0.5
-"""Time between two looks at whether to go on waiting for another process."""
+"""Seconds between two checks while this process waits for another one's lock."""
 
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file of a repo at a commit, and its places in the cache.
+    """One file of a repo at a commit, and its paths in the cache.
 
     Args:
         size: bytes.
@@ -38,22 +38,22 @@ class HubFile:
 
     @property
     def pointer(self) -> Path:
-        """Where readers look for it."""
+        """The path under which readers open it."""
         return snapshot_folder(self.repo, self.commit) / self.name
 
     @property
     def blob(self) -> Path:
-        """Its content, shared by all commits that have it."""
+        """The file with its content, shared by all commits that have it."""
         return repo_folder(self.repo) / "blobs" / self.etag
 
     @property
     def partial(self) -> Path:
-        """As much of it as has arrived."""
+        """The file with the bytes that were downloaded so far."""
         return self.blob.with_name(f"{self.etag}.incomplete")
 
     @property
     def content(self) -> Path | None:
-        """The file that holds its bytes now, whole or not; None where nothing does."""
+        """The existing file with its content, complete or not; None if there is none."""
         for path in (self.pointer, self.blob):
             if path.is_file():
                 return path
@@ -61,20 +61,20 @@ class HubFile:
 
     @property
     def inode(self) -> int | None:
-        """Of the file that holds its bytes now."""
+        """The inode of `content`."""
         path = self.content
         return path.stat().st_ino if path is not None else None
 
     @property
     def whole(self) -> bool:
-        """Whether the cache has it at its full size."""
+        """Whether `content` has the full size."""
         path = self.content
         return path is not None and path.stat().st_size == self.size
 
     def link(self) -> None:
         """Make the content readable under its name in the snapshot.
 
-        Where links are not possible, the content moves there, as with huggingface_hub.
+        Where links are not possible, the content is moved there, as huggingface_hub does.
         """
         from huggingface_hub import file_download
 
@@ -90,7 +90,7 @@ class HubFile:
         fresh.replace(pointer)
 
     def put(self, whole: Path) -> None:
-        """Give a whole, synced file its name in the cache, in place of any damaged one."""
+        """Move a complete, synced file to its name in the cache, in place of any damaged one."""
         if self.pointer.is_file() and not self.pointer.is_symlink():
             self.pointer.unlink()  # a cache without links
         whole.replace(self.blob)
@@ -99,10 +99,11 @@ class HubFile:
 
     @contextmanager
     def locked(self, check: Callable[[], None]) -> Iterator[None]:
-        """Keep other processes from downloading the same content meanwhile.
+        """Hold the lock on downloads of this content.
 
         Args:
-            check: called now and then while another has it; what it raises ends the waiting.
+            check: called every `LOCK_SECONDS` while another process holds the lock; an exception
+                that it raises ends the waiting.
         """
         from filelock import Timeout
         from huggingface_hub.utils import WeakFileLock
@@ -122,14 +123,14 @@ class HubFile:
 
 
 def cache_folder() -> Path:
-    """Where all repos are."""
+    """The folder of the cache."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
 def free_bytes() -> int:
-    """Free space of the disk that the cache is on, or will be."""
+    """Free bytes of the disk that holds the cache."""
     folder = cache_folder().absolute()
     while not folder.exists():
         folder = folder.parent
@@ -137,23 +138,23 @@ def free_bytes() -> int:
 
 
 def repo_folder(repo: str) -> Path:
-    """Where a repo is."""
+    """The folder of a repo."""
     return cache_folder() / "--".join(["models", *repo.split("/")])
 
 
 def snapshot_folder(repo: str, commit: str) -> Path:
-    """Where a repo at a commit is."""
+    """The folder of a repo at a commit."""
     return repo_folder(repo) / "snapshots" / commit
 
 
 def link_etag(path: Path) -> str | None:
-    """The etag of a file in a snapshot, from the name that it links to."""
-    # One step only: the blob may itself be a link, into a store that repos share.
+    """The etag of a file in a snapshot, from the name of its link's target; None for no link."""
+    # Not resolved further: the blob may itself be a link into a store that repos share.
     return Path(os.readlink(path)).name if path.is_symlink() else None  # noqa: PTH115
 
 
 def remembered_commit(repo: str, branch: str) -> str | None:
-    """The commit that a branch was at when it was last asked for."""
+    """The commit of a branch when the Hub was last asked; None if it was not."""
     try:
         commit = (repo_folder(repo) / "refs" / branch).read_text().strip()
     except (OSError, ValueError):
@@ -162,14 +163,14 @@ def remembered_commit(repo: str, branch: str) -> str | None:
 
 
 def cached_revisions(repo: str) -> list[str]:
-    """Branches and commits of a repo that files may be cached of."""
+    """Branches and commits of a repo for which the cache may have files."""
     refs, snapshots = repo_folder(repo) / "refs", repo_folder(repo) / "snapshots"
     branches = [path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file()]
     return [*sorted(branches), *sorted(path.name for path in snapshots.glob("*"))]
 
 
 def remember_commit(repo: str, branch: str, commit: str) -> None:
-    """Note the commit that a branch is at."""
+    """Record the commit of a branch."""
     if remembered_commit(repo, branch) == commit:
         return
     path = repo_folder(repo) / "refs" / branch
@@ -179,7 +180,7 @@ def remember_commit(repo: str, branch: str, commit: str) -> None:
         fresh.write_text(commit)
         fresh.replace(path)
     except OSError:
-        pass  # a cache that is read-only still serves
+        pass  # a read-only cache can still be read
 
 
 def _sync_folder(path: Path) -> None:
@@ -187,6 +188,6 @@ def _sync_folder(path: Path) -> None:
     try:
         os.fsync(fd)
     except OSError:
-        pass  # some network filesystems cannot; the name is found again, or the file fetched again
+        pass  # some network filesystems cannot; at worst the file is downloaded again
     finally:
         os.close(fd)

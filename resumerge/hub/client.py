@@ -1,4 +1,4 @@
-"""Calls to the Hub: retried while the network is at fault, explained when it is something else."""
+"""Calls to the Hub: retried after network errors; other errors are explained to the user."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WAITS: Sequence[float] = (1, 2, 4, 8)
 """Seconds between attempts at a small request."""
 
 DOWNLOAD_WAITS: Sequence[float] = (1, 2, 4, 8, 16, 30)
-"""Seconds between attempts at a file that do not bring a byte more of it."""
+"""Seconds between attempts at a download, while no attempt adds a byte."""
 
 LONGEST_WAIT = 300.0
-"""Seconds; a Hub that asks for more patience than this (``Retry-After``) is not waited for."""
+"""Seconds: the run ends with an error if the Hub asks for a longer wait (``Retry-After``)."""
 
 
 def hub_call(
@@ -32,19 +32,19 @@ def hub_call(
     sleep: Callable[[float], None] | None = None,
     progress: Callable[[], int] | None = None,
 ) -> T:
-    """Call the Hub, again if the network or the Hub itself fails for a moment.
+    """Call the Hub, and retry while the network or the Hub itself fails temporarily.
 
     Args:
-        do: one request or download, safe to repeat.
+        do: one request or download that is safe to repeat.
         repo: repo id, for messages.
         revision: branch or commit, for messages.
-        waits: seconds to wait before each further attempt; `WAITS` if None.
+        waits: seconds before each further attempt; `WAITS` if None.
         sleep: waits the given number of seconds; `time.sleep` if None. An exception ends the call.
-        progress: bytes that there are already; while they grow, the attempts are not counted.
+        progress: number of bytes received so far; attempts that increase it are not counted.
 
     Raises:
-        InputError: the Hub answers that it will not: no such repo, revision or file, no permission.
-        Resumable: ``network`` after the last attempt, ``disk_full`` at once.
+        InputError: the Hub refuses: no such repo, revision or file, or no permission.
+        Resumable: ``network`` after the last attempt; ``disk_full`` without a retry.
     """
     waits = WAITS if waits is None else waits
     left = list(waits)
@@ -67,7 +67,7 @@ def hub_call(
 
 
 def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
-    """What an exception out of huggingface_hub means for the run; None if it is a bug."""
+    """The error to raise for an exception from huggingface_hub; None if the exception is a bug."""
     from huggingface_hub import errors as hub_errors
 
     refusal = http_error(error)
@@ -84,28 +84,28 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return _disk_full(repo)
     if isinstance(error, RuntimeError) and "No space left" in str(error):
-        return _disk_full(repo)  # hf_xet, a Rust extension, knows no errno
+        return _disk_full(repo)  # hf_xet, a Rust extension, sets no errno
     if isinstance(error, OSError) and error.filename is not None:
         return refuse(
-            "The Hub's cache folder cannot be used",
+            "The Hub's cache folder is not usable",
             where=repo,
             found=f"{error.strerror}: {error.filename}",
             fix="set HF_HOME to a folder that this user may write to",
         )
-    # The base of the HTTP library's own errors: requests' or httpx's, by huggingface_hub's version.
+    # Base class of the HTTP library's errors: requests or httpx, depending on huggingface_hub.
     http_library = hub_errors.HfHubHTTPError.__mro__[1]
     if isinstance(error, (OSError, RuntimeError, http_library)):
         return Resumable(
             "network",
             f"The Hub cannot be reached for {repo}: {brief(error)}\n"
-            "What was downloaded is kept. Resume when the network is back, "
+            "Downloaded bytes are kept. Resume when the network is back, "
             "or add --offline if every file is in the cache.",
         )
     return None
 
 
 def http_error(error: BaseException) -> Any:
-    """The Hub's answer among an exception's causes: hf_hub_download wraps it."""
+    """The HTTP error among an exception's causes (hf_hub_download wraps it), or None."""
     from huggingface_hub.errors import HfHubHTTPError
 
     link: BaseException | None = error
@@ -124,8 +124,8 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
     if is_transient(status):
         return Resumable(
             "network",
-            f"The Hub does not answer for {where}: HTTP {status}, after several attempts\n"
-            "What was downloaded is kept. Resume later.",
+            f"The Hub fails to serve {where}: HTTP {status}, after several attempts\n"
+            "Downloaded bytes are kept. Resume later.",
         )
     if isinstance(error, hub_errors.GatedRepoError):
         return refuse(
@@ -140,19 +140,19 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             where=repo,
             expected="a revision of this repo",
             found=revision or "main",
-            fix="check the part after @; if a pinned commit is gone, --restart takes the branch "
-            "as it is now",
+            fix="check the part after @; if a pinned commit was deleted, --restart starts over "
+            "from the branch as it is now",
         )
     if isinstance(error, hub_errors.EntryNotFoundError):
         return refuse(
-            "The repo lacks a file that it listed",
+            "The Hub lists a file of this repo, but does not have it",
             where=where,
             found=f"HTTP {status}",
-            fix="try again; if it stays so, name another revision",
+            fix="try again later, or name another revision",
         )
     if isinstance(error, hub_errors.RepositoryNotFoundError) or status == 404:
         return refuse(
-            "The Hub has no such model, or hides it from this account",
+            "The Hub has no such model, or this account may not see it",
             where=where,
             expected="a public model, or one that the token may read",
             found=f"HTTP {status}, {account()}",
@@ -171,10 +171,10 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
 
 
 def is_transient(status: int) -> bool:
-    """Whether the same request may be answered later: a server, or a proxy before it, fails.
+    """Whether the same request may succeed later: the failure is a server's or a proxy's.
 
-    Proxies answer with numbers of their own, like Cloudflare's 520 to 530. 501 and 505 say that
-    the server will never know the request.
+    Proxies have status codes of their own, like Cloudflare's 520 to 530. 501 and 505 mean that the
+    server does not support the request.
     """
     return status in (408, 429) or (status >= 500 and status not in (501, 505))
 
@@ -204,7 +204,7 @@ def _disk_full(repo: str) -> Resumable:
 
 
 def retry_after(error: BaseException) -> float:
-    """Seconds that the Hub asks to wait, given as such or as a date; 0 where it does not say."""
+    """Seconds that the Hub asks to wait (a number or a date in ``Retry-After``); 0 without one."""
     answer = http_error(error)
     text = answer.response.headers.get("Retry-After", "") if answer is not None else ""
     if text.isdigit():
@@ -216,6 +216,6 @@ def retry_after(error: BaseException) -> float:
 
 
 def brief(error: BaseException) -> str:
-    """One line, without the query of any URL in it: signed links are secrets, too."""
+    """One line about an error, without the query part of URLs: signed links are secrets."""
     first = str(error).strip().split("\n", 1)[0]
     return f"{type(error).__name__}: " + re.sub(r"\?[^\s'\")]*", "", first)[:200]

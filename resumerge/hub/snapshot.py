@@ -1,4 +1,4 @@
-"""A Hub repo at one commit: which files it has, as the Hub lists them or as the cache has them."""
+"""The files of a Hub repo at one commit, as listed by the Hub or found in the cache."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resumerge.hub.content_hash import guess_etag
 from resumerge.hub.metadata_cache import MetadataCache
 
 LIST_TIMEOUT = 30.0
-"""Seconds to wait for a listing; the Hub takes a while for repos with thousands of files."""
+"""Timeout of a listing in seconds: the Hub is slow for repos with thousands of files."""
 
 _ETAG = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 
@@ -32,9 +32,9 @@ class RepoSnapshot:
     """A repo at one commit.
 
     Args:
-        folder: the snapshot's folder in the standard cache, whether or not it exists yet.
-        files: by name; all of the repo's if `online`, else those that are known of.
-        online: whether the Hub was asked.
+        folder: the snapshot's folder in the standard cache, which may not exist yet.
+        files: by name; all files of the repo if `online`, else those that the cache knows.
+        online: whether the listing is the Hub's.
     """
 
     repo: str
@@ -66,7 +66,7 @@ def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> Re
     )
     commit = info.sha or ""
     if not COMMIT.fullmatch(commit):
-        raise refuse("The Hub's answer names no commit", where=repo, found=commit[:60])
+        raise refuse("The Hub's listing has no commit", where=repo, found=commit[:60])
     if revision != commit:
         remember_commit(repo, revision or "main", commit)
     files = {
@@ -84,25 +84,25 @@ def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> Re
 
 
 def with_etags(snapshot: RepoSnapshot, names: Iterable[str]) -> RepoSnapshot:
-    """The snapshot with size and etag of the named files, asked for one by one if not listed.
+    """The snapshot with size and etag of the named files, requested one by one if not listed.
 
-    The Hub lists them; mirrors of it do not always.
+    The Hub lists them; some mirrors of it do not.
     """
     files = dict(snapshot.files)
     for name in names:
         file = files[name]
         if file.size < 0 or not file.etag:
-            file = files[name] = _asked(file)
+            file = files[name] = _requested(file)
         if not _ETAG.fullmatch(file.etag):
             raise refuse(
-                "The Hub names a file's content by something that is no hash",
+                "The Hub gives a file an etag that cannot be a hash",
                 where=f"{file.repo}@{file.commit}/{name}",
                 found=repr(file.etag[:60]),
             )
     return replace(snapshot, files=files)
 
 
-def _asked(file: HubFile) -> HubFile:
+def _requested(file: HubFile) -> HubFile:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
     url = hf_hub_url(file.repo, file.name, revision=file.commit)
@@ -113,7 +113,7 @@ def _asked(file: HubFile) -> HubFile:
     )
     if found.size is None or found.etag is None:
         raise refuse(
-            "The server tells neither size nor etag of a file",
+            "The server sends no size or no etag of a file",
             where=f"{file.repo}@{file.commit}/{file.name}",
             fix="use another mirror, or unset HF_ENDPOINT",
         )
@@ -121,10 +121,10 @@ def _asked(file: HubFile) -> HubFile:
 
 
 def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
-    """The same without the network: what the cache holds of a revision, and the metadata know.
+    """The files of a revision in the cache and the metadata cache, without the network.
 
     Raises:
-        InputError: nothing of the repo, the branch or the commit is in it.
+        InputError: the cache does not have the repo, the branch or the commit.
     """
     branch = revision or "main"
     commit = branch if COMMIT.fullmatch(branch) else remembered_commit(repo, branch)
@@ -151,7 +151,7 @@ def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) ->
 
 
 def cached_files(repo: str, revision: str | None) -> list[HubFile]:
-    """Every file that the cache has of a repo, or has a name for; each content once.
+    """All cached files of a repo, also links without a target. Each content is listed once.
 
     Args:
         revision: branch or commit; None for all commits.

@@ -1,4 +1,4 @@
-"""Which files beside the weights belong to a model: tokenizer, configs, chat templates, code."""
+"""Companions: the files beside the weights, such as tokenizer, configs, chat templates and code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path, PurePosixPath
 from resumerge.sources.formats.registry import FORMATS
 
 LARGEST = 100_000_000
-"""Bytes; a file above this is data, not a companion."""
+"""Bytes; a larger file is data, not a companion."""
 
 NEEDED_FOLDERS = re.compile(r"\d+_\w+|additional_chat_templates")
-"""The folders that a model is opened with: sentence-transformers' modules (``1_Pooling``,
-``2_Dense``) and chat templates. All others hold the model again in another format, or its history.
-"""
+"""Folders whose files are needed to load a model: sentence-transformers' modules (``1_Pooling``,
+``2_Dense``) and chat templates. Other folders hold the model in another format, or its history."""
 
 _CONFIGS = re.compile(
     r"config\.json|generation_config\.json"
@@ -22,7 +21,7 @@ _CONFIGS = re.compile(
     r"|modules\.json|sentence_[\w-]+_config\.json|config_sentence_transformers\.json"
     r"|router_config\.json"
 )
-"""Those that transformers and sentence-transformers open a model with."""
+"""The configs that transformers and sentence-transformers read."""
 
 _OF_TOKENIZERS = re.compile(
     r"(tokenizer|added_tokens|special_tokens_map|vocab|merges|chat_template|spiece|sentencepiece)"
@@ -31,41 +30,41 @@ _OF_TOKENIZERS = re.compile(
     r"|(normalizer|emoji|byte_maps|encoder|tekken)\.json|dict\.txt|bpe\.codes"
     r"|prophetnet\.tokenizer"
 )
-"""The first line is what most have; the others are the names that single ones of transformers
-ask for."""
+"""The first line covers most tokenizers; the others are names that single classes of transformers
+use."""
 
 _CODE = re.compile(r"\w+\.py")
-"""A model's own, that ``auto_map`` of its config names; it imports more of its kind."""
+"""The model's own code, named by ``auto_map`` of its config, with the modules that it imports."""
 
 _TERMS = re.compile(r"(licen[cs]e|notice|copying|use_policy)(\.txt|\.md)?", re.IGNORECASE)
-"""What has to go with a copy of the model."""
+"""Terms that must accompany a copy of the model."""
 
 
 def companion_files(sizes: Mapping[str, int]) -> list[str]:
-    """Choose the companion files of a model from a listing: those that it is opened with, by name.
+    """Choose the companion files of a model from a listing, by name.
 
-    They lie at the top level or in a folder that the model is opened with, like
-    sentence-transformers' ``1_Pooling/config.json``. Whatever else lies there is left out: who
-    merged may not know of it, and publishes the result.
+    They are at the top level or in one of `NEEDED_FOLDERS`, like sentence-transformers'
+    ``1_Pooling/config.json``. All other files are left out: the user may not know of them, and
+    publish them with the result.
 
     Args:
         sizes: bytes by file name, with ``/`` between folders.
 
     Returns:
-        The names chosen, sorted. config.json is among them.
+        The chosen names, sorted; config.json is one of them.
     """
     return sorted(name for name, size in sizes.items() if size <= LARGEST and _belongs(name))
 
 
 def folder_companions(folder: Path) -> list[str]:
-    """`companion_files` of a local folder, without those of `outward_links`."""
+    """`companion_files` of a local folder, without `outward_links`."""
     return [name for name in _by_name(folder) if not _leads_out(folder, name)]
 
 
 def outward_links(folder: Path) -> list[str]:
-    """Files of the right name that are links to outside the folder, which may be anyone's files.
+    """Files with a companion's name that are links to files outside the folder.
 
-    A snapshot in the cache of huggingface_hub links to the blobs of its repo, which are its own.
+    Links from a snapshot in the cache of huggingface_hub to the blobs of its own repo are fine.
     """
     return [name for name in _by_name(folder) if _leads_out(folder, name)]
 
@@ -104,5 +103,5 @@ def _belongs(name: str) -> bool:
 
 
 def is_tokenizer_file(name: str) -> bool:
-    """Whether a companion belongs to the tokenizer."""
+    """Whether a companion is a file of the tokenizer."""
     return _OF_TOKENIZERS.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""The element types of the safetensors format, and which of them can be averaged."""
+"""Element types by their safetensors names, and the types that can be averaged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BITS: dict[str, int] = {
     "I64": 64,
     "U64": 64,
 }
-"""Bits of one element, by the format's name of the type."""
+"""Bits of one element."""
 
 FLOATS: dict[str, str] = {
     "F16": "float16",
@@ -36,11 +36,11 @@ FLOATS: dict[str, str] = {
     "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2",
 }
-"""The types that merge methods compute on, with torch's names. Every other type is copied."""
+"""The types that merge methods compute with, and their torch names. Other types are copied."""
 
 BY_TORCH_NAME: dict[str, str] = {torch_name: name for name, torch_name in FLOATS.items()}
 
 
 def nbytes(dtype: str, numel: int) -> int:
-    """Length in bytes of `numel` elements (the sub-byte types are packed)."""
+    """Length in bytes of `numel` elements (sub-byte types are packed)."""
     return (BITS[dtype] * numel + 7) // 8

@@ -1,4 +1,4 @@
-"""JSON files of a source, as values that may be walked and written again."""
+"""JSON files of a source, with limited depth, so that they can be walked and written again."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import json
 from typing import Any
 
 DEEPEST = 100
-"""Levels of objects and lists in one another; those of models have fewer than ten."""
+"""Levels of nested objects and lists; models' files have fewer than ten."""
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
     """The object in a JSON file.
 
     Raises:
-        ValueError: not UTF-8, not JSON, no object, or one that is nested without end.
+        ValueError: not UTF-8, not JSON, not an object, or nested too deeply.
     """
     try:
         found = json.loads(raw.decode())
     except RecursionError:
         raise ValueError(f"more than {DEEPEST} levels") from None
     if not isinstance(found, dict):
-        raise ValueError(f"a {type(found).__name__}, no object")
+        raise ValueError(f"a {type(found).__name__}, not an object")
     level: list[Any] = [found]
     for _ in range(DEEPEST):
         level = [

@@ -1,7 +1,7 @@
-"""Range reads: a slice of a tensor's bytes, by `preadv`, into a buffer that the caller reuses.
+"""Range reads: part of a tensor's bytes, by `preadv`, into a buffer that the caller reuses.
 
-Not mmap: pages of a mapping count as this process's memory and come and go as the kernel likes,
-and an I/O error in a mapping is a SIGBUS; here it is an exception.
+mmap is not used: the kernel decides which pages of a mapping count as this process's memory, and an
+I/O error in a mapping is a SIGBUS, while here it is an exception.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resumerge.sources.types import Source, StridedTensor, TensorInfo
 
 
 class SourceReader:
-    """Reads ranges of tensors of several sources; may be used by many threads at once."""
+    """Reads ranges of tensors of several sources. Threads may share it."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
@@ -35,7 +35,7 @@ class SourceReader:
 
         Args:
             source: the source's number.
-            tensor: where it stands.
+            tensor: its place.
             start: first element.
             stop: one past the last element.
             buffer: writable bytes, at least as long as the range.
@@ -44,7 +44,7 @@ class SourceReader:
             The number of bytes read.
 
         Raises:
-            Resumable: the file is gone, shorter than its header said, or not readable now.
+            Resumable: the file is missing, shorter than its header says, or not readable.
         """
         first = nbytes(tensor.dtype, start)
         wanted = nbytes(tensor.dtype, stop) - first
@@ -64,20 +64,20 @@ class SourceReader:
             try:
                 count = os.preadv(fd, [buffer[done:]], offset + done)
             except OSError as error:
-                raise self._gone(source, tensor, error.strerror or str(error)) from error
+                raise self._unreadable(source, tensor, error.strerror or str(error)) from error
             if count == 0:
-                raise self._gone(source, tensor, "the file became shorter")
+                raise self._unreadable(source, tensor, "the file became shorter")
             done += count
 
     def span(
         self, source: int, tensor: TensorInfo, start: int, stop: int
     ) -> tuple[int, int, int] | None:
-        """Where elements ``start:stop`` stand: an open file, offset and length in bytes.
+        """The place of elements ``start:stop``: an open descriptor, offset and length in bytes.
 
-        None where they do not stand in a file as they are read.
+        None if the tensor is not contiguous in a file.
 
         Raises:
-            Resumable: the file cannot be opened now.
+            Resumable: the file cannot be opened.
         """
         if not tensor.verbatim:
             return None
@@ -85,7 +85,7 @@ class SourceReader:
         return self.descriptor(source, tensor), tensor.offset + first, last - first
 
     def descriptor(self, source: int, tensor: TensorInfo) -> int:
-        """An open file descriptor of the file that holds the tensor."""
+        """An open descriptor of the tensor's file."""
         key = (source, tensor.file)
         with self._lock:
             if key not in self._files:
@@ -93,11 +93,11 @@ class SourceReader:
                 try:
                     self._files[key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 except OSError as error:
-                    raise self._gone(source, tensor, error.strerror or str(error)) from error
+                    raise self._unreadable(source, tensor, error.strerror or str(error)) from error
             return self._files[key]
 
     def release(self, source: int, file: str) -> None:
-        """Close a file that nobody reads any more, so that its space can be free."""
+        """Close a file that is no longer needed, so that deleting it frees its space."""
         with self._lock:
             fd = self._files.pop((source, file), None)
             if fd is not None:
@@ -110,7 +110,7 @@ class SourceReader:
                 os.close(fd)
             self._files.clear()
 
-    def _gone(self, source: int, tensor: TensorInfo, why: str) -> Resumable:
+    def _unreadable(self, source: int, tensor: TensorInfo, why: str) -> Resumable:
         path = self._sources[source].path(tensor.file)
         return Resumable(
             "source_unavailable", f"Cannot read tensor {tensor.name!r} from {path}: {why}"

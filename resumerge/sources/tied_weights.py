@@ -1,4 +1,4 @@
-"""Tensors that a file need not hold: shared with another tensor, or computed when a model loads."""
+"""Tensors that a file may lack: tied to another tensor, or computed when a model is loaded."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")
 
 
 def ties_embeddings(config: Mapping[str, Any]) -> bool:
-    """Whether config.json (or its text_config) says that head and embedding are one tensor."""
+    """Whether config.json (or its text_config) ties the head to the embedding."""
     return bool(_says_tied(config))
 
 
 def find_tensor(source: Source, name: str) -> TensorInfo | None:
-    """The tensor of that name, or the one that a model without it uses in its place; else None.
+    """The tensor of that name, or the one that it is tied to; None if there is neither.
 
-    A head, or an encoder's or decoder's own embedding, that is missing is the model's embedding,
-    unless config.json says that they are not tied; the bias of a head is the one above it.
+    A missing head, or a missing embedding of an encoder or decoder, is tied to the model's
+    embedding unless config.json says that it is not. A missing ``decoder.bias`` is tied to the
+    ``bias`` above it.
     """
     found = source.tensors.get(name)
     if found is not None:
@@ -46,17 +47,17 @@ def find_tensor(source: Source, name: str) -> TensorInfo | None:
 
 
 def is_head(name: str) -> bool:
-    """Whether a tensor is, by its name, a head over the vocabulary."""
+    """Whether a tensor is a head over the vocabulary, by its name."""
     return bool(_HEAD.search(name))
 
 
 def is_embedding(name: str) -> bool:
-    """Whether a tensor is, by its name, an embedding of the vocabulary."""
+    """Whether a tensor is an embedding of the vocabulary, by its name."""
     return bool(_EMBEDDING.search(name))
 
 
 def is_tied_copy(source: Source, name: str) -> bool:
-    """Whether a tensor is a head that its model ties to the embedding, so may be left out."""
+    """Whether a tensor is a head that its model ties to the embedding and may leave out."""
     return is_head(name) and ties_embeddings(source.config)
 
 
@@ -71,9 +72,7 @@ def own_head(source: Source) -> str | None:
 
 
 def is_computed(tensor: TensorInfo) -> bool:
-    """Whether a tensor is a buffer that transformers computes itself: some versions save it, some
-    do not.
-    """
+    """Whether a tensor is a buffer that transformers computes; only some versions save it."""
     mask = len(tensor.shape) == 4 and _CAUSAL_MASK.search(tensor.name)
     return bool(mask or _COMPUTED.search(tensor.name))
 

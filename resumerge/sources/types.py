@@ -1,4 +1,4 @@
-"""What a source is: one input model, pinned, with the place of every tensor in its files."""
+"""An input model as data: pinned, with the place of every tensor in its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.recipe.types import ModelRef
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Where one tensor stands.
+    """The place of one tensor in a file.
 
     Args:
         dtype: the safetensors name, like ``BF16``.
@@ -35,21 +35,21 @@ class TensorInfo:
 
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
-        """What has to be read to read it: itself, unless it is made of others."""
+        """The stored tensors that it is read from: itself, unless it is computed from others."""
         return (self,)
 
     @property
     def verbatim(self) -> bool:
-        """Whether its bytes stand in its file as they are read."""
+        """Whether its bytes are contiguous in its file, so that they can be copied."""
         return True
 
 
 @dataclass(frozen=True)
 class StridedTensor(TensorInfo):
-    """A tensor whose elements do not follow each other in the file: a view, saved as such.
+    """A tensor whose elements are not contiguous in the file: a view that was saved as such.
 
     Args:
-        strides: for each dimension, how many elements apart its neighbours are; 0 or more.
+        strides: distance of neighbours in each dimension, in elements; 0 or more.
     """
 
     strides: tuple[int, ...]
@@ -61,13 +61,13 @@ class StridedTensor(TensorInfo):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that tensors are read from, with what pins its content.
+    """A weight file, with the facts that pin its content.
 
     Args:
         size: bytes.
         identity: JSON facts that change when the content does: ``etag`` on the Hub;
             ``mtime_ns`` and ``header`` (xxh3-128 of the file's header) for local files.
-        present: whether the file is on this disk, whole.
+        present: whether the complete file is on this disk.
     """
 
     name: str
@@ -82,10 +82,10 @@ class Source:
 
     Args:
         kind: ``local`` or ``hub``, or ``lora`` for a model with an adapter.
-        folder: where its files are, or will be once fetched; of a ``lora``, the model's.
-        revision: the commit of a Hub repo; None for a local folder; of a ``lora``, both, if there
-            is one.
-        config: config.json, parsed; empty where there is none.
+        folder: where its files are, or will be after the download; of a ``lora``, the model's.
+        revision: the commit of a Hub repo; None for a local folder; of a ``lora``, both commits
+            joined by ``+``.
+        config: config.json, parsed; empty if there is none.
         tensors: by name.
         files: the weight files, by name relative to `folder`; of a ``lora``, ``base/…`` and
             ``adapter/…``.
@@ -107,13 +107,13 @@ class Source:
 
     @property
     def parts(self) -> dict[str, Source]:
-        """The folders and repos that it is read from, by what their files' names begin with."""
+        """The folders and repos that it consists of, by the prefix of their files' names."""
         if self.base is None or self.adapter is None:
             return {"": self}
         return {"base/": self.base, "adapter/": self.adapter}
 
     def part_of(self, file: str) -> tuple[Source, str]:
-        """Which part a file of `files` belongs to, and its name there."""
+        """The part that a file of `files` belongs to, and the file's name in it."""
         return next(
             (part, file.removeprefix(prefix))
             for prefix, part in self.parts.items()
@@ -121,12 +121,12 @@ class Source:
         )
 
     def path(self, file: str) -> Path:
-        """Where a file of `files` is, or will be once fetched."""
+        """Where a file of `files` is, or will be after the download."""
         part, name = self.part_of(file)
         return part.folder / name
 
     def identity(self) -> dict[str, Any]:
-        """What pins the content, as JSON: part of the fingerprint."""
+        """The facts that pin the content, as JSON: part of the run's fingerprint."""
         return {
             "model": self.ref.text,
             "kind": self.kind,

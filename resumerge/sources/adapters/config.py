@@ -1,4 +1,4 @@
-"""adapter_config.json of a PEFT adapter: what of it decides the merged weights."""
+"""adapter_config.json of a PEFT adapter: the options that determine the merged weights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from resumerge.errors import InputError, refuse
 PROMPT_LEARNING = frozenset(
     {"PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "CARTRIDGE"}
 )
-"""PEFT types that add tokens rather than weights: there is nothing to merge."""
+"""PEFT types that add tokens and no weights, so that there is nothing to merge."""
 
 BASE_KEPT = ("gaussian", "eva", "orthogonal")
-"""Initialisations that leave the base model's weights alone; the others named by text change them,
-so that the adapter does not fit the base model as it was published."""
+"""Initialisations that do not change the base model's weights. The others that have names do, so
+that the adapter does not fit the base model as it was published."""
 
 UNMERGEABLE: dict[str, str] = {
     "alora_invocation_tokens": "activated LoRA works on some tokens only",
@@ -32,24 +32,24 @@ UNMERGEABLE: dict[str, str] = {
     "trainable_token_indices": "single rows of the embedding are trained",
     "lora_bias": "the adapter's matrices have biases",
 }
-"""Options of LoRA that change how the weights are merged and are not done here."""
+"""Options of LoRA that change how the weights are merged, and are not supported."""
 
 _MERGE_WITH_PEFT = (
     "merge it with peft (PeftModel.from_pretrained, merge_and_unload, save_pretrained) and name "
-    "the folder that gives in place of model+adapter"
+    "the resulting folder in place of model+adapter"
 )
 
 
 @dataclass(frozen=True)
 class LoraConfig:
-    """What decides the merged weights, besides the adapter's tensors.
+    """The options that determine the merged weights.
 
     Args:
         alpha: the numerator of the scale.
-        alpha_pattern: other ones, by a pattern of the modules' names.
+        alpha_pattern: other numerators, by a pattern of module names.
         rslora: whether alpha is divided by the root of the rank (Kalajdzievski 2023,
             https://arxiv.org/abs/2312.03732) rather than by the rank.
-        fan_in_fan_out: whether weights are stored as (in, out), where their shape does not say.
+        fan_in_fan_out: whether square weights are stored as (in, out).
         dora: whether every LoRA has a magnitude vector (Liu et al. 2024,
             https://arxiv.org/abs/2402.09353).
     """
@@ -61,7 +61,7 @@ class LoraConfig:
     dora: bool
 
     def scale(self, module: str, rank: int) -> float:
-        """What ``B @ A`` of a module is multiplied by."""
+        """The factor of ``B @ A`` of a module."""
         alpha = next(
             (
                 alpha
@@ -77,18 +77,18 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
     """Read an adapter's config.
 
     Raises:
-        InputError: no LoRA adapter, a variant that is not supported, or values that make no sense.
+        InputError: not a LoRA adapter, a variant that is not supported, or invalid values.
     """
     kind = config.get("peft_type")
     if not isinstance(kind, str):
-        raise _unfit(where, "an adapter_config.json with peft_type: LORA", f"peft_type {kind!r}")
+        raise _invalid(where, "an adapter_config.json with peft_type: LORA", f"peft_type {kind!r}")
     if kind != "LORA":
         raise refuse(
             f"{kind[:40]} adapters are not supported: only LoRA adapters are",
             where=where,
             expected="peft_type: LORA",
             found=f"peft_type: {kind[:40]}",
-            fix="leave it out: it adds tokens to the prompt, and no weights that could be merged"
+            fix="remove it from the recipe: it adds tokens to the prompt, and has no weights"
             if kind in PROMPT_LEARNING
             else _MERGE_WITH_PEFT,
         )
@@ -113,7 +113,7 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
         )
     patterns = config.get("alpha_pattern") or {}
     if not isinstance(patterns, Mapping):
-        raise _unfit(where, "alpha_pattern: a mapping", type(patterns).__name__)
+        raise _invalid(where, "alpha_pattern: a mapping", type(patterns).__name__)
     return LoraConfig(
         alpha=_number(config.get("lora_alpha", 8), "lora_alpha", where),
         alpha_pattern={
@@ -132,54 +132,54 @@ def _number(value: Any, name: str, where: str) -> float:
     except OverflowError:
         number = math.nan
     if not math.isfinite(number):
-        raise _unfit(where, f"{name}: a number", str(value)[:60])
+        raise _invalid(where, f"{name}: a number", str(value)[:60])
     return number
 
 
 _REPEATS = re.compile(r"[*+?{]")
 _REPEATED_GROUP = re.compile(r"\)[*+?{]")
 _REPETITION = 16
-"""Ways that one repetition is counted as."""
+"""Number of ways that one repetition counts as."""
 _MOST_WAYS = 100_000
-"""In which a pattern may try to match one name: a tenth of a second at most."""
+"""Most ways in which a pattern may be matched with one name: at most a tenth of a second."""
 
 
 def _of_module(pattern: str) -> str:
-    """A pattern as peft applies it: to the last parts of a module's name."""
+    """A pattern as peft applies it: to the end of a module's name."""
     return rf"(.*\.)?({pattern})$"
 
 
 def _pattern(text: str, where: str) -> str:
-    """A pattern that is sure to be matched in little time."""
+    """Check that a pattern is valid and cannot take long to match (no ReDoS)."""
     try:
         re.compile(text)
         re.compile(_of_module(text))
     except (re.error, RecursionError, OverflowError) as error:
-        raise _unfit(
+        raise _invalid(
             where, "patterns that are regular expressions", f"{text[:60]!r}: {error}"
         ) from None
     if _REPEATED_GROUP.search(text) or len(_REPEATS.findall(text)) > 3:
-        raise _unfit(
+        raise _invalid(
             where, "patterns without repeated groups, with 3 repetitions at most", text[:60]
         )
     if _log_ways(text) > math.log(_MOST_WAYS):
-        raise _unfit(where, "patterns with fewer groups and alternatives", text[:60])
+        raise _invalid(where, "patterns with fewer groups and alternatives", text[:60])
     return text
 
 
 def _log_ways(text: str) -> float:
-    """Logarithm of how many ways there are to try a pattern, at most.
+    """Upper bound of the logarithm of the number of ways to match a pattern.
 
-    Alternatives multiply from group to group, most where each group has as many as any other.
+    Alternatives multiply over groups. The product is largest if all groups have the same number.
     """
     groups = max(1, text.count("("))
     alternatives = groups * math.log1p(text.count("|") / groups)
     return alternatives + len(_REPEATS.findall(text)) * math.log(_REPETITION)
 
 
-def _unfit(where: str, expected: str, found: str) -> InputError:
+def _invalid(where: str, expected: str, found: str) -> InputError:
     return refuse(
-        "The adapter's config makes no sense",
+        "The adapter's config is invalid",
         where=where,
         expected=expected,
         found=found,

@@ -1,4 +1,4 @@
-"""A model with a LoRA adapter: which of its tensors the adapter changes, and by what."""
+"""A model with a LoRA adapter: pairs the adapter's tensors with those that they change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resumerge.sources.tied_weights import find_tensor, is_embedding, is_head
 from resumerge.sources.types import Source, TensorInfo
 
 SHOWN = 5
-"""Problems of one adapter that are listed."""
+"""Number of problems of one adapter that are reported."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class LowRank:
     Args:
         a: shape (rank, in), with further dimensions for a convolution.
         b: shape (out, rank).
-        transposed: whether the weight is stored as (in, out), as of GPT-2's Conv1D and embeddings.
-        magnitude: of DoRA, one for each output.
+        transposed: whether the weight is stored as (in, out), like GPT-2's Conv1D and embeddings.
+        magnitude: of DoRA: one number for each output.
     """
 
     a: TensorInfo
@@ -39,13 +39,13 @@ class LowRank:
 
 @dataclass(frozen=True)
 class AdaptedTensor(TensorInfo):
-    """A tensor of the base model with an adapter's change, computed as it is read.
+    """A tensor of the base model as an adapter changes it, computed as it is read.
 
-    `file` and `offset` are those of what it changes.
+    `file` and `offset` are those of `weight`.
 
     Args:
-        weight: what it changes, or takes over in another dtype.
-        update: None for a weight that is taken over.
+        weight: the stored tensor: the one that is changed, or a replacement in another dtype.
+        update: the change; None for a replacement.
     """
 
     weight: TensorInfo
@@ -64,7 +64,7 @@ class AdaptedTensor(TensorInfo):
 
     @property
     def held_bytes(self) -> int:
-        """What is held in memory while blocks of it are read: the matrices, not their product."""
+        """Bytes held in memory while blocks of it are read: the matrices, not their product."""
         if self.update is None:
             return 0
         rows, columns = self.matrix
@@ -75,16 +75,16 @@ class AdaptedTensor(TensorInfo):
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """(rows, columns) of the weight as a matrix: a convolution's row is one output."""
+        """(rows, columns) of the weight as a matrix; a row of a convolution is one output."""
         return self.shape[0], self.numel // max(1, self.shape[0])
 
 
 def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
-    """Lay an adapter over a model. Nothing is computed; the tensors say what there will be to do.
+    """Apply an adapter to a model. Nothing is computed yet; the tensors describe what will be.
 
-    A head that the base ties to its embedding and the adapter changes stands on its own afterwards
-    (``tie_word_embeddings: false``): as it was trained. An embedding with more rows than the
-    base's changes ``vocab_size``.
+    If the adapter changes a head that the base ties to its embedding, the result is not tied
+    (``tie_word_embeddings: false``), as in training. An embedding with more rows than the base's
+    changes ``vocab_size``.
 
     Args:
         ref: ``model+adapter`` as the recipe names it.
@@ -92,7 +92,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         adapter: the adapter, opened as an adapter.
 
     Raises:
-        InputError: no LoRA adapter, a variant that is not supported, or one for another model.
+        InputError: not a LoRA adapter, a variant that is not supported, or one of another model.
     """
     where = f"{adapter.ref.text}/adapter_config.json"
     settings = parse_adapter_config(adapter.config, where)
@@ -123,8 +123,8 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     )
 
 
-def placed(prefix: str, tensors: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
-    """The tensors of a part, their files named as in the whole."""
+def prefixed(prefix: str, tensors: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
+    """The tensors of a part of a source, with their files named as in the whole."""
     return {name: replace(info, file=prefix + info.file) for name, info in tensors.items()}
 
 
@@ -135,8 +135,8 @@ class _Pairing:
         self._base = base
         self._adapter = adapter
         self._settings = settings
-        self._of_base = placed("base/", base.tensors)
-        self._of_adapter = placed("adapter/", adapter.tensors)
+        self._of_base = prefixed("base/", base.tensors)
+        self._of_adapter = prefixed("adapter/", adapter.tensors)
         self.problems: list[Problem] = []
 
     def tensors(self) -> dict[str, TensorInfo]:
@@ -144,7 +144,7 @@ class _Pairing:
             self._problem("The adapter has no tensors", "none", expected="matrices of LoRA")
         names = Names(self._of_adapter, self._of_base)
         for key in names.unknown:
-            self._problem("A tensor of the adapter is of no kind that is known", key)
+            self._problem("The adapter has a tensor of an unknown kind", key)
         found = dict(self._of_base)
         for key, name in names.replaced.items():
             found[name] = self._replacing(name, self._of_adapter[key])
@@ -173,14 +173,14 @@ class _Pairing:
         return found
 
     def _replacing(self, name: str, info: TensorInfo) -> TensorInfo:
-        """A whole tensor of the adapter in place of the base's, in the base's dtype."""
+        """A tensor of the adapter that replaces the base's, in the base's dtype."""
         old = self._of_base.get(name)
         info = replace(info, name=name)
         if old is None:
             return info
         grown = (is_embedding(name) or is_head(name)) and info.shape[1:] == old.shape[1:]
         if info.shape != old.shape and not grown:
-            self._unlike(name, f"{list(old.shape)}, as in {self._base.ref}", info)
+            self._mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", info)
         if info.dtype == old.dtype or not {info.dtype, old.dtype} <= FLOATS.keys():
             return info
         nbytes = info.numel * BITS[old.dtype] // 8
@@ -202,14 +202,14 @@ class _Pairing:
             return None
         for info in (a, b, weight, magnitude):
             if info is not None and info.dtype not in FLOATS:
-                self._unlike(module, "floating-point tensors", info)
+                self._mismatch(module, "floating-point tensors", info)
                 return None
         rank = a.shape[0] if a.shape else 0
         fits = [way for way in (False, True) if _fits(a, b, weight, way)]
         if "embedding_A" in roles:
             fits = [way for way in fits if way]
         if not fits or rank == 0:
-            self._unlike(
+            self._mismatch(
                 module,
                 f"A of {list(a.shape)} and B of {list(b.shape)} that make up "
                 f"{list(weight.shape)}, as in {self._base.ref}",
@@ -219,12 +219,12 @@ class _Pairing:
         way = transposed if len(fits) == 2 else fits[0]
         outputs = b.shape[0]
         if magnitude is not None and magnitude.numel != outputs:
-            self._unlike(module, f"{outputs} magnitudes", magnitude)
+            self._mismatch(module, f"{outputs} magnitudes", magnitude)
             return None
         return LowRank(a, b, rank, self._settings.scale(module, rank), way, magnitude)
 
     def _some_transposed(self, names: Names, found: Mapping[str, TensorInfo]) -> bool:
-        """Whether weights of this model that are not square are stored as (in, out)."""
+        """Whether the weights of this model that are not square are stored as (in, out)."""
         for module, roles in names.modules.items():
             weight = found.get(f"{names.base_name(module)}.weight")
             a, b = roles.get("A"), roles.get("B")
@@ -240,7 +240,7 @@ class _Pairing:
         named = self._adapter.config.get("base_model_name_or_path")
         return f": its config says {named[:100]!r}" if isinstance(named, str) and named else ""
 
-    def _unlike(self, name: str, expected: str, info: TensorInfo) -> None:
+    def _mismatch(self, name: str, expected: str, info: TensorInfo) -> None:
         self._problem(
             "The adapter does not fit the model",
             name,
@@ -264,7 +264,7 @@ class _Pairing:
 
 
 def _fits(a: TensorInfo, b: TensorInfo, weight: TensorInfo, transposed: bool) -> bool:
-    """Whether ``B @ A`` has the weight's shape, or, transposed, its shape turned round."""
+    """Whether ``B @ A`` has the shape of the weight, or of its transpose if `transposed`."""
     if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:
         return False
     if b.numel != b.shape[0] * b.shape[1] or b.shape[1] != a.shape[0]:
@@ -275,7 +275,7 @@ def _fits(a: TensorInfo, b: TensorInfo, weight: TensorInfo, transposed: bool) ->
 
 
 def _config(base: Source, tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:
-    """The base's config.json, true of the tensors as the adapter leaves them."""
+    """The base's config.json, adjusted to the tensors with the adapter."""
     config: dict[str, Any] = dict(base.config)
     grown = [
         (old.shape[0], tensors[name].shape[0])
@@ -284,19 +284,19 @@ def _config(base: Source, tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:
     ]
     untied = [name for name in tensors.keys() - base.tensors.keys() if find_tensor(base, name)]
     for rows, more in grown:
-        config = _changed(config, "vocab_size", rows, more)
+        config = _with_value(config, "vocab_size", rows, more)
     if untied:
         config = {
-            **_changed(config, "tie_word_embeddings", True, False),
+            **_with_value(config, "tie_word_embeddings", True, False),
             "tie_word_embeddings": False,
         }
     return config
 
 
-def _changed(config: Mapping[str, Any], key: str, old: Any, new: Any) -> dict[str, Any]:
-    """A config in which `key`, where it is `old`, is `new`, at the top and in nested configs."""
+def _with_value(config: Mapping[str, Any], key: str, old: Any, new: Any) -> dict[str, Any]:
+    """A config in which `key` is `new` wherever it was `old`, also in nested configs."""
     return {
-        name: _changed(value, key, old, new)
+        name: _with_value(value, key, old, new)
         if isinstance(value, Mapping)
         else (new if name == key and value == old else value)
         for name, value in config.items()

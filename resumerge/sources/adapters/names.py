@@ -1,4 +1,4 @@
-"""What the tensors of a PEFT adapter are, and which of a model's they belong to, by their names."""
+"""Names of a PEFT adapter's tensors: their roles, and the model's tensors that they belong to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from resumerge.sources.types import TensorInfo
 
 _ADDED = "base_model.model."
-"""What peft puts before the names of a model's tensors."""
+"""The prefix that peft adds to the names of a model's tensors."""
 
 _ROLE = re.compile(
     r"(?P<module>.+)\.(?:"
@@ -20,17 +20,18 @@ _ROLE = re.compile(
 _NOT_WEIGHTS = re.compile(r"(^|\.)(lora_|token_adapter\.)")
 _COPY = re.compile(r"\.modules_to_save(?=\.)")
 _UNUSED = re.compile(r"\.original_module\.")
-"""Of a module that is saved whole, peft may save a second copy, and what it was before."""
+"""Of a module that is saved whole, peft may also save a second copy and the original."""
 
 
 class Names:
-    """The names of an adapter's tensors, taken apart.
+    """The parsed names of an adapter's tensors.
 
     Attributes:
         modules: for each module, its ``A``, ``B`` (or ``embedding_A``, ``embedding_B``) and
             ``magnitude``.
-        replaced: name in the base, by the adapter's own name, of tensors to be taken whole.
-        unknown: names of none of these kinds.
+        replaced: the base's tensors that are replaced as a whole: their names, by the adapter's
+            own names.
+        unknown: names of no known kind.
     """
 
     def __init__(self, adapter: Mapping[str, TensorInfo], base: Collection[str]) -> None:
@@ -60,12 +61,12 @@ class Names:
 
 
 def _shift(modules: Collection[str], base: Collection[str]) -> tuple[str, str]:
-    """How the names in the base's files differ from those of its modules at the front.
+    """The prefixes by which the names in the base's files differ from those of its modules.
 
     A library may load ``h.0.attn`` from a file as ``transformer.h.0.attn``.
 
     Returns:
-        What to drop from the front of a module's name, and what to put there.
+        The prefix of a module's name to remove, and the one to add.
     """
     weights = {name.removesuffix(".weight") for name in base if name.endswith(".weight")}
     strange = next((module for module in modules if module not in weights), None)

@@ -1,10 +1,9 @@
-"""Computing the tensors that an adapter changes, range by range, as they are read.
+"""Computes the tensors that an adapter changes, range by range, as they are read.
 
-The arithmetic is exact where its order could matter, so that every element has the same bits
-whatever range it is read in, by whichever thread, on whichever processor: the entries of both
-matrices become whole numbers, on a scale of powers of two for each row of one and column of the
-other, of so few bits (22 or more) that a float64 holds every sum of their products. What is left is
-elementwise in float64, and one rounding to the dtype of the weight.
+Every element has the same bits whatever range, thread or processor it is computed by, because sums
+are exact: the entries of both matrices are scaled, by a power of two for each row of one and each
+column of the other, to integers of so few bits (22 or more) that a float64 holds every sum of their
+products. The rest is elementwise in float64, with one rounding to the dtype of the weight.
 """
 
 from __future__ import annotations
@@ -25,27 +24,27 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHUNK = 1 << 16
-"""Elements computed at once: half a MiB in float64, so that they stay in the processor's cache."""
+"""Elements computed at once: half a MiB in float64, which fits the processor's cache."""
 
 OVERLAY_SCRATCH = 6 * 8 * CHUNK
-"""Bytes: the weight, the change and what they are computed from, of the part that is computed."""
+"""Bytes for one chunk: the weight, the change, and intermediate results."""
 
 ReadInto = Callable[[int, TensorInfo, int, int, memoryview], int]
 
 
 MATMUL_BYTES = 12 << 20
-"""What the library of matrix products keeps, and is not in a process without adapters (measured:
-up to 8.3 MiB, with two threads on a busy machine)."""
+"""Bytes that the library for matrix products keeps; processes without adapters do not need them
+(measured: up to 8.3 MiB, with two threads on a busy machine)."""
 
 
 def overlay_bytes(sources: Sequence[Source]) -> int:
-    """The most that is held for the adapters of all sources together, in bytes."""
+    """Most bytes held for the adapters of all sources together."""
     adapted = any(source.kind == "lora" for source in sources)
     return 2 * _largest(sources) + MATMUL_BYTES * adapted
 
 
 def _largest(sources: Sequence[Source]) -> int:
-    """Bytes for one tensor of every source, at the most."""
+    """Most bytes for one tensor of every source."""
     return sum(
         max((t.held_bytes for t in s.tensors.values() if isinstance(t, AdaptedTensor)), default=0)
         for s in sources
@@ -53,21 +52,21 @@ def _largest(sources: Sequence[Source]) -> int:
 
 
 class Overlays:
-    """Reads adapted tensors; may be used by many threads at once.
+    """Reads adapted tensors. Threads may share it.
 
-    The matrices of the tensors used last are held: of one tensor of every source, and the next.
+    It caches the matrices of the tensors that were used last: two tensors of every source.
     """
 
     def __init__(self, sources: Sequence[Source], read_into: ReadInto) -> None:
         self._read_into = read_into
-        self._room = 2 * _largest(sources)
-        self._held: OrderedDict[tuple[int, str], _Delta] = OrderedDict()
+        self._limit = 2 * _largest(sources)
+        self._cache: OrderedDict[tuple[int, str], _Delta] = OrderedDict()
         self._lock = threading.Lock()
 
     def read_into(
         self, source: int, tensor: AdaptedTensor, start: int, stop: int, buffer: memoryview
     ) -> None:
-        """Fill a buffer with elements ``start:stop`` of a tensor as the adapter leaves it."""
+        """Fill a buffer with elements ``start:stop`` of a tensor as the adapter changes it."""
         import torch
 
         if start == stop:
@@ -94,17 +93,17 @@ class Overlays:
     def _delta(self, source: int, tensor: AdaptedTensor) -> _Delta:
         key = (source, tensor.name)
         with self._lock:
-            if key not in self._held:
-                self._held[key] = self._prepared(source, tensor)
-                while len(self._held) > 1 and self._bytes() > self._room:
-                    self._held.popitem(last=False)
-            self._held.move_to_end(key)
-            return self._held[key]
+            if key not in self._cache:
+                self._cache[key] = self._load(source, tensor)
+                while len(self._cache) > 1 and self._bytes() > self._limit:
+                    self._cache.popitem(last=False)
+            self._cache.move_to_end(key)
+            return self._cache[key]
 
     def _bytes(self) -> int:
-        return sum(delta.nbytes for delta in self._held.values())
+        return sum(delta.nbytes for delta in self._cache.values())
 
-    def _prepared(self, source: int, tensor: AdaptedTensor) -> _Delta:
+    def _load(self, source: int, tensor: AdaptedTensor) -> _Delta:
         update = tensor.update
         assert update is not None
         a = self._read(source, update.a, 0, update.a.numel).view(update.rank, -1)
@@ -116,7 +115,7 @@ class Overlays:
         return delta
 
     def _norms(self, source: int, tensor: AdaptedTensor, delta: _Delta) -> Tensor:
-        """The norm of the weights of each output, with the change: shape (outputs,), float64."""
+        """The norm of the changed weights of each output: shape (outputs,), float64."""
         import torch
 
         rows, columns = tensor.matrix
@@ -145,7 +144,7 @@ class Overlays:
 
 
 class _Delta:
-    """``left @ right`` with its scale, rows by columns of the weight as it is stored.
+    """``scale * left @ right``, in the layout of the stored weight.
 
     Args:
         a: shape (rank, in).
@@ -160,15 +159,15 @@ class _Delta:
         self._left = left
         self._scale = update.scale
         self._bits = (53 - (update.rank - 1).bit_length()) // 2
-        self._right, self._right_unit = _whole_numbers(right, 0, self._bits)
+        self._right, self._right_unit = _as_integers(right, 0, self._bits)
 
     def added(self, weight: Tensor, rows: slice, columns: slice) -> Tensor:
-        """A part of the weight with the change, computed in place.
+        """Add the change to a part of the weight, in place.
 
         Args:
-            weight: float64, the rows and columns asked for.
+            weight: the given rows and columns, float64.
         """
-        left, unit = _whole_numbers(self._left[rows], 1, self._bits)
+        left, unit = _as_integers(self._left[rows], 1, self._bits)
         change = left @ self._right[:, columns]
         change *= self._right_unit[:, columns]
         change *= unit * self._scale
@@ -178,9 +177,9 @@ class _Delta:
         return weight
 
 
-def _whole_numbers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
-    """A matrix as whole numbers of at most `bits` bits, and the power of two that each row
-    (`dim` 1) or column (`dim` 0) of them counts in. Both are float64.
+def _as_integers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
+    """A matrix as integers of at most `bits` bits, and the power of two by which each row
+    (`dim` 1) or column (`dim` 0) of them is to be multiplied. Both are float64.
     """
     import torch
 
@@ -192,7 +191,7 @@ def _whole_numbers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]
 
 
 def _folded_sum(values: Tensor, dim: int) -> Tensor:
-    """The sum along a dimension, by adding halves: in an order that no processor changes."""
+    """The sum along a dimension, by adding halves: in the same order on every processor."""
     while (count := values.shape[dim]) > 1:
         half = count // 2
         folded = values.narrow(dim, 0, half) + values.narrow(dim, half, half)
@@ -203,7 +202,7 @@ def _folded_sum(values: Tensor, dim: int) -> Tensor:
 
 
 def _pieces(matrix: tuple[int, int], start: int, stop: int) -> list[tuple[slice, slice]]:
-    """Elements ``start:stop`` as parts of rows and of columns, of about `CHUNK` elements each."""
+    """Elements ``start:stop`` as slices of rows and columns, of about `CHUNK` elements each."""
     found = []
     for (top, bottom), (left, right) in boxes(matrix, start, stop):
         step = max(1, CHUNK // (right - left))

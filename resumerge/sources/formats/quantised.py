@@ -1,4 +1,4 @@
-"""Quantised checkpoints, whose numbers are not the weights: recognised by their tensors."""
+"""Detects quantised checkpoints, whose stored numbers are not the weights, by their tensors."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _SIGNS: dict[str, re.Pattern[str]] = {
     "EETQ": re.compile(r"\.weight_scales"),
     "MXFP4": re.compile(r"_proj_(blocks|scales)"),
 }
-"""How the names of the tensors end that a format adds to a model's own, or has in their place."""
+"""Endings of the names of tensors that a quantisation adds or puts in place of a model's own."""
 
 _PACKED = frozenset({"U8", "I8", "I32", "F4", "F6_E2M3", "F6_E3M2"})
-"""Types that no weight matrix has, unless it is packed."""
+"""Types that only packed weight matrices have."""
 
 
 def check_unquantised(source: Source) -> None:
-    """Refuse a model whose tensors have to be unpacked or scaled before they are its weights.
+    """Refuse a model whose tensors must be unpacked or scaled to get its weights.
 
-    Plain float8 tensors are weights like any. What config.json says does not decide: it often
-    names a quantisation that the model was trained with and saved without.
+    Plain float8 tensors are weights. config.json does not decide: it often names a quantisation
+    that the model was trained with, and saved without.
 
     Raises:
-        InputError: with the format's name.
+        InputError: with the name of the quantisation.
     """
     found = _format(source)
     if found is None:
@@ -46,13 +46,13 @@ def check_unquantised(source: Source) -> None:
         expected="weights in float32, bfloat16, float16 or plain float8",
         found=f"{name}: tensor {tensor!r}"
         + (f"; config.json says quant_method: {str(method)[:40]}" if method else ""),
-        fix="name the model that it was made from, or load it with transformers, dequantize() it "
-        "and save_pretrained it into a folder",
+        fix="name the model that it was made from, or load this one with transformers, call "
+        "dequantize() and save_pretrained(), and name the folder",
     )
 
 
 def _format(source: Source) -> tuple[str, str] | None:
-    """The quantisation of a model and a tensor that shows it; None for a plain model."""
+    """The quantisation of a model, and a tensor that shows it; None for a plain model."""
     for tensor, info in source.tensors.items():
         for name, sign in _SIGNS.items():
             ending = sign.search(tensor)

@@ -1,4 +1,4 @@
-"""Reading a range of a tensor whose elements do not follow each other in its file."""
+"""Reading a range of a tensor whose elements are not contiguous in its file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from resumerge.sources.dtypes import BITS
 from resumerge.sources.types import StridedTensor
 
 SPAN = 1 << 20
-"""Bytes read at once: what lies further apart is read piece by piece."""
+"""Bytes read at once; elements that are further apart are read piece by piece."""
 
 ReadBytes = Callable[[int, memoryview], None]
-"""Fills a buffer from an offset (bytes) of the tensor's file on."""
+"""Fills a buffer from an offset (bytes) in the tensor's file."""
 
 Box = tuple[tuple[int, int], ...]
 """(first, one past the last) index in each dimension."""
 
 
 def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
-    """Divide elements ``start:stop``, counted in rows, into boxes that follow each other."""
+    """Divide elements ``start:stop`` in row-major order into consecutive boxes."""
     if start >= stop:
         return
     if not shape:
@@ -45,7 +45,7 @@ def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
 def read_strided(
     read: ReadBytes, tensor: StridedTensor, start: int, stop: int, buffer: memoryview
 ) -> None:
-    """Fill a buffer with elements ``start:stop`` of a tensor, in row order."""
+    """Fill a buffer with elements ``start:stop`` of a tensor, in row-major order."""
     width = BITS[tensor.dtype] // 8
     out = np.frombuffer(buffer, f"u{width}", stop - start)
     done = 0
@@ -63,7 +63,7 @@ def read_strided(
 
 
 def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndarray) -> None:
-    """Fill `out` with the elements that are `strides` apart, from an offset on."""
+    """Fill `out` with elements that are `strides` apart, from an offset on."""
     width = out.itemsize
     span = sum((n - 1) * stride for n, stride in zip(out.shape, strides)) + 1
     if span * width <= SPAN:

@@ -1,4 +1,4 @@
-"""Where the tokenizer of a model with an adapter comes from."""
+"""Which part of a model with an adapter its tokenizer comes from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from resumerge.sources.types import Source
 
 
 def tokenizer_part(source: Source) -> Source:
-    """The folder or repo that has a model's tokenizer: of one with an adapter, the adapter's if it
-    has a tokenizer (it may know tokens that the model's does not), else the model's.
+    """The part of a source that has its tokenizer.
+
+    Of a model with an adapter, this is the adapter if it has a tokenizer (which may have more
+    tokens than the model's), else the model.
     """
     if source.base is None or source.adapter is None:
         return source

@@ -1,4 +1,4 @@
-"""The tokenizers that a recipe needs before anything is computed; none where it asks for none."""
+"""The tokenizers and chat templates that a recipe needs before anything is computed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from resumerge.sources.types import Source
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """What was read of them.
+    """What was read for a recipe.
 
     Args:
-        vocabularies: of every model; empty where the recipe has no ``tokenizer``.
+        vocabularies: of every model; empty if the recipe has no ``tokenizer``.
         templates: the chat template of every merged model; empty unless one is to be chosen.
     """
 
@@ -38,10 +38,10 @@ def read_tokenizers(
     """Read what the recipe's ``tokenizer`` and ``chat_template`` need.
 
     Args:
-        metadata: what is known of files of the Hub.
+        metadata: the metadata cache of Hub files.
 
     Raises:
-        InputError: all that is wrong with them.
+        InputError: with all problems of all models.
         Resumable: the network failed.
     """
     problems: list[Problem] = []
@@ -70,9 +70,9 @@ def _has_tokenizer(source: Source) -> bool:
 
 def _template_alone(recipe: Recipe, first: ModelRef) -> Problem:
     return recipe.problem(
-        f"There is no tokenizer to keep the chat template: {first} has none",
+        f"The chat template needs a tokenizer, but {first} has none",
         "chat_template",
         expected=f"tokenizer.json beside the weights of {first}, whose tokenizer the result has",
-        found="none of a tokenizer's files",
+        found="no tokenizer files",
         fix="save the tokenizer into the model's folder, or delete chat_template",
     )

@@ -1,7 +1,7 @@
 """Which row of which tensor each row of an embedding comes from, as runs of consecutive rows.
 
-It stands for the permutation matrix that a change of vocabulary is, and takes 24 bytes for each
-run: a vocabulary that only grows at its end is two runs, one that is shuffled has one a token.
+A change of vocabulary is a permutation matrix. A run takes 24 bytes: a vocabulary that only grows
+at its end has two runs, one in random order has a run for each token.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ ZERO = -1
 """Origin of a row of zeros."""
 
 AVERAGE = -2
-"""Origin of a row that is the average of the same token's rows in several tensors."""
+"""Origin of a row that is the average of one token's rows in several tensors."""
 
 MEAN = -3
-"""Origin of a row of padding: the mean of all rows that have a token."""
+"""Origin of a row of padding, which is the mean of all rows that have a token."""
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """A few consecutive runs of rows, an array each.
+    """Consecutive runs of rows, with one array for each property.
 
     Args:
         begins: first row.
         ends: one past the last.
         origins: as in `Rows`.
-        shifts: what to add to a row's number for the row that it comes from.
+        shifts: number to add to a row's number to get the row that it comes from.
     """
 
     begins: np.ndarray
@@ -44,15 +44,15 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Where rows come from, whatever the tensors are called.
+    """The origin of each row, with tensors given by number.
 
     Args:
         starts: first row of each run, ascending from 0; int64.
         origins: for each run the number of the tensor, or `ZERO`, `AVERAGE` or `MEAN`.
         firsts: for each run the row that its first comes from; of an average, its number.
         count: number of rows.
-        named: how many of them, from the first, a `MEAN` is over.
-        offsets: of the members of each average, and the end of the last.
+        named: how many of the first rows a `MEAN` averages.
+        offsets: of the first member of each average, and the end of the last.
         member_origins: number of each member's tensor.
         member_rows: row of each member.
     """
@@ -74,7 +74,7 @@ class Rows:
         named: int,
         averages: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> Rows:
-        """From an origin and a row for every row.
+        """Build from an origin and a source row for every row.
 
         Args:
             averages: `offsets`, `member_origins` and `member_rows`.
@@ -86,7 +86,7 @@ class Rows:
         return cls(starts, origins[starts], firsts[starts], len(origins), named, *averages)
 
     def runs(self, first: int, stop: int) -> Runs:
-        """What lies in the rows from `first` to before `stop`."""
+        """The runs in rows ``first:stop``."""
         run = slice(
             int(np.searchsorted(self.starts, first, "right")) - 1,
             int(np.searchsorted(self.starts, stop, "left")),
@@ -105,7 +105,7 @@ class Rows:
         return list(zip(self.member_origins[of].tolist(), self.member_rows[of].tolist()))
 
     def is_identity(self, origin: int, rows: int) -> bool:
-        """Whether this is one tensor of so many rows as it is."""
+        """Whether this is one tensor of that many rows, unchanged."""
         whole = len(self.starts) == 1 and self.count == rows
         return whole and self.origins[0] == origin and self.firsts[0] == 0
 
@@ -116,11 +116,11 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes in memory."""
         return sum(array.nbytes for array in self._arrays())
 
     def as_json(self) -> dict[str, Any]:
-        """For the ledger: how much of it there is, and a checksum."""
+        """For the ledger: size and checksum."""
         digest = xxhash.xxh3_128()
         for array in self._arrays():
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
@@ -136,7 +136,7 @@ class RowMap:
     """`Rows` of certain tensors.
 
     Args:
-        tables: source number and tensor, in the numbering of `rows`. Their rows have one length.
+        tables: source number and tensor, in the numbering of `rows`. All rows have the same length.
     """
 
     rows: Rows
@@ -144,7 +144,7 @@ class RowMap:
 
     @property
     def width(self) -> int:
-        """Elements of a row."""
+        """Number of elements of a row."""
         source_rows = vocabulary_axis(self.tables[0][1].shape)
         return self.tables[0][1].numel // max(1, source_rows)
 
@@ -157,5 +157,5 @@ class RowMap:
 
 
 def vocabulary_axis(shape: tuple[int, ...]) -> int:
-    """Size of the first axis that is not of size 1: rows, if each token has one."""
+    """Size of the first axis that is not of size 1: the number of rows of an embedding."""
     return next((size for size in shape if size != 1), 1)

@@ -1,4 +1,4 @@
-"""A model's vocabulary: tokenizer.json and the files that belong to it, read as plain JSON."""
+"""A model's vocabulary, read from tokenizer.json and its companions as plain JSON."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ EXTRA = "pip install 'resumerge[sentencepiece]'"
 _damaged = partial(damaged, "tokenizer")
 
 _LARGEST_ID = 1 << 24
-"""A token's number above it is a mistake: no vocabulary is that large."""
+"""A larger token id is an error: no vocabulary has that many."""
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The tokens of a model. What else tokenizer.json says is read anew when it is needed: held
-    in memory it would take several times as much.
+    """The tokens of a model. The rest of tokenizer.json is read again when it is needed, since it
+    takes several times as much memory.
 
     Args:
-        kind: the family: the model's type, and how blanks are spelled inside tokens.
-        ids: number of every token, added ones included.
-        added: definition of each token that is matched before text is cut: content, special,
-            normalized, lstrip, rstrip, single_word.
+        kind: the family: the model's type, and how spaces are written in tokens.
+        ids: id of every token, added tokens included.
+        added: definition of each token that is matched before the text is split: content,
+            special, normalized, lstrip, rstrip, single_word.
         files: names of all the tokenizer's files in the model's folder.
-        digest: of the files: what pins it.
+        digest: of the files; it pins the tokenizer.
     """
 
     source: Source
@@ -58,7 +58,7 @@ class Vocabulary:
         return self.source.ref
 
     def facts(self) -> dict[str, Any]:
-        """tokenizer.json, or what it would say where only other files are there."""
+        """tokenizer.json, or the result of converting other files to it."""
         if TOKENIZER in self.files:
             return read_json(self.source.folder / TOKENIZER)
         return _converted(self.source)
@@ -67,13 +67,13 @@ class Vocabulary:
 def read_vocabulary(
     source: Source, metadata: MetadataCache | None = None, *, offline: bool = False
 ) -> Vocabulary:
-    """Read a model's tokenizer; of a Hub model its files are fetched, which are small.
+    """Read a model's tokenizer. The files of a Hub model, which are small, are downloaded.
 
     Args:
-        metadata: what is known of files of the Hub.
+        metadata: the metadata cache of Hub files.
 
     Raises:
-        InputError: it has none, it is damaged, or it needs libraries that are not installed.
+        InputError: it is missing or damaged, or needs libraries that are not installed.
         Resumable: the network failed.
     """
     source = tokenizer_part(source)
@@ -83,9 +83,9 @@ def read_vocabulary(
             "The model has no tokenizer",
             where=source.ref.text,
             expected=f"{TOKENIZER} beside the weights",
-            found="none of a tokenizer's files",
+            found="no tokenizer files",
             fix="save the tokenizer into the model's folder, or delete the recipe's tokenizer "
-            "option: the models' tokens are then taken to be numbered alike",
+            "option: the models are then assumed to have the same token ids",
         )
     digest = xxhash.xxh3_128()
     for name in files:
@@ -100,7 +100,7 @@ def read_vocabulary(
 def read_chat_template(
     source: Source, metadata: MetadataCache | None = None, *, offline: bool = False
 ) -> str | None:
-    """A model's chat template; None where it has none, or several by name."""
+    """A model's chat template; None if there is none, or if no template is named ``default``."""
     source = tokenizer_part(source)
     files = _fetched(source, metadata, offline)
     config = read_json(source.folder / CONFIG) if CONFIG in files else {}
@@ -108,10 +108,10 @@ def read_chat_template(
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of a file of a source.
+    """The JSON object in a tokenizer file.
 
     Raises:
-        InputError: it is not one.
+        InputError: the file cannot be read, or is not a JSON object.
     """
     try:
         return json_object(path.read_bytes())
@@ -158,7 +158,7 @@ def _tokens(
     elif isinstance(vocab, dict):
         ids = dict(vocab)
     else:
-        raise _damaged(where, "model.vocab: tokens with their numbers", type(vocab).__name__)
+        raise _damaged(where, "model.vocab: tokens with their ids", type(vocab).__name__)
     listed = facts.get("added_tokens") or []
     late = config.get("added_tokens_decoder") or {}
     if not isinstance(listed, list) or not isinstance(late, dict):
@@ -176,7 +176,7 @@ def _tokens(
             added[content] = {k: v for k, v in entry.items() if k not in ("id", "__type")}
     for token, number in ids.items():
         if not isinstance(token, str) or type(number) is not int or not 0 <= number < _LARGEST_ID:
-            raise _damaged(where, "a number for every token", f"{token!r}: {number!r}"[:80])
+            raise _damaged(where, "an id for every token", f"{token!r}: {number!r}"[:80])
     return ids, added
 
 
@@ -185,7 +185,7 @@ def _number(key: object) -> int | None:
 
 
 def _converted(source: Source) -> dict[str, Any]:
-    """What tokenizer.json would say, by transformers."""
+    """tokenizer.json as transformers converts other files to it."""
     try:
         from transformers import AutoTokenizer
     except ImportError:
@@ -195,7 +195,7 @@ def _converted(source: Source) -> dict[str, Any]:
         backend = tokenizer.backend_tokenizer
     except ImportError as error:
         raise _needs_extra(source, str(error).strip().split("\n")[0]) from None
-    except Exception as error:  # of many kinds; all mean that the files cannot be used
+    except Exception as error:  # of many classes; each means that the files are not usable
         raise refuse(
             f"The tokenizer of {source.ref} has no {TOKENIZER}, and cannot be converted",
             where=source.ref.text,
