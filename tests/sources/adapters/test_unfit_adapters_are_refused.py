@@ -66,7 +66,9 @@ def test_other_types_of_weights(kind: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING"])
 def test_types_that_have_no_weights(kind: str, folder: Path) -> None:
-    refused(folder, f"{kind} adapters are not supported … leave it out", peft_type=kind)
+    refused(
+        folder, f"{kind} adapters are not supported … remove it from the recipe", peft_type=kind
+    )
 
 
 @pytest.mark.parametrize("option", UNMERGEABLE)
@@ -110,7 +112,7 @@ def test_starts_that_leave_the_base_alone(start: object, folder: Path) -> None:
     ],
 )
 def test_settings_that_make_no_sense(config: dict[str, Any], folder: Path) -> None:
-    refused(folder, "makes no sense", **config)
+    refused(folder, "config is invalid", **config)
 
 
 @pytest.mark.parametrize(
@@ -185,11 +187,11 @@ TENSORS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
     ),
     "none": ("has no tensors", {}),
     "single_tokens": (
-        "of no kind that is known … trainable_tokens_delta",
+        "of an unknown kind … trainable_tokens_delta",
         {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": W},
     ),
     "unknown_lora_tensor": (
-        "of no kind that is known",
+        "of an unknown kind",
         {f"{QUERY}.lora_diag.weight": torch.ones(2)},
     ),
     "embedding_as_linear": (
