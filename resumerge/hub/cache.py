@@ -12,9 +12,11 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from resumerge.storage import Storage
 
 COMMIT = re.compile("[0-9a-f]{40}")
 LOCK_SECONDS = 0.5
@@ -94,7 +96,8 @@ class HubFile:
         if self.pointer.is_file() and not self.pointer.is_symlink():
             self.pointer.unlink()  # a cache without links
         whole.replace(self.blob)
-        _sync_folder(self.blob.parent)
+        with suppress(OSError):  # some network filesystems cannot sync; the name is on disk soon
+            Storage().sync_folder(self.blob.parent)
         self.link()
 
     @contextmanager
@@ -175,19 +178,7 @@ def remember_commit(repo: str, branch: str, commit: str) -> None:
         return
     path = repo_folder(repo) / "refs" / branch
     fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
+    with suppress(OSError):  # a read-only cache can still be read
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(commit)
         fresh.replace(path)
-    except OSError:
-        pass  # a read-only cache can still be read
-
-
-def _sync_folder(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    except OSError:
-        pass  # some network filesystems cannot; at worst the file is downloaded again
-    finally:
-        os.close(fd)

@@ -1,6 +1,7 @@
 """A torch checkpoint that would run something, or that lies, is refused, and nothing is run."""
 
 import io
+import tracemalloc
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -79,6 +80,25 @@ def test_a_pickle_that_would_fill_the_memory(tmp_path: Path) -> None:
         file.write(entry)
     with pytest.raises(InputError, match="at most 100000000 bytes"):
         open_source(ModelRef(str(tmp_path), str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x02}r\xff\xff\xff\x0f.",  # LONG_BINPUT: 4 GB of memo in pickle.Unpickler
+        b"\x80\x05\x8e" + (1 << 40).to_bytes(8, "little"),  # BINBYTES8
+        b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little"),  # BYTEARRAY8
+        b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little"),  # FRAME
+        b"\x80\x02X\xff\xff\xff\xff",  # BINUNICODE
+    ],
+)
+def test_indexes_and_lengths_that_a_pickle_claims_take_no_memory(content: bytes) -> None:
+    tracemalloc.start()
+    with suppress(InputError):
+        parse(archive(content))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 @given(st.binary(max_size=300))
