@@ -91,11 +91,11 @@ class HubFile:
         fresh.symlink_to(os.path.relpath(self.blob, pointer.parent))
         fresh.replace(pointer)
 
-    def put(self, whole: Path) -> None:
+    def put(self, complete: Path) -> None:
         """Move a complete, synced file to its name in the cache, in place of any damaged one."""
         if self.pointer.is_file() and not self.pointer.is_symlink():
             self.pointer.unlink()  # a cache without links
-        whole.replace(self.blob)
+        complete.replace(self.blob)
         with suppress(OSError):  # some network filesystems cannot sync; the name is on disk soon
             Storage().sync_folder(self.blob.parent)
         self.link()

@@ -1,6 +1,6 @@
 """Formats of weight files: one class for each, registered in `registry`.
 
-A format says by which names its files are found, and reads their headers: where each tensor's data
-stands. Local files and files on the Hub are read by the same code. No format may execute anything
-from a file. May import `sources/types.py` and `sources/dtypes.py`, nothing else of `sources/`.
+A format declares the names of its files, and reads their headers: the place of each tensor's data.
+The same code reads local files and files on the Hub. No format may execute anything from a file.
+May import `sources/types.py` and `sources/dtypes.py`, but nothing else of `sources/`.
 """

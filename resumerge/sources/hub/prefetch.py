@@ -247,7 +247,7 @@ class Prefetcher:
         """Whether the disk has space for a download beside the active ones.
 
         Raises:
-            Resumable: it has not, and no space will become free.
+            Resumable: it does not, and no space will become free.
         """
         active = [f for f in self._admitted - self._ready if f in self._bytes_done]
         expected = sum(other.size - self._bytes_done[other] for other in active)
