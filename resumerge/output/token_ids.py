@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.planning.tokenizers.vocabulary import OutputVocabulary
+from resumerge.planning.tokenizers.output_vocabulary import OutputVocabulary
 
 _OF_THE_TOKENIZER = ("bos_token_id", "eos_token_id", "pad_token_id")
 """Where text begins and ends is said by the model that the tokenizer was made for."""

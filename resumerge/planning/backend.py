@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from resumerge.methods import METHODS, BlockCost
 from resumerge.native import CODES, instruction_set
-from resumerge.planning.expressions import tensor_context
 from resumerge.planning.plan import Operand, Plan, Unit
 from resumerge.sources.dtypes import FLOATS
 
@@ -26,7 +25,7 @@ def is_compiled(unit: Unit, seed: int) -> bool:
     cast = unit.expression.cast
     if FLOATS.get(unit.dtype) not in CODES or not (cast is None or cast in CODES):
         return False
-    context = tensor_context(unit.name, unit.shape, unit.expression, seed)
+    context = unit.context(seed)
     return METHODS[unit.expression.method].compiled(context) and all(
         _is_plain(operand) for operand in unit.expression.operands
     )

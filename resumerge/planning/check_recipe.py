@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from resumerge.errors import InputError, Problem
 from resumerge.methods import METHODS
 from resumerge.planning.parameters import check_parameters
 from resumerge.planning.slices import check_inputs, with_bases
-from resumerge.planning.spelling import nearest
 from resumerge.planning.tokenizers.chat_template import choose_template
 from resumerge.recipe import Recipe, load_recipe
 from resumerge.recipe.load import UnfitRecipe
+from resumerge.recipe.spelling import closest, did_you_mean
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -46,7 +45,7 @@ def _check_names(recipe: Recipe) -> list[Problem]:
     Those of a method that there is not are read as those of the one that may be meant.
     """
     name = recipe.merge_method
-    meant = name if name in METHODS else next(iter(difflib.get_close_matches(name, METHODS)), None)
+    meant = name if name in METHODS else closest(name, METHODS)
     unsound, _ = check_parameters(recipe, METHODS[meant] if meant else None)
     return unsound if name in METHODS else [unknown_method(recipe), *unsound]
 
@@ -59,5 +58,5 @@ def unknown_method(recipe: Recipe) -> Problem:
         "merge_method",
         expected=", ".join(METHODS),
         found=name,
-        fix=nearest(name, METHODS) or "choose one of these",
+        fix=did_you_mean(name, METHODS) or "choose one of these",
     )

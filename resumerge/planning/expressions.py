@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method, TensorContext
-from resumerge.planning import plan as model
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters
-from resumerge.planning.plan import Expression, Operand
+from resumerge.planning.plan import Expression, Operand, block_elements
 from resumerge.planning.shards import Target
 from resumerge.planning.slices import base_of
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
-from resumerge.planning.tokenizers.vocabulary import Alignment
+from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.sources.dtypes import BITS, BY_TORCH_NAME, FLOATS
+from resumerge.sources.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.sources.types import TensorInfo
 
 
@@ -81,7 +80,7 @@ class Expressions:
             expression, shape = self.alignment.aligned(expression)
         operands = expression.operands
         dtype = self._dtype(operands)
-        context = tensor_context(cell.name, shape, expression, self.seed)
+        context = expression.context(cell.name, shape, self.seed)
         if method is self.method and self.parameters.sound:
             self._check_together(context)
         own = operands[0].tensor.dtype
@@ -143,25 +142,3 @@ class Expressions:
             n in sources[i.model].tensors and not is_tied_copy(sources[i.model], n)
             for i, n in zip(cell.slice_.inputs, cell.names)
         )
-
-
-def tensor_context(
-    name: str, shape: tuple[int, ...], expression: Expression, seed: int
-) -> TensorContext:
-    """An expression as a method sees it."""
-    return TensorContext(
-        shape=shape,
-        params=expression.params,
-        per_model=tuple(operand.params for operand in expression.operands),
-        base=expression.base,
-        name=name,
-        seed=seed,
-        bits=max(BITS[operand.tensor.dtype] for operand in expression.operands),
-    )
-
-
-def block_elements(row: int | None) -> int:
-    """Elements of a block, of whole rows where there are rows that must not be split."""
-    if not row:
-        return model.BLOCK
-    return row * max(1, model.BLOCK // row)

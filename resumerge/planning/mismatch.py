@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
 from resumerge.layout import collapse
-from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
+from resumerge.layout.vocabulary_tensors import has_vocabulary_axis, vocabulary_size
 from resumerge.planning.model_views import ModelViews
-from resumerge.planning.spelling import nearest
 from resumerge.recipe import Input, ModelRef, Recipe
+from resumerge.recipe.spelling import did_you_mean
 from resumerge.sources.types import TensorInfo
 
 SHOWN = 6
@@ -104,7 +104,7 @@ class Mismatches:
         found = f"no such tensor{'s' * (not one)}"
         if extra:
             found += f"; {ref} has {len(extra)} that {guide} lacks: {listed(extra)}"
-        similar = "" if extra else nearest(names[0], theirs)
+        similar = "" if extra else did_you_mean(names[0], theirs)
         return self.recipe.problem(
             what,
             path,

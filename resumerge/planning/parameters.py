@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.methods import METHODS, Method, Parameter, Value
 from resumerge.methods.base import FLOAT32_MAX
-from resumerge.planning.spelling import nearest
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
+from resumerge.recipe.spelling import closest
 
 
 @dataclass
@@ -165,7 +165,7 @@ def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Proble
                     continue
                 notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")
             else:
-                near = nearest(name, sorted({*own, *every}))
+                near = closest(name, sorted({*own, *every}))
                 problems.append(
                     recipe.problem(
                         f"Unknown parameter {name!r}",
@@ -173,7 +173,7 @@ def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Proble
                         expected=", ".join(sorted(own if method else every))
                         or f"none: {recipe.merge_method} has no parameters",
                         found=name,
-                        fix=near.replace("did you mean", "write").rstrip("?") or "remove it",
+                        fix=f"Write '{near}'" if near else "Remove it",
                     )
                 )
     return problems, list(dict.fromkeys(notes))

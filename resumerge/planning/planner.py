@@ -17,11 +17,11 @@ from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan
 from resumerge.planning.shards import pack
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
-from resumerge.planning.spelling import nearest
 from resumerge.planning.tensor_specs import TensorSpec, aligned, kept, layer_map, stacked
+from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.planning.tokenizers.chat_template import choose_template
-from resumerge.planning.tokenizers.vocabulary import Alignment
 from resumerge.recipe import ModelRef, Module, Recipe
+from resumerge.recipe.spelling import did_you_mean
 from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.types import Source
 
@@ -203,7 +203,7 @@ class _Planner:
             module.path,
             expected=described,
             found=module.name,
-            fix=nearest(str(module.name), every) or "name one of these",
+            fix=did_you_mean(str(module.name), every) or "name one of these",
         )
 
     def _named_twice(

@@ -2,7 +2,6 @@
 
 from resumerge.recipe.load import load_recipe, parse_recipe
 from resumerge.recipe.resolve import interpolate, resolve
-from resumerge.recipe.tokenizer import TokenizerSetting, TokenRow
 from resumerge.recipe.types import (
     Conditional,
     Input,
@@ -12,6 +11,8 @@ from resumerge.recipe.types import (
     Scalar,
     Setting,
     Slice,
+    TokenizerSetting,
+    TokenRow,
 )
 
 __all__ = [

@@ -10,12 +10,12 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.recipe.invalid import InvalidValue
-from resumerge.recipe.levels import Fault, read_level
-from resumerge.recipe.options import OPTIONS, read_options
+from resumerge.recipe.notes import OPTIONS, read_options
 from resumerge.recipe.paths import descend, nearest_line
-from resumerge.recipe.schema import ModuleEntry, RecipeFile
+from resumerge.recipe.schema.keys import ModuleEntry, RecipeFile
+from resumerge.recipe.schema.problems import problems_from
+from resumerge.recipe.schema.sections import Fault, read_level
 from resumerge.recipe.types import Conditional, Input, ModelRef, Module, Recipe, Slice
-from resumerge.recipe.wording import problems_from
 from resumerge.recipe.yaml_lines import MAX_CHARS, load_yaml
 
 

@@ -36,7 +36,7 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     "missing_for_some_tensors": [
         (4, "models[0].parameters", "'weight' of linear is missing for math … lm_head")
     ],
-    "unknown_method": [(2, "merge_method", "'tie' … did you mean 'ties'?")],
+    "unknown_method": [(2, "merge_method", "'tie' … Did you mean 'ties'?")],
     "no_base": [(1, "merge_method", "needs a base model … add `base_model:`")],
     "too_many_models": [(3, "models", "exactly 2 models … 3 … add or remove")],
     "past_the_end": [
@@ -67,18 +67,18 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     "base_without_its_layers": [
         (5, "slices[0]", "base model's layers for this slice are not known … `- model: base`")
     ],
-    "no_such_module": [(3, "modules.defalt", "has no module 'defalt' … did you mean 'default'?")],
+    "no_such_module": [(3, "modules.defalt", "has no module 'defalt' … Did you mean 'default'?")],
     "module_twice": [(5, "modules.text_decoder", "default is named twice … delete one")],
     "slices_past_the_end_of_a_module": [
         (7, "modules.default.slices[1].sources[0].layer_range", "at most [0, 4] … [3, 9]")
     ],
     "weights_that_cancel": [(1, "parameters", "do not sum to zero, or normalize: false")],
     "unreachable_and_misspelled": [
-        (2, "merge_method", "'tise' … did you mean 'ties'?"),
-        (5, "models[0].parameters.wieght", "wieght … write 'weight'"),
+        (2, "merge_method", "'tise' … Did you mean 'ties'?"),
+        (5, "models[0].parameters.wieght", "wieght … Write 'weight'"),
         (6, "models[1].model", "does not exist: ./gone"),
         (7, "models[2].model", "does not exist: math/config.json … a file"),
-        (8, "chat_template", "'chatnl' … did you mean 'chatml'?"),
+        (8, "chat_template", "'chatnl' … Did you mean 'chatml'?"),
     ],
     "word_and_deeper_model": [
         (4, "models[0].parameters.weight", "'half'"),

@@ -17,7 +17,6 @@ from resumerge.engine.execute.native_backend import NativeBackend
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.methods import METHODS, TensorContext
 from resumerge.planning.backend import is_compiled, needs_torch
-from resumerge.planning.expressions import tensor_context
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
 
@@ -115,7 +114,7 @@ class Evaluator:
     def _prepare(self, number: int) -> tuple[TensorContext, NativeBackend | TorchBackend]:
         """A unit as its method sees it, and what computes it; asked for every block."""
         unit = self._plan.units[number]
-        context = tensor_context(unit.name, unit.shape, unit.expression, self._plan.seed)
+        context = unit.context(self._plan.seed)
         if self._on_cpu and is_compiled(unit, self._plan.seed):
             return context, self._compiled
         assert self._arithmetic is not None

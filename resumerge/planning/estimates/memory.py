@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from resumerge.methods import METHODS
 from resumerge.planning.backend import block_cost, is_compiled, needs_torch, rounds_operand
-from resumerge.planning.expressions import tensor_context
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.adapters.lora import AdaptedTensor
 from resumerge.sources.adapters.overlay import OVERLAY_SCRATCH, overlay_bytes
@@ -140,7 +139,7 @@ def _held_at_once(plan: Plan) -> int:
 def _held_bytes(unit: Unit, seed: int) -> int:
     if unit.expression.method == "copy" or unit.blocks == 1:
         return 0
-    context = tensor_context(unit.name, unit.shape, unit.expression, seed)
+    context = unit.context(seed)
     return METHODS[unit.expression.method].statistics_bytes(context)
 
 

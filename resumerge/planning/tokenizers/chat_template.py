@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from resumerge.errors import Problem
-from resumerge.planning.spelling import nearest
 from resumerge.recipe import Recipe
+from resumerge.recipe.spelling import did_you_mean
 
 _CHATML = """\
 {%- for message in messages -%}
@@ -89,7 +89,7 @@ def choose_template(
     if asked in BUILT_IN:
         return BUILT_IN[asked], [], []
     if "{{" not in asked and "{%" not in asked:
-        fix = nearest(asked, [*BUILT_IN, "auto"])
+        fix = did_you_mean(asked, [*BUILT_IN, "auto"])
         return (
             None,
             [

@@ -11,7 +11,7 @@ from rich.text import Text
 from resumerge.errors import refuse
 from resumerge.methods import METHODS, Method, Parameter
 from resumerge.methods.base import FLOAT32_MAX
-from resumerge.planning.spelling import nearest
+from resumerge.recipe.spelling import did_you_mean
 
 
 def methods_json(name: str | None) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def methods_json(name: str | None) -> dict[str, Any]:
         raise refuse(
             f"Unknown merge method {name!r}",
             expected=", ".join(METHODS),
-            fix=nearest(name, METHODS) or "name one of them",
+            fix=did_you_mean(name, METHODS) or "name one of them",
         )
     chosen = [METHODS[name]] if name is not None else list(METHODS.values())
     return {"methods": [_method(method) for method in chosen]}

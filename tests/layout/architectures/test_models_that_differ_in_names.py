@@ -285,7 +285,7 @@ def test_a_module_that_is_not_there(family: Family, tmp_path: Path) -> None:
     [told] = problems(family("llava"), recipe, tmp_path)
     assert "line 2, at modules.text_decodr" in told
     assert "expected: text_decoder (" in told and "vision_tower (" in told
-    assert "did you mean 'text_decoder'?" in told
+    assert "Did you mean 'text_decoder'?" in told
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ REFUSED = {
     "several": (
         TWO % ("llama", "code")
         + "tokenizer: {tokens: {x1: {source: llama}, x2: {source: code}}}\nchat_template: chatlm",
-        ("token 'x1'", "token 'x2'", "did you mean 'chatml'"),
+        ("token 'x1'", "token 'x2'", "Did you mean 'chatml'"),
     ),
 }
 

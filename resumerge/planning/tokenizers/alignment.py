@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from resumerge.errors import Problem
-from resumerge.layout.vocabulary import has_vocabulary_axis, vocabulary_size
+from resumerge.layout.vocabulary_tensors import has_vocabulary_axis, vocabulary_size
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import Expression
+from resumerge.planning.tokenizers.output_vocabulary import NewToken, OutputVocabulary
 from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
 from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
@@ -31,42 +32,6 @@ PLAIN = {
     "special": False,
 }
 """Definition of a token that the recipe adds and no model has."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewToken:
-    """A token that the host's vocabulary lacks.
-
-    Args:
-        definition: of an added token; None for a plain one, which text is never cut into by itself.
-    """
-
-    content: str
-    id: int
-    definition: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, eq=False)
-class OutputVocabulary:
-    """The tokens of the output.
-
-    Args:
-        host: whose tokenizer it is; its tokens keep their numbers.
-        reference: of the model that config.json and the like come from.
-        new: tokens added to the host's.
-        ids: number of every token.
-        rows: of embeddings and heads; more than tokens where the vocabulary is padded.
-        reference_rows: of the reference model's embedding.
-        merges: pairs of a BPE that go on where the host's end.
-    """
-
-    host: Vocabulary
-    reference: Vocabulary
-    new: tuple[NewToken, ...]
-    ids: Mapping[str, int]
-    rows: int
-    reference_rows: int
-    merges: tuple[Any, ...] = ()
 
 
 @dataclass

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from resumerge.recipe.invalid import InvalidValue, describe
+from resumerge.recipe.spelling import closest
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 """What mergekit 0.1.5 accepts (observed), each also with ``torch.`` before it."""
@@ -36,8 +35,7 @@ def read_dtype(value: object) -> str | None:
     name = value.removeprefix("torch.") if isinstance(value, str) else ""
     if name in DTYPES:
         return name
-    close = difflib.get_close_matches(name.lower(), DTYPES, n=1)
-    meant = _OTHER_NAMES.get(name.lower()) or (close[0] if close else None)
+    meant = _OTHER_NAMES.get(name.lower()) or closest(name.lower(), DTYPES)
     raise InvalidValue(
         "This dtype is not known",
         expected=", ".join(DTYPES),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.references import is_local, read_reference
-from resumerge.recipe.types import ModelRef
+from resumerge.recipe.types import ModelRef, TokenizerSetting, TokenRow
 
 LARGEST_MULTIPLE = 1 << 20
 """Of ``pad_to_multiple_of``; above it more rows would be padding than any vocabulary has."""
@@ -17,66 +16,6 @@ LARGEST_MULTIPLE = 1 << 20
 _KEYS = ("source", "tokens", "pad_to_multiple_of")
 _TOKEN_KEYS = ("source", "force")
 _KINDS = {"zero": (), "model_token": ("model", "token", "token_id")}
-
-
-@dataclass(frozen=True)
-class TokenRow:
-    """Where the row of one token of the output is taken from.
-
-    Args:
-        model: whose embedding; None for a row of zeros.
-        token: its token there; None for the same token, or for `token_id`.
-        token_id: its number there.
-        force: also for the models that have a row of their own for the token.
-    """
-
-    model: ModelRef | None = None
-    token: str | None = None
-    token_id: int | None = None
-    force: bool = False
-
-
-@dataclass(frozen=True)
-class TokenizerSetting:
-    """Which vocabulary the output has.
-
-    Args:
-        source: the vocabulary of all models together, of the base model (or else the first), or
-            of one model.
-        tokens: rows that are not taken by the rules, by token; those that the vocabulary lacks are
-            added to it.
-        pad_to_multiple_of: the number of rows becomes a multiple of this; None keeps the size of
-            the vocabulary's model where that has room.
-        key: of the recipe: ``tokenizer`` or ``tokenizer_source``.
-    """
-
-    source: Literal["union", "base"] | ModelRef = "union"
-    tokens: Mapping[str, TokenRow] = field(default_factory=dict)
-    pad_to_multiple_of: int | None = None
-    key: str = "tokenizer"
-
-    @property
-    def models(self) -> Iterator[ModelRef]:
-        """Every model that is named."""
-        if isinstance(self.source, ModelRef):
-            yield self.source
-        yield from (row.model for row in self.tokens.values() if row.model is not None)
-
-    def normalized(self) -> dict[str, Any]:
-        """For the fingerprint; the two ways to write it are one."""
-        return {
-            "source": str(self.source),
-            "tokens": {
-                token: {
-                    "model": str(row.model) if row.model else None,
-                    "token": row.token,
-                    "token_id": row.token_id,
-                    "force": row.force,
-                }
-                for token, row in sorted(self.tokens.items())
-            },
-            "pad_to_multiple_of": self.pad_to_multiple_of,
-        }
 
 
 def read_tokenizer(value: object) -> TokenizerSetting | None:

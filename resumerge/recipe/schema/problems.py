@@ -8,15 +8,15 @@ from typing import Any
 
 from resumerge.errors import Problem
 from resumerge.recipe.invalid import InvalidValue, describe
-from resumerge.recipe.levels import Fault, Location, keys
 from resumerge.recipe.paths import descend, nearest_line
-from resumerge.recipe.schema import (
+from resumerge.recipe.schema.keys import (
     ModelEntry,
     ModuleEntry,
     RecipeFile,
     SliceEntry,
     SourceEntry,
 )
+from resumerge.recipe.schema.sections import Fault, Location, keys
 
 _MISSING = {
     "merge_method": (

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from resumerge.recipe.dtypes import read_dtype
 from resumerge.recipe.invalid import InvalidValue, describe
-from resumerge.recipe.layer_ranges import check_equal_lengths, read_layer_range
-from resumerge.recipe.levels import (
+from resumerge.recipe.references import read_reference
+from resumerge.recipe.schema.dtypes import read_dtype
+from resumerge.recipe.schema.layer_ranges import check_equal_lengths, read_layer_range
+from resumerge.recipe.schema.sections import (
     Fault,
     Location,
     by,
@@ -22,9 +23,12 @@ from resumerge.recipe.levels import (
     optional,
     value_by,
 )
-from resumerge.recipe.references import read_reference
-from resumerge.recipe.settings import read_setting
-from resumerge.recipe.tokenizer import read_chat_template, read_tokenizer, read_tokenizer_source
+from resumerge.recipe.schema.settings import read_setting
+from resumerge.recipe.schema.tokenizer import (
+    read_chat_template,
+    read_tokenizer,
+    read_tokenizer_source,
+)
 from resumerge.recipe.types import ModelRef
 
 
