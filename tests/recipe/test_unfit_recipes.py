@@ -31,7 +31,7 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     "fraction_for_a_count": [(4, "parameters.max_iter", "not a whole number … 2.5 for tensor")],
     "word_for_true": [(5, "parameters.normalize", "true or false … 'yse'")],
     "infinite_weight": [(4, "parameters.weight", "a number that float32 can hold … inf")],
-    "misspelled_parameter": [(7, "models[0].parameters.densty", "densty … write 'density'")],
+    "misspelled_parameter": [(7, "models[0].parameters.densty", "densty … Write 'density'")],
     "missing_parameter": [(1, "parameters", "'t' of slerp is missing … add `t:` under parameters")],
     "missing_for_some_tensors": [
         (4, "models[0].parameters", "'weight' of linear is missing for math … lm_head")

@@ -115,7 +115,7 @@ CASES = {
     ),
     "unknown_parameter": Case(
         LINEAR.replace("weight", "wieght", 1),
-        "Unknown parameter 'wieght' … wieght … write 'weight'",
+        "Unknown parameter 'wieght' … wieght … Write 'weight'",
         line=4,
         path="models[0].parameters.wieght",
     ),
