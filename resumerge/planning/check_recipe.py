@@ -10,7 +10,7 @@ from resumerge.planning.parameters import check_parameters
 from resumerge.planning.slices import check_inputs, with_bases
 from resumerge.planning.tokenizers.chat_template import choose_template
 from resumerge.recipe import Recipe, load_recipe
-from resumerge.recipe.load import UnfitRecipe
+from resumerge.recipe.load import InvalidRecipe
 from resumerge.recipe.spelling import closest, did_you_mean
 
 
@@ -22,8 +22,8 @@ def read_recipe(path: Path) -> Recipe:
     """
     try:
         return load_recipe(path)
-    except UnfitRecipe as error:
-        more = _check_names(error.rest) if error.rest else []
+    except InvalidRecipe as error:
+        more = _check_names(error.valid_part) if error.valid_part else []
         problems = [*error.problems, *more]
         raise InputError(sorted(problems, key=lambda problem: problem.line or 0)) from None
 

@@ -152,7 +152,7 @@ def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Proble
     every: set[str] = set()
     problems: list[Problem] = []
     notes: list[str] = []
-    for path, settings in recipe.parameter_levels():
+    for path, settings in recipe.parameter_scopes():
         for name, setting in settings.items():
             place = f"{path}.{name}"
             if name in own:

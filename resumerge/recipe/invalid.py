@@ -1,19 +1,19 @@
-"""How a reader of one value says that the value is unfit; who called it knows the place."""
+"""The error that a reader of one value raises; its caller knows the file and the line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+Location = tuple[str | int, ...]
+"""Keys and list indices that lead from the top of a document to a value."""
 
 
 class InvalidValue(Exception):
     """A value that cannot be used.
 
     Args:
-        what: one sentence, what is wrong.
-        at: keys and indices that lead from the value handed in to the part that is wrong.
-
-    Attributes:
-        further: what else is unfit in the value handed in.
+        what: what is wrong, in one sentence.
+        at: keys and list indices that lead from the value that was read to the invalid part of it.
     """
 
     def __init__(
@@ -30,18 +30,11 @@ class InvalidValue(Exception):
         self.expected = expected
         self.found = found
         self.fix = fix
-        self.at = tuple(at)
-        self.further: Sequence[InvalidValue] = ()
-
-    @classmethod
-    def all_of(cls, unfits: Sequence[InvalidValue]) -> InvalidValue:
-        """The first, which speaks for the others too."""
-        unfits[0].further = unfits[1:]
-        return unfits[0]
+        self.at: Location = tuple(at)
 
 
 def describe(value: object) -> str:
-    """A YAML value in a few words, for `found`."""
+    """A YAML value in at most about 80 characters, for `InvalidValue.found`."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, dict):

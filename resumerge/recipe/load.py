@@ -1,34 +1,32 @@
-"""A recipe's text into a `Recipe`, or into all that is wrong with it at once."""
+"""Turns the text of a recipe into a `Recipe`, or reports everything that is wrong with it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.recipe.invalid import InvalidValue
-from resumerge.recipe.notes import OPTIONS, read_options
+from resumerge.recipe.notes import IGNORED_KEYS, notes_on
 from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema.keys import ModuleEntry, RecipeFile
-from resumerge.recipe.schema.problems import problems_from
-from resumerge.recipe.schema.sections import Fault, read_level
-from resumerge.recipe.types import Conditional, Input, ModelRef, Module, Recipe, Slice
-from resumerge.recipe.yaml_lines import MAX_CHARS, load_yaml
+from resumerge.recipe.schema.sections import read_section
+from resumerge.recipe.types import Input, ModelRef, Module, Recipe, Slice
+from resumerge.recipe.yaml_lines import MAX_CHARS, Document, load_yaml
 
 
 @dataclass
-class UnfitRecipe(InputError):
+class InvalidRecipe(InputError):
     """A recipe that has problems.
 
     Args:
-        rest: its top level without what is wrong there, and without models: more may be wrong with
-            it. None where it names no method.
+        valid_part: the method and the parameters of its top level, as far as they are valid, so
+            that they can be checked further; None where the recipe names no method.
     """
 
-    rest: Recipe | None = None
+    valid_part: Recipe | None = None
 
 
 def load_recipe(path: str | Path) -> Recipe:
@@ -39,7 +37,7 @@ def load_recipe(path: str | Path) -> Recipe:
 
     Raises:
         InputError: the file cannot be read.
-        UnfitRecipe: the recipe has problems: all of them, in the order of their lines.
+        InvalidRecipe: the recipe has problems: all of them, in the order of their lines.
 
     Example:
         >>> load_recipe("configs/linear.yaml").merge_method
@@ -62,62 +60,64 @@ def load_recipe(path: str | Path) -> Recipe:
             where=path,
             expected="a YAML file in UTF-8",
             found=f"the byte 0x{error.object[error.start]:02x} at offset {error.start}",
-            fix="Check that the path names the recipe, or save it as UTF-8",
+            fix="Check that the path names the recipe, or save the file as UTF-8",
         ) from None
     return parse_recipe(text, str(path))
 
 
 def parse_recipe(text: str, file: str = "<text>") -> Recipe:
-    """Check a recipe that is at hand as text.
+    """Check the text of a recipe.
 
     Args:
-        file: what to call it in messages.
+        file: its name in messages.
 
     Raises:
-        UnfitRecipe: all the problems that were found, in the order of their lines.
+        InvalidRecipe: the recipe has problems: all of them, in the order of their lines.
     """
     document = load_yaml(text, file)
-    notes = read_options(document.data)
-    top = {key: value for key, value in document.data.items() if key not in OPTIONS}
-
-    unfits = list(_not_one_of_models_and_slices(document.data))
-    unfits += _tokenizer_twice(document.data)
-    notes += list(_idle_keys(document.data))
-    problems = list(document.problems)
-    problems += [_problem(unfit, file, document.lines) for unfit in unfits]
-    faults: list[Fault] = []
-    recipe_file = read_level(RecipeFile, top, (), faults)
-    problems += problems_from(faults, file, document.lines)
-    if problems:
-        wrong = {fault.place[0] for fault in faults}
-        rest = None
-        if "merge_method" not in wrong:
-            sound = {key: top[key] for key in {"merge_method", "parameters"} & top.keys() - wrong}
-            level = read_level(RecipeFile, sound, (), [])
-            method, parameters = level.merge_method, level.parameters
-            rest = Recipe(method, (), parameters=parameters, file=file, lines=document.lines)
-        raise UnfitRecipe(sorted(problems, key=lambda problem: problem.line or 0), rest)
-
+    errors = [*_check_choices(document.data), *_check_tokenizer(document.data)]
+    top = {key: value for key, value in document.data.items() if key not in IGNORED_KEYS}
+    written = read_section(RecipeFile, top, (), errors)
+    if written is None or errors or document.problems:
+        problems = [*document.problems, *(_problem(error, file, document) for error in errors)]
+        problems.sort(key=lambda problem: problem.line or 0)
+        raise InvalidRecipe(problems, _valid_part(top, errors, file, document))
     recipe = Recipe(
-        merge_method=recipe_file.merge_method,
-        modules=tuple(_modules(recipe_file)),
-        base_model=recipe_file.base_model,
-        parameters=recipe_file.parameters,
-        dtype=recipe_file.dtype,
-        out_dtype=recipe_file.out_dtype,
-        tokenizer=recipe_file.tokenizer or recipe_file.tokenizer_source,
-        chat_template=recipe_file.chat_template,
+        merge_method=written.merge_method,
+        modules=tuple(_modules(written)),
+        base_model=written.base_model,
+        parameters=written.parameters,
+        dtype=written.dtype,
+        out_dtype=written.out_dtype,
+        tokenizer=written.tokenizer or written.tokenizer_source,
+        chat_template=written.chat_template,
         text=text,
         file=file,
         lines=document.lines,
     )
-    notes += [f"{ref} is a folder: its revision is ignored" for ref in _folders_revised(recipe)]
-    notes += [f"{name} is NaN: so will be what it touches" for name in _nan_parameters(recipe)]
-    return replace(recipe, notes=tuple(notes))
+    return replace(recipe, notes=tuple(notes_on(recipe, document.data)))
+
+
+def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
+    path = descend("", error.at)
+    line = nearest_line(document.lines, path)
+    return Problem(error.what, file, path, line, error.expected, error.found, error.fix)
+
+
+def _valid_part(
+    top: dict[Any, Any], errors: list[InvalidValue], file: str, document: Document
+) -> Recipe | None:
+    invalid = {error.at[0] for error in errors if error.at}
+    valid = {key: top[key] for key in ("merge_method", "parameters") if key in top.keys() - invalid}
+    section = read_section(RecipeFile, valid, (), [])
+    if section is None:
+        return None
+    parameters = section.parameters
+    return Recipe(section.merge_method, (), parameters=parameters, file=file, lines=document.lines)
 
 
 def _modules(file: RecipeFile) -> Iterator[Module]:
-    """The entries of ``modules``, or the whole model as the only one."""
+    """The entries of ``modules``, or one module that is the whole model."""
     if not file.modules:
         yield _module(file, None, "", file.base_model)
     for name, entry in (file.modules or {}).items():
@@ -127,16 +127,16 @@ def _modules(file: RecipeFile) -> Iterator[Module]:
 def _module(
     entry: RecipeFile | ModuleEntry, name: str | None, path: str, base: ModelRef | None
 ) -> Module:
-    """Its slices, each with the module's base where it has none of its own."""
+    """One module; its slices take its base model where they have none of their own."""
     own = entry.base_model if name is not None else None
     slices = []
     for index, written in enumerate(entry.slices or ()):
-        place = descend(path, ("slices", index))
+        slice_path = descend(path, ("slices", index))
         inputs = tuple(
-            Input(s.model, s.layer_range, s.parameters, f"{place}.sources[{number}]")
+            Input(s.model, s.layer_range, s.parameters, f"{slice_path}.sources[{number}]")
             for number, s in enumerate(written.sources)
         )
-        slices.append(Slice(inputs, written.base_model or own, written.parameters, place))
+        slices.append(Slice(inputs, written.base_model or own, written.parameters, slice_path))
     if entry.models:
         listed = [
             Input(model.model, None, model.parameters, descend(path, ("models", index)))
@@ -150,63 +150,45 @@ def _module(
     return Module(tuple(slices), name, bool(entry.slices), parameters, path)
 
 
-_WAYS = "models, to merge whole models; slices, to choose layers"
+def _check_choices(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
+    """Check that the recipe and each module have exactly one list of models.
 
-
-def _not_one_of_models_and_slices(top: dict[Any, Any]) -> Iterator[InvalidValue]:
-    """Exactly one of them, at the top and in every module; an empty one counts as absent."""
+    An empty list counts as absent.
+    """
+    yield from _check_choice(top, (), ("models", "slices", "modules"))
     modules = top.get("modules")
-    yield from _one_way(top, (), ("models", "slices", "modules"))
     for name, entry in modules.items() if isinstance(modules, dict) else ():
         if isinstance(entry, dict):
-            yield from _one_way(entry, ("modules", str(name)), ("models", "slices"))
+            yield from _check_choice(entry, ("modules", str(name)), ("models", "slices"))
 
 
-def _one_way(
-    level: dict[Any, Any], at: tuple[str, ...], ways: tuple[str, ...]
+def _check_choice(
+    section: Mapping[Any, Any], at: tuple[str, ...], choices: tuple[str, ...]
 ) -> Iterator[InvalidValue]:
     owner = "module" if at else "recipe"
-    also = "" if at else "; modules, for the parts of a model"
-    written = [way for way in ways if level.get(way) not in (None, [], {})]
+    expected = "models, to merge whole models; slices, to choose layers"
+    expected += "" if at else "; modules, to merge the modules of a model in different ways"
+    written = [key for key in choices if section.get(key) not in (None, [], {})]
     if len(written) > 1:
         yield InvalidValue(
             f"A {owner} has either {' or '.join(written)}, not both",
-            expected=f"{_WAYS}{also}",
+            expected=expected,
             found=" and ".join(written),
             fix=f"Delete all of them but one, like '{written[1]}:' and what is below it",
             at=(*at, written[1]),
         )
     elif not written:
-        empty = next((way for way in ways if way in level), None)
+        empty = next((key for key in choices if key in section), None)
         yield InvalidValue(
             f"The list of {empty} is empty" if empty else f"The {owner} names no models",
-            expected=f"{_WAYS}{also}",
-            found=f"{empty} without entries" if empty else f"neither {' nor '.join(ways)}",
+            expected=expected,
+            found=f"{empty} without entries" if empty else f"neither {' nor '.join(choices)}",
             fix="Write 'models:' and below it '- model: org/name' for each model",
             at=(*at, empty) if empty else at,
         )
 
 
-def _idle_keys(top: dict[Any, Any]) -> Iterator[str]:
-    """Keys below the top level that mergekit reads and that have no meaning here."""
-    modules = top.get("modules")
-    levels = [top, *(modules.values() if isinstance(modules, dict) else ())]
-    lists = [level.get("slices") for level in levels if isinstance(level, dict)]
-    slices = [entry for entries in lists if isinstance(entries, list) for entry in entries]
-    if any(isinstance(entry, dict) and "residual_weight" in entry for entry in slices):
-        yield "residual_weight has no effect: mergekit reads it and does nothing with it"
-    if _holds(top, "override_architecture"):
-        yield "override_architecture has no effect: layers are found by the tensors' names"
-
-
-def _holds(value: object, key: str) -> bool:
-    """Whether a key stands anywhere in a YAML value."""
-    if isinstance(value, dict):
-        return key in value or any(_holds(item, key) for item in value.values())
-    return isinstance(value, list) and any(_holds(item, key) for item in value)
-
-
-def _tokenizer_twice(top: dict[Any, Any]) -> Iterator[InvalidValue]:
+def _check_tokenizer(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
     if top.get("tokenizer") is not None and top.get("tokenizer_source") is not None:
         yield InvalidValue(
             "A recipe has either tokenizer or tokenizer_source, not both",
@@ -215,28 +197,3 @@ def _tokenizer_twice(top: dict[Any, Any]) -> Iterator[InvalidValue]:
             fix="Delete tokenizer_source, and write its value as 'source:' below 'tokenizer:'",
             at=("tokenizer_source",),
         )
-
-
-def _problem(unfit: InvalidValue, file: str, lines: dict[str, int]) -> Problem:
-    path = descend("", unfit.at)
-    line = nearest_line(lines, path)
-    return Problem(unfit.what, file, path, line, unfit.expected, unfit.found, unfit.fix)
-
-
-def _folders_revised(recipe: Recipe) -> list[ModelRef]:
-    return [ref for ref in recipe.models if ref.revision is None and ref.text != ref.name]
-
-
-def _nan_parameters(recipe: Recipe) -> Iterator[str]:
-    for path, parameters in recipe.parameter_levels():
-        for name, setting in parameters.items():
-            if _has_nan(setting):
-                yield descend(path, (name,))
-
-
-def _has_nan(setting: object) -> bool:
-    if isinstance(setting, tuple):
-        return any(_has_nan(entry) for entry in setting)
-    if isinstance(setting, Conditional):
-        return _has_nan(setting.value)
-    return isinstance(setting, float) and math.isnan(setting)

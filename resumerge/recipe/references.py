@@ -1,4 +1,4 @@
-"""Model references: which text names a folder, which a Hub repo, and at what revision."""
+"""Reads model references: a folder, or a Hub repo at a revision, with or without an adapter."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _FIX = "Write 'org/name', 'org/name@revision' or the path of a folder, and '+ada
 
 
 def is_local(name: str) -> bool:
-    """Whether a name can only be a path: it begins like one, or is that of something there."""
+    """Whether a name is a path: it begins like one, or a file or folder of that name exists."""
     return name.startswith(("./", "../", "/", "~")) or name in (".", "..") or _exists(name)
 
 
 def read_reference(value: object) -> ModelRef:
     """A model reference from its YAML value.
 
-    ``org/name``, ``org/name@revision`` or a folder, relative to the working directory as in
-    mergekit. Unlike there, a folder that exists may have ``@`` or ``+`` in its name. A folder has
-    no revisions: ``folder@revision`` names the folder, as in mergekit. ``model+adapter`` is a model
-    with a LoRA adapter, each named in one of these ways. mergekit's spelled-out form
-    ``{model: {path: org/name, revision: abc}, lora: {path: org/adapter}}`` is read too.
+    The forms are ``org/name``, ``org/name@revision``, and a folder, relative to the working
+    directory as in mergekit. A folder has no revisions: ``folder@revision`` names the folder, as in
+    mergekit. Unlike in mergekit, a folder that exists may have ``@`` or ``+`` in its name.
+    ``model+adapter`` is a model with a LoRA adapter, each in one of these forms. mergekit's mapping
+    ``{model: {path: org/name, revision: abc}, lora: {path: org/adapter}}`` is accepted too.
 
     Raises:
-        Unfit: anything else.
+        InvalidValue: the value has none of these forms.
     """
     if isinstance(value, Mapping):
-        return _spelled_out(value)
+        return _from_mapping(value)
     if not isinstance(value, str) or not value.strip():
         raise InvalidValue(
-            "This names no model",
+            "This is not the name of a model",
             expected="the name of a model, as text",
             found="nothing" if value is None else repr(value),
             fix=_FIX,
@@ -47,7 +47,7 @@ def read_reference(value: object) -> ModelRef:
 def _is_folder(name: str) -> bool:
     try:
         return Path(name).is_dir()
-    except (OSError, ValueError):  # longer than a path can be, or not ours to look at
+    except (OSError, ValueError):  # too long for a path, or no permission
         return False
 
 
@@ -63,7 +63,7 @@ def _from_text(text: str) -> ModelRef:
         return ModelRef(text, text)
     if text.startswith(_HUB):
         raise InvalidValue(
-            "A model is named without the address of the Hub",
+            "A model is named without the URL of the Hub",
             expected="org/name",
             found=text,
             fix=f"Write '{text.removeprefix(_HUB)}'",
@@ -85,38 +85,37 @@ def _from_text(text: str) -> ModelRef:
 
 
 def _with_adapter(text: str) -> ModelRef:
-    """``model+adapter``, divided at the first ``+`` that leaves a name, or a folder, before it."""
+    """``model+adapter``, divided at the first ``+`` after a folder, or else the first."""
     parts = text.split("+")
     cuts = [k for k in range(1, len(parts)) if _is_folder("+".join(parts[:k]))] or [1]
     base, lora = "+".join(parts[: cuts[0]]), "+".join(parts[cuts[0] :])
     if not base or not lora or ("+" in lora and not _is_folder(lora)):
         raise InvalidValue(
-            "A model takes one LoRA adapter",
+            "A model can have one LoRA adapter",
             expected="model+adapter",
             found=text,
-            fix="Name one model and one adapter; adapters on top of each other are merged "
-            "one by one",
+            fix="Name one model and one adapter; to apply several adapters, merge them one by one",
         )
-    return _joined(_from_text(base), _from_text(lora), text)
+    return _adapted(_from_text(base), _from_text(lora), text)
 
 
-def _joined(base: ModelRef, lora: ModelRef, text: str) -> ModelRef:
+def _adapted(base: ModelRef, lora: ModelRef, text: str) -> ModelRef:
     return ModelRef(text, base.name, base.revision, lora)
 
 
-def _spelled_out(value: Mapping[Any, Any]) -> ModelRef:
+def _from_mapping(value: Mapping[Any, Any]) -> ModelRef:
     base, lora = value.get("model"), value.get("lora")
     if base is not None and not (set(value) - {"model", "lora", "override_architecture"}):
-        model = _spelled_part(base)
+        model = _from_mapped_part(base)
         if lora is None:
             return model
-        adapter = _spelled_part(lora)
+        adapter = _from_mapped_part(lora)
         if model.lora is None and adapter.lora is None:
-            return _joined(model, adapter, f"{model.text}+{adapter.text}")
-    raise _unreadable(value)
+            return _adapted(model, adapter, f"{model.text}+{adapter.text}")
+    raise _invalid_mapping(value)
 
 
-def _spelled_part(value: object) -> ModelRef:
+def _from_mapped_part(value: object) -> ModelRef:
     if isinstance(value, str):
         return read_reference(value)
     if (
@@ -127,13 +126,13 @@ def _spelled_part(value: object) -> ModelRef:
     ):
         revision = value.get("revision")
         return _from_text(f"{value['path']}@{revision}" if revision else value["path"])
-    raise _unreadable(value)
+    raise _invalid_mapping(value)
 
 
-def _unreadable(value: object) -> InvalidValue:
+def _invalid_mapping(value: object) -> InvalidValue:
     keys = ", ".join(map(str, value)) if isinstance(value, Mapping) else ""
     return InvalidValue(
-        "This mapping names no model",
+        "This mapping is not a model reference",
         expected="text, or {model: {path: org/name, revision: main}}",
         found=f"a mapping with the keys {keys}" if keys else repr(value)[:60],
         fix=_FIX,

@@ -1,4 +1,4 @@
-"""The value of a parameter for one tensor: levels, filters and gradients.
+"""The value of a parameter for one tensor, by scopes, filters and gradients.
 
 The rules are mergekit's; each was observed by running mergekit 0.1.5 on small models.
 """
@@ -23,35 +23,34 @@ def resolve(
 ) -> Scalar | None:
     """The value of a parameter for one output tensor.
 
-    The first level that gives a value wins: the input's parameters, the slice's, the module's, the
-    recipe's.
-    A level gives none where it lacks the parameter, where no filter matches, and where its
-    gradient is empty.
+    The parameters of the input, the slice, the module and the recipe are scopes, from the inside
+    out. The value of the innermost scope that gives one applies. A scope gives none if it lacks the
+    parameter, if no filter matches, or if its gradient is empty.
 
-    Where a tensor stands (same as mergekit 0.1.5, observed): layer i of the n of a slice at
-    t = i / (n - 1), the only layer of a slice at t = 1; tensors before the layers belong to the
-    first slice and tensors after them to the last, both at t = 0. Gradients written at the
-    recipe's level run anew in every slice.
+    The position t of a tensor (same as mergekit 0.1.5, observed): layer i of the n layers of a
+    slice is at t = i / (n - 1), the only layer of a slice at t = 1; tensors before the layers
+    belong to the first slice and tensors after them to the last, both at t = 0. A gradient in the
+    recipe's scope starts again in every slice.
 
     Args:
         tensor: the name that filters are matched with: for a parameter that each model has, the
             tensor's name in that model; for one of the whole merge, its name in the output, where
             the layers of slices are numbered anew (same as mergekit 0.1.5, observed).
-        t: where the tensor stands in its slice, from 0 to 1.
+        t: position of the tensor in its slice, from 0 to 1.
         slice_: the slice that the tensor belongs to.
-        input_: the model, for a parameter that each model has; None for one that the method has
-            as a whole, which mergekit does not look up in a model's parameters.
+        input_: the model, for a parameter that each model has; None for a parameter of the whole
+            merge, which mergekit does not look up in a model's parameters.
         module: the module that the slice belongs to, if the recipe has modules.
-        stepwise: take a gradient's entry at or before t instead of interpolating: what mergekit
-            does with parameters that are true or false.
+        stepwise: take a gradient's entry at or before t instead of interpolating, as mergekit does
+            with parameters that are true or false.
 
     Returns:
-        None where no level gives a value: the method's default applies.
+        None where no scope gives a value: the method's default applies.
     """
-    levels = [slice_.parameters, *([module.parameters] if module else []), recipe.parameters]
+    scopes = [slice_.parameters, *([module.parameters] if module else []), recipe.parameters]
     if input_ is not None:
-        levels.insert(0, input_.parameters)
-    for parameters in levels:
+        scopes.insert(0, input_.parameters)
+    for parameters in scopes:
         if name in parameters:
             value = _at(parameters[name], tensor, t, stepwise)
             if value is not None:
@@ -60,29 +59,30 @@ def resolve(
 
 
 def matches(condition: Conditional, tensor: str) -> bool:
-    """Whether a filter applies: its text is a part of the tensor's name, in the same case.
+    """Whether a filter matches a tensor: its text is a part of the name, in the same case.
 
-    No filter and ``*`` apply to every tensor; other patterns are plain text.
+    No filter and ``*`` match every tensor; other patterns are plain text.
     """
     return condition.filter is None or condition.filter == "*" or condition.filter in tensor
 
 
 def interpolate(gradient: Sequence[float], t: float) -> float:
-    """A gradient's value at t in [0, 1]: its entries stand at equal distances, lines between them.
+    """The value of a gradient at t in [0, 1], linear between its equally spaced entries.
 
     Computed in float64 as (1 - f) a + f b, bit for bit what mergekit 0.1.5 computes (observed).
 
     Raises:
         ValueError: t outside [0, 1], or an empty gradient.
     """
-    index, fraction = _place(gradient, t)
+    index, fraction = _position(gradient, t)
     after = min(index + 1, len(gradient) - 1)
     return (1 - fraction) * gradient[index] + fraction * gradient[after]
 
 
-def _place(gradient: Sequence[float], t: float) -> tuple[int, float]:
+def _position(gradient: Sequence[float], t: float) -> tuple[int, float]:
+    """The index of the entry at or before t, and the fraction of the way to the next entry."""
     if not 0 <= t <= 1 or not gradient:
-        raise ValueError(f"no place at t = {t} in a gradient of {len(gradient)}")
+        raise ValueError(f"no value at t = {t} of a gradient with {len(gradient)} entries")
     scaled = t * (len(gradient) - 1)
     index = int(scaled)
     return index, scaled - index
@@ -102,4 +102,4 @@ def _at(setting: Setting, tensor: str, t: float, stepwise: bool) -> Scalar | Non
             gradient.append(entry)
     if not gradient:
         return None
-    return gradient[_place(gradient, t)[0]] if stepwise else interpolate(gradient, t)
+    return gradient[_position(gradient, t)[0]] if stepwise else interpolate(gradient, t)

@@ -1,4 +1,4 @@
-"""The validated recipe: what to merge and how, as frozen dataclasses."""
+"""A valid recipe as frozen dataclasses: what to merge, and how."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ Scalar = float | int | bool | str
 
 @dataclass(frozen=True)
 class Conditional:
-    """One entry of a filtered value, for tensors whose name contains `filter` (None: for all)."""
+    """One entry of a filtered value.
+
+    Args:
+        filter: a part of the names of the tensors that the value applies to; None for all tensors.
+    """
 
     filter: str | None
     value: Setting
@@ -29,10 +33,10 @@ class ModelRef:
     """A model as the recipe names it: ``org/name``, ``org/name@revision`` or a local folder.
 
     Args:
-        text: exactly as written, the key that parameters are looked up by.
+        text: exactly as written.
         name: repo id or path, without the revision.
         revision: branch, tag or commit; None for the default branch and for local folders.
-        lora: the adapter on top of it, of ``model+adapter``; None for a model as it is.
+        lora: the LoRA adapter of ``model+adapter``, or None.
     """
 
     text: str
@@ -42,7 +46,7 @@ class ModelRef:
 
     @property
     def parts(self) -> tuple[ModelRef, ...]:
-        """The model without its adapter, and the adapter; a plain model is its only part."""
+        """The model without its adapter, then the adapter if there is one."""
         if self.lora is None:
             return (self,)
         name = f"{self.name}@{self.revision}" if self.revision else self.name
@@ -54,13 +58,13 @@ class ModelRef:
 
 @dataclass(frozen=True)
 class TokenRow:
-    """Where the row of one token of the output is taken from.
+    """Where the embedding row of one token of the output comes from.
 
     Args:
-        model: whose embedding; None for a row of zeros.
-        token: its token there; None for the same token, or for `token_id`.
-        token_id: its number there.
-        force: also for the models that have a row of their own for the token.
+        model: the model whose row it is; None for a row of zeros.
+        token: the token's text in that model; None for the same text, or if `token_id` is given.
+        token_id: the token's number in that model.
+        force: also replaces the row of models that have the token.
     """
 
     model: ModelRef | None = None
@@ -74,13 +78,13 @@ class TokenizerSetting:
     """Which vocabulary the output has.
 
     Args:
-        source: the vocabulary of all models together, of the base model (or else the first), or
-            of one model.
-        tokens: rows that are not taken by the rules, by token; those that the vocabulary lacks are
-            added to it.
-        pad_to_multiple_of: the number of rows becomes a multiple of this; None keeps the size of
-            the vocabulary's model where that has room.
-        key: of the recipe: ``tokenizer`` or ``tokenizer_source``.
+        source: the union of all vocabularies, that of the base model (or else of the first model),
+            or that of one model.
+        tokens: by token, rows that do not follow the general rules; tokens that the vocabulary
+            lacks are added to it.
+        pad_to_multiple_of: the number of rows is rounded up to a multiple of this; None keeps the
+            number of rows of the model that has the vocabulary, if they are enough.
+        key: the recipe's key: ``tokenizer`` or ``tokenizer_source``.
     """
 
     source: Literal["union", "base"] | ModelRef = "union"
@@ -90,13 +94,13 @@ class TokenizerSetting:
 
     @property
     def models(self) -> Iterator[ModelRef]:
-        """Every model that is named."""
+        """Every model that the setting names."""
         if isinstance(self.source, ModelRef):
             yield self.source
         yield from (row.model for row in self.tokens.values() if row.model is not None)
 
     def normalized(self) -> dict[str, Any]:
-        """For the fingerprint; the two ways to write it are one."""
+        """As JSON, for the fingerprint; the same for both keys."""
         return {
             "source": str(self.source),
             "tokens": {
@@ -118,7 +122,7 @@ class Input:
 
     Args:
         layer_range: (start, stop), stop exclusive; None for all layers.
-        path: YAML path of this entry, to report problems; ``base_model`` for a base that the
+        path: YAML path of this entry, for problems; ``base_model`` for a base model that the
             ``models`` list does not name.
     """
 
@@ -145,13 +149,13 @@ class Slice:
 
 @dataclass(frozen=True)
 class Module:
-    """The slices of the whole model, or of one part of it: an entry of ``modules``.
+    """The slices of one module of a model (an entry of ``modules``), or of the whole model.
 
-    A ``models`` list is kept as one slice without layer ranges.
+    A ``models`` list becomes one slice without layer ranges.
 
     Args:
-        name: of the part, as the recipe writes it; None for the whole model.
-        stacked: True where it was written with ``slices``, False for ``models``.
+        name: of the module, as the recipe writes it; None for the whole model.
+        stacked: True for ``slices``, False for ``models``.
         path: YAML path of this entry; empty for the whole model.
     """
 
@@ -164,17 +168,18 @@ class Module:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole recipe: ``models`` and ``slices`` are one module, the whole model.
+    """A whole recipe. ``models`` or ``slices`` at the top level become one module.
 
-    A base that ``models`` does not name is its last input, without parameters (same as mergekit
-    0.1.5, observed). In ``slices`` the base is never added.
+    A base model that ``models`` does not name is the last input, without parameters (same as
+    mergekit 0.1.5, observed). In ``slices`` the base model is never added.
 
     Args:
-        tokenizer: which vocabulary the output has; None for the reference model's, as it is.
-        chat_template: ``auto``, a built-in name, or a Jinja template; None keeps the tokenizer's.
-        text: the YAML as read, to be kept in the ledger and the model card.
-        file: where it was read from, for messages.
-        lines: YAML path (``slices[0].sources[1]``) to line, counted from 1.
+        tokenizer: which vocabulary the output has; None for that of the reference model.
+        chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own.
+        notes: sentences on keys and values that have no effect, or a surprising one.
+        text: the YAML text, for the ledger and the model card.
+        file: the name of the file, for messages.
+        lines: line of each YAML path (``slices[0].sources[1]``), counted from 1.
     """
 
     merge_method: str
@@ -186,49 +191,48 @@ class Recipe:
     tokenizer: TokenizerSetting | None = None
     chat_template: str | None = None
     notes: tuple[str, ...] = ()
-    """What was accepted and does not do what it may seem to, a sentence each."""
     text: str = ""
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        """Those of every module."""
+        """The slices of all modules."""
         return tuple(slice_ for module in self.modules for slice_ in module.slices)
 
     @property
     def models(self) -> tuple[ModelRef, ...]:
-        """Every model named, once: those that are merged, then those of tokens only."""
+        """Every model of the recipe, once: merged models first, then those of tokens only."""
         tokens = self.tokenizer.models if self.tokenizer else ()
         return tuple(dict.fromkeys((*self.merged_models, *tokens)))
 
     @property
     def merged_models(self) -> tuple[ModelRef, ...]:
-        """Models whose tensors are merged, in order of appearance (the base where it first is)."""
+        """The models whose tensors are merged, in order of appearance."""
         named = [i.model for s in self.slices for i in s.inputs]
         named += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
         return tuple(dict.fromkeys(named))
 
-    def parameter_levels(self) -> list[tuple[str, Mapping[str, Setting]]]:
-        """(YAML path of ``parameters``, settings) of every level of the recipe, outermost first."""
-        levels: list[tuple[str, Mapping[str, Setting]]] = [("", self.parameters)]
+    def parameter_scopes(self) -> list[tuple[str, Mapping[str, Setting]]]:
+        """(YAML path, settings) of every ``parameters`` in the recipe, outermost first."""
+        scopes: list[tuple[str, Mapping[str, Setting]]] = [("", self.parameters)]
         for module in self.modules:
-            levels.append((module.path, module.parameters))
+            scopes.append((module.path, module.parameters))
             for slice_ in module.slices:
-                levels.append((slice_.path, slice_.parameters))
-                levels += [(i.path, i.parameters) for i in slice_.inputs]
-        return [(descend(path, ("parameters",)), found) for path, found in levels if found]
+                scopes.append((slice_.path, slice_.parameters))
+                scopes += [(i.path, i.parameters) for i in slice_.inputs]
+        return [(descend(path, ("parameters",)), found) for path, found in scopes if found]
 
     def problem(self, what: str, path: str, **facts: Any) -> Problem:
-        """A `Problem` at a YAML path of this recipe, with its file and line filled in."""
+        """A `Problem` at a YAML path of this recipe, with its file and line."""
         return Problem(what, where=self.file, path=path, line=self.line(path), **facts)
 
     def line(self, path: str) -> int | None:
-        """The line of a YAML path, or of its nearest parent that stands in the file."""
+        """The line of a YAML path, or of its nearest parent that has a line."""
         return nearest_line(self.lines, path)
 
     def normalized(self) -> dict[str, Any]:
-        """What decides the merge and nothing else (no comments, order of keys, notes), as JSON."""
+        """Everything that decides the result, as JSON: no comments, order of keys, or notes."""
         modules = [
             {"name": module.name, "parameters": _plain(module.parameters)}
             | {"slices": [_slice(slice_) for slice_ in module.slices]}

@@ -1,4 +1,4 @@
-"""YAML that remembers its lines, and that cannot be used to hang or fill the machine."""
+"""Reads YAML with the line of every value, and refuses documents that would exhaust the machine."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.recipe.paths import child
 
 MAX_CHARS = 300_000
-"""Longest file that is read, in characters: hundreds of slices."""
+"""Longest document, in characters: enough for hundreds of slices."""
 MAX_DEPTH = 40
-"""Deepest nesting. A recipe needs 8."""
+"""Deepest nesting; a recipe needs 8."""
 MAX_NODES = 100_000
-"""Most values, aliases expanded: what stops a file whose aliases multiply."""
+"""Most values after aliases are expanded: refuses a document whose aliases multiply."""
 
 _MAP, _SEQ, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge"))
 
 
 @dataclass(frozen=True)
 class Document:
-    """A YAML file's data with the line of everything in it.
+    """A YAML document with the line of every value.
 
     Args:
-        data: the top-level mapping, built of dict, list and scalars.
-        lines: path to line, counted from 1. A mapping's entry stands at its key; what came
-            through an alias or a merge key stands where it is written.
-        problems: duplicate keys; the first value of each was kept.
+        data: the top-level mapping; its values are dict, list and scalars.
+        lines: line of each YAML path, counted from 1. The line of a mapping's entry is that of its
+            key. A value that comes through an alias or a merge key has the line where it is
+            written.
+        problems: duplicate keys; `data` has the first value of each.
     """
 
     data: dict[Any, Any]
@@ -44,12 +45,12 @@ def load_yaml(text: str, file: str) -> Document:
         file: its name, for messages.
 
     Raises:
-        InputError: not YAML, empty, no mapping at the top level, a tag that a recipe has no use
-            for, or larger than `MAX_CHARS`, `MAX_DEPTH` or `MAX_NODES`.
+        InputError: the text is not YAML, is empty, is not a mapping at the top level, has a tag
+            that recipes do not use, or exceeds `MAX_CHARS`, `MAX_DEPTH` or `MAX_NODES`.
     """
     if len(text) > MAX_CHARS:
         raise refuse(
-            "The recipe is too large to be one",
+            "The file is too large for a recipe",
             where=file,
             expected=f"at most {MAX_CHARS:,} characters",
             found=f"{len(text):,} characters",
@@ -59,7 +60,7 @@ def load_yaml(text: str, file: str) -> Document:
         loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
-            raise _not_a_recipe("The recipe is empty", "nothing but comments or blanks", file, None)
+            raise _not_a_recipe("The recipe is empty", "only comments or blank lines", file, None)
         if not isinstance(root, yaml.MappingNode):
             raise _not_a_recipe(
                 "The recipe is not a mapping at its top level",
@@ -73,18 +74,18 @@ def load_yaml(text: str, file: str) -> Document:
 
 
 class _TooMuch(yaml.MarkedYAMLError):
-    """Valid YAML beyond `MAX_DEPTH` or `MAX_NODES`."""
+    """Valid YAML that exceeds `MAX_DEPTH` or `MAX_NODES`."""
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses to recurse deeper than `MAX_DEPTH`."""
+    """A SafeLoader that does not recurse deeper than `MAX_DEPTH`."""
 
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            mark = self.peek_event().start_mark
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call, unused-ignore]
             raise _TooMuch(problem="deeper nesting", problem_mark=mark)
         try:
             return super().compose_node(parent, index)
@@ -93,7 +94,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Reader:
-    """Turns nodes into data, noting lines and counting what aliases and merge keys expand to."""
+    """Turns nodes into data; records lines, and counts the values that aliases expand to."""
 
     def __init__(self, loader: _Loader, file: str) -> None:
         self.loader = loader
@@ -113,7 +114,7 @@ class _Reader:
             result: dict[Any, Any] = {}
             for key_node, value_node in self.entries(node, path, depth):
                 key = self.scalar(key_node)
-                if key in result:  # a merge key never overrides what is already there
+                if key in result:  # a merge key never overrides an entry that is written out
                     continue
                 at = child(path, key if isinstance(key, str) else repr(key))
                 self.lines[at] = _line(key_node)
@@ -130,7 +131,7 @@ class _Reader:
     def entries(
         self, mapping: yaml.MappingNode, path: str, depth: int
     ) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """The entries written in a mapping, then those that its merge keys bring in."""
+        """The entries written in a mapping, then those that its merge keys add."""
         first: dict[Any, int] = {}
         merged: list[yaml.Node] = []
         for key_node, value_node in mapping.value:
@@ -140,7 +141,7 @@ class _Reader:
                 continue
             key = self.scalar(key_node)
             if key in first:
-                self.note_duplicate(key, path, first[key], _line(key_node))
+                self.add_duplicate(key, path, first[key], _line(key_node))
                 continue
             first[key] = _line(key_node)
             yield key_node, value_node
@@ -154,20 +155,24 @@ class _Reader:
     def scalar(self, node: yaml.Node) -> Any:
         if not isinstance(node, yaml.ScalarNode):
             kind = "a mapping" if isinstance(node, yaml.MappingNode) else "a list"
-            raise _marked(f"{kind} (tag {node.tag}) cannot stand here", node)
+            raise _marked(f"{kind} (tag {node.tag}) is not allowed here", node)
         try:
             return self.loader.construct_object(node)
         except (ValueError, LookupError, AttributeError, OverflowError):
-            raise _marked(f"'{node.value[:40]}' does not fit its tag {node.tag}", node) from None
+            raise _marked(
+                f"'{node.value[:40]}' is not a value of its tag {node.tag}", node
+            ) from None
 
     def count(self, node: yaml.Node, depth: int) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            raise _TooMuch(problem="more, aliases expanded", problem_mark=node.start_mark)
+            raise _TooMuch(
+                problem="more values, with aliases expanded", problem_mark=node.start_mark
+            )
         if depth > MAX_DEPTH:
             raise _TooMuch(problem="an alias that contains itself", problem_mark=node.start_mark)
 
-    def note_duplicate(self, key: object, path: str, first: int, second: int) -> None:
+    def add_duplicate(self, key: object, path: str, first: int, second: int) -> None:
         self.duplicates[key, second] = Problem(
             f"The key '{key}' is written twice, on lines {first} and {second}",
             where=self.file,
@@ -191,7 +196,9 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
     line: int | None = None
     found = "text that cannot be parsed"
     if isinstance(error, yaml.MarkedYAMLError):
-        ended = "end of stream" in (error.problem or "")  # what was never closed began elsewhere
+        ended = "end of stream" in (
+            error.problem or ""
+        )  # the error is where the open quote or bracket began
         marks = [error.problem_mark, error.context_mark][:: -1 if ended else 1]
         mark = marks[0] or marks[1]
         line = mark.line + 1 if mark else None
@@ -201,7 +208,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
         found = f"the character U+{error.character:04X}, which YAML does not allow"
     if isinstance(error, _TooMuch):
         return refuse(
-            "The recipe's YAML is more than a recipe needs",
+            "The YAML is too large or too deep for a recipe",
             where=file,
             line=line,
             expected=f"at most {MAX_NODES:,} values, nested at most {MAX_DEPTH} deep",
@@ -214,7 +221,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
         line=line,
         expected="one YAML document of mappings, lists, text and numbers",
         found=found,
-        fix="Look at this line and the one above: indentation by spaces, closed quotes "
+        fix="Check this line and the one above: indentation by spaces, closed quotes "
         "and brackets, a space after each ':' and '-'",
     )
 

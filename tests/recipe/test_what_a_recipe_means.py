@@ -38,7 +38,9 @@ def test_values(written: str, meant: Setting | None) -> None:
 
 def test_nan_is_taken_and_noted() -> None:
     recipe = parse_recipe(HEAD + "parameters: {weight: [{filter: mlp, value: [0, .nan]}]}")
-    assert recipe.notes == ("parameters.weight is NaN: so will be what it touches",)
+    assert recipe.notes == (
+        "parameters.weight is NaN: every tensor that it applies to becomes NaN",
+    )
 
 
 def test_models_are_one_slice_and_an_unlisted_base_is_its_last_input() -> None:

@@ -1,5 +1,6 @@
-"""What may stand where in a recipe file, and what each value may be.
+"""The sections and keys of a recipe file, and the readers of their values.
 
-`keys` has the sections of the file, `sections` reads them, `problems` words what is wrong. The
-other files read one value each.
+`keys` declares every section with its keys, `sections` reads them and collects all errors. The
+other files read one value each and raise `InvalidValue`. Imports from recipe/: invalid, references,
+spelling and types.
 """

@@ -1,4 +1,4 @@
-"""The dtype names of a recipe."""
+"""Reads the values of ``dtype`` and ``out_dtype``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.spelling import closest
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-"""What mergekit 0.1.5 accepts (observed), each also with ``torch.`` before it."""
+"""The names that mergekit 0.1.5 accepts (observed), each also with the prefix ``torch.``."""
 
 _OTHER_NAMES = {
     "fp16": "float16",
@@ -25,10 +25,10 @@ _OTHER_NAMES = {
 
 
 def read_dtype(value: object) -> str | None:
-    """A dtype's name without ``torch.``; None for null and for empty text, as in mergekit.
+    """A dtype's name without the prefix ``torch.``; None for null and empty text, as in mergekit.
 
     Raises:
-        Unfit: another name.
+        InvalidValue: the name is not in `DTYPES`.
     """
     if value is None or value == "":
         return None
@@ -37,8 +37,8 @@ def read_dtype(value: object) -> str | None:
         return name
     meant = _OTHER_NAMES.get(name.lower()) or closest(name.lower(), DTYPES)
     raise InvalidValue(
-        "This dtype is not known",
+        "Unknown dtype",
         expected=", ".join(DTYPES),
         found=describe(value),
-        fix=f"Write '{meant}'" if meant else "Write one of these, or delete the line",
+        fix=f"Write '{meant}'" if meant else "Write one of these names, or delete the line",
     )

@@ -1,27 +1,26 @@
-"""mergekit's YAML, level by level: what may stand where.
+"""The sections of a recipe file and their keys, as mergekit names them.
 
-Values that can be written in several ways are each read by one function, so that one mistake is one
+A value that may be written in several ways is read by one function, so that one mistake is one
 error.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from resumerge.recipe.invalid import InvalidValue, describe
+from resumerge.recipe.invalid import InvalidValue, Location, describe
 from resumerge.recipe.references import read_reference
 from resumerge.recipe.schema.dtypes import read_dtype
 from resumerge.recipe.schema.layer_ranges import check_equal_lengths, read_layer_range
 from resumerge.recipe.schema.sections import (
-    Fault,
-    Location,
-    by,
-    entry_of,
+    key,
     list_of,
     mapping_of,
     optional,
-    value_by,
+    required_key,
+    section_of,
+    value_of,
 )
 from resumerge.recipe.schema.settings import read_setting
 from resumerge.recipe.schema.tokenizer import (
@@ -29,26 +28,26 @@ from resumerge.recipe.schema.tokenizer import (
     read_tokenizer,
     read_tokenizer_source,
 )
-from resumerge.recipe.types import ModelRef
+from resumerge.recipe.types import ModelRef, Setting, TokenizerSetting
 
 
-def _method(value: object) -> str:
+def _read_method(value: object) -> str:
     if isinstance(value, str) and value.strip():
         return value
     raise InvalidValue(
-        "merge_method names no method",
+        "merge_method does not name a method",
         expected="the name of a merge method",
         found=describe(value),
-        fix="Write 'merge_method: linear', or another of those that 'resumerge methods' lists",
+        fix="Write 'merge_method: linear', or another method that 'resumerge methods' lists",
     )
 
 
-def _each_model_once(entries: list[ModelEntry]) -> None:
+def _check_models(entries: list[ModelEntry]) -> None:
     seen = set()
     for index, entry in enumerate(entries):
         if entry.model in seen:
             raise InvalidValue(
-                f"The model {entry.model} is named twice",
+                f"The model {entry.model} is listed twice",
                 expected="each model once: it has one set of parameters",
                 found=str(entry.model),
                 fix="Delete one of the two entries; to count a model double, double its weight",
@@ -57,7 +56,7 @@ def _each_model_once(entries: list[ModelEntry]) -> None:
         seen.add(entry.model)
 
 
-def _sources(entries: list[SourceEntry]) -> None:
+def _check_sources(entries: list[SourceEntry]) -> None:
     if not entries:
         raise InvalidValue(
             "This slice has no sources",
@@ -65,73 +64,103 @@ def _sources(entries: list[SourceEntry]) -> None:
             found="an empty list",
             fix="Add '- model: …' with its layer_range, or delete the slice",
         )
-    _each_model_once([*entries])
+    _check_models([*entries])
     check_equal_lengths([(str(entry.model), entry.layer_range) for entry in entries])
 
 
-_reference = value_by(read_reference)
-_settings = mapping_of(value_by(read_setting))
-_anything = value_by(lambda value: value)
+def _read_parameters(value: Any, at: Location, errors: list[InvalidValue]) -> Any:
+    return mapping_of(value_of(read_setting))({} if value is None else value, at, errors)
 
 
-def _parameters(value: Any, place: Location, faults: list[Fault]) -> Any:
-    return _settings({} if value is None else value, place, faults)
+_reference = value_of(read_reference)
+_dtype = value_of(read_dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
     """An entry of ``models``."""
 
-    model: ModelRef = field(metadata=by(_reference))
-    parameters: dict[str, Any] = field(default_factory=dict, metadata=by(_parameters))
+    where: ClassVar[str] = "in an entry of models"
+    model: ModelRef = field(
+        metadata=required_key(
+            _reference,
+            expected="the model that this entry is about",
+            fix="Add 'model: org/name' to this entry",
+        )
+    )
+    parameters: dict[str, Setting] = field(default_factory=dict, metadata=key(_read_parameters))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceEntry(ModelEntry):
-    """An entry of a slice's ``sources``. mergekit 0.1.5 demands its layer_range (observed)."""
+    """An entry of a slice's ``sources``. mergekit 0.1.5 requires its layer_range (observed)."""
 
-    layer_range: Any = field(metadata=by(value_by(read_layer_range)))
+    where: ClassVar[str] = "in a source of a slice"
+    layer_range: tuple[int, int] = field(
+        metadata=required_key(
+            value_of(read_layer_range),
+            expected="the layers that the slice takes: [start, stop]; stop is not included",
+            fix="Add 'layer_range: [0, 8]' with the layers that you want; "
+            "to merge all layers of whole models, write 'models:' instead of 'slices:'",
+        )
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SliceEntry:
     """An entry of ``slices``."""
 
-    sources: list[SourceEntry] = field(metadata=by(list_of(entry_of(SourceEntry), _sources)))
-    base_model: ModelRef | None = field(default=None, metadata=by(optional(_reference)))
-    parameters: dict[str, Any] = field(default_factory=dict, metadata=by(_parameters))
-    residual_weight: Any = field(default=None, metadata=by(_anything))
+    where: ClassVar[str] = "in a slice"
+    sources: list[SourceEntry] = field(
+        metadata=required_key(
+            list_of(section_of(SourceEntry), _check_sources),
+            expected="the models that this slice is made from",
+            fix="Add 'sources:' to this slice",
+        )
+    )
+    base_model: ModelRef | None = field(default=None, metadata=key(optional(_reference)))
+    parameters: dict[str, Setting] = field(default_factory=dict, metadata=key(_read_parameters))
+    residual_weight: Any = field(default=None, metadata=key(value_of(lambda value: value)))
 
 
-_models = optional(list_of(entry_of(ModelEntry), _each_model_once))
-_slices = optional(list_of(entry_of(SliceEntry)))
+_models = optional(list_of(section_of(ModelEntry), _check_models))
+_slices = optional(list_of(section_of(SliceEntry)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleEntry:
-    """An entry of ``modules``: one part of a model. mergekit has no base_model here."""
+    """An entry of ``modules``: one module of a model. mergekit has no base_model here."""
 
-    models: list[ModelEntry] | None = field(default=None, metadata=by(_models))
-    slices: list[SliceEntry] | None = field(default=None, metadata=by(_slices))
-    base_model: ModelRef | None = field(default=None, metadata=by(optional(_reference)))
-    parameters: dict[str, Any] = field(default_factory=dict, metadata=by(_parameters))
-
-
-_modules = optional(mapping_of(entry_of(ModuleEntry)))
+    where: ClassVar[str] = "in a module"
+    models: list[ModelEntry] | None = field(default=None, metadata=key(_models))
+    slices: list[SliceEntry] | None = field(default=None, metadata=key(_slices))
+    base_model: ModelRef | None = field(default=None, metadata=key(optional(_reference)))
+    parameters: dict[str, Setting] = field(default_factory=dict, metadata=key(_read_parameters))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeFile:
     """The top level."""
 
-    merge_method: str = field(metadata=by(value_by(_method)))
-    models: list[ModelEntry] | None = field(default=None, metadata=by(_models))
-    slices: list[SliceEntry] | None = field(default=None, metadata=by(_slices))
-    modules: dict[str, ModuleEntry] | None = field(default=None, metadata=by(_modules))
-    base_model: ModelRef | None = field(default=None, metadata=by(optional(_reference)))
-    parameters: dict[str, Any] = field(default_factory=dict, metadata=by(_parameters))
-    dtype: str | None = field(default=None, metadata=by(value_by(read_dtype)))
-    out_dtype: str | None = field(default=None, metadata=by(value_by(read_dtype)))
-    tokenizer: Any = field(default=None, metadata=by(value_by(read_tokenizer)))
-    tokenizer_source: Any = field(default=None, metadata=by(value_by(read_tokenizer_source)))
-    chat_template: Any = field(default=None, metadata=by(value_by(read_chat_template)))
+    where: ClassVar[str] = "at the top level"
+    merge_method: str = field(
+        metadata=required_key(
+            value_of(_read_method),
+            expected="the name of a merge method, at the top level",
+            fix="Add 'merge_method: linear', or another method that 'resumerge methods' lists",
+        )
+    )
+    models: list[ModelEntry] | None = field(default=None, metadata=key(_models))
+    slices: list[SliceEntry] | None = field(default=None, metadata=key(_slices))
+    modules: dict[str, ModuleEntry] | None = field(
+        default=None, metadata=key(optional(mapping_of(section_of(ModuleEntry))))
+    )
+    base_model: ModelRef | None = field(default=None, metadata=key(optional(_reference)))
+    parameters: dict[str, Setting] = field(default_factory=dict, metadata=key(_read_parameters))
+    dtype: str | None = field(default=None, metadata=key(_dtype))
+    out_dtype: str | None = field(default=None, metadata=key(_dtype))
+    tokenizer: TokenizerSetting | None = field(default=None, metadata=key(optional(read_tokenizer)))
+    tokenizer_source: TokenizerSetting | None = field(
+        default=None, metadata=key(value_of(read_tokenizer_source))
+    )
+    chat_template: str | None = field(default=None, metadata=key(value_of(read_chat_template)))

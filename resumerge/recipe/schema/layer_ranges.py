@@ -1,4 +1,4 @@
-"""Layer ranges: one by one, and those of the sources of one slice against each other."""
+"""Reads layer ranges, and compares those of the sources of one slice."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ LayerRange = tuple[int, int]
 def read_layer_range(value: object) -> LayerRange:
     """(start, stop) of layers counted from 0, stop exclusive.
 
-    Whole numbers written as text or with a point are taken, as in mergekit.
+    Whole numbers may be written as text or with a decimal point, as in mergekit.
 
     Raises:
-        Unfit: not two whole numbers, or not 0 <= start < stop.
+        InvalidValue: not two whole numbers, or not 0 <= start < stop.
     """
     ends = [_whole(end) for end in value] if isinstance(value, list) else []
     if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 <= ends[0] < ends[1]:
@@ -29,13 +29,13 @@ def read_layer_range(value: object) -> LayerRange:
 
 
 def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
-    """Check that each source of a slice brings the same number of layers.
+    """Check that all sources of a slice have the same number of layers.
 
     Args:
-        sources: each one's model, as written, and layer range.
+        sources: the model, as written, and the layer range of each source.
 
     Raises:
-        Unfit: they do not; says both ways out in the numbers of the case.
+        InvalidValue: the numbers differ; `fix` has both ways to change the ranges.
     """
     counts = [stop - start for _, (start, stop) in sources]
     if len(set(counts)) <= 1:

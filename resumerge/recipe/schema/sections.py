@@ -1,128 +1,177 @@
-"""Reading a YAML value level by level: keys that are known, lists, mappings, each with its faults.
+"""Reads the sections of a document: mappings with known keys, lists of them, and single values.
 
-All faults of a document are found at once. Not by pydantic: its import took a quarter of the time
-of a small merge, for five levels whose values functions of ours read anyway.
+All errors of a document are collected in one pass; each carries its full location.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from resumerge.recipe.invalid import InvalidValue
+from resumerge.recipe.invalid import InvalidValue, Location, describe
+from resumerge.recipe.spelling import closest
 
-Location = tuple[str | int, ...]
+Reader = Callable[[Any, Location, list[InvalidValue]], Any]
+"""Reads the value at a location and appends what is wrong with it to the list of errors.
 
-Kind = Literal["missing", "unknown", "list", "mapping", "text", "unfit"]
+If it appended an error, its result must not be used.
+"""
 
 
-@dataclasses.dataclass(frozen=True)
-class Fault:
-    """Something wrong in one place.
+class Section(Protocol):
+    """A dataclass whose fields have the metadata of `key` or `required_key`.
 
-    Args:
-        kind: a key that is missing or unknown; a value that is no list, no mapping, or (a key) no
-            text; or what `unfit` says.
-        place: the keys and indices that lead there.
-        value: what stands there.
+    Attributes:
+        where: where such a section stands, for messages: ``in a slice``.
     """
 
-    kind: Kind
-    place: Location
-    value: Any = None
-    unfit: InvalidValue | None = None
+    where: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
 
-Reader = Callable[[Any, Location, list[Fault]], Any]
-"""Reads the value at a place; what is wrong with it is added to the faults, and then what is
-returned means nothing."""
-
-Level = TypeVar("Level")
+AnySection = TypeVar("AnySection", bound=Section)
 
 
-def by(reader: Reader) -> dict[str, Any]:
-    """For the metadata of a level's field, whose name is the key: what reads its value."""
+def key(reader: Reader) -> dict[str, Any]:
+    """The metadata of a field that is an optional key of a section."""
     return {"reader": reader}
 
 
-def keys(level: type[Any]) -> list[str]:
-    """The keys of a level."""
-    return [field.name for field in dataclasses.fields(level)]
+def required_key(reader: Reader, *, expected: str, fix: str) -> dict[str, Any]:
+    """The metadata of a field that is a required key of a section.
+
+    Args:
+        expected: what the key is for; told where the key is missing.
+        fix: what to write; told where the key is missing.
+    """
+    return {"reader": reader, "expected": expected, "fix": fix}
 
 
-def read_level(level: type[Level], value: Any, place: Location, faults: list[Fault]) -> Level:
-    """A mapping with the keys of a level, a dataclass, and no others."""
-    found: dict[str, Any] = {}
+def read_section(
+    section: type[AnySection], value: Any, at: Location, errors: list[InvalidValue]
+) -> AnySection | None:
+    """Read a mapping that has the keys of a section and no others.
+
+    A required key that is misspelled is one error, not two.
+
+    Returns:
+        None where there is an error in the section.
+    """
     if not isinstance(value, dict):
-        faults.append(Fault("mapping", place, value))
-        return level.__new__(level)
-    before = len(faults)
-    for field in dataclasses.fields(level):  # type: ignore[arg-type]
-        at = (*place, field.name)
-        if field.name in value:
-            found[field.name] = field.metadata["reader"](value[field.name], at, faults)
-        elif field.default is field.default_factory is dataclasses.MISSING:
-            faults.append(Fault("missing", at))
-    known = keys(level)
-    faults += [Fault("unknown", (*place, str(name))) for name in value if name not in known]
-    return level(**found) if len(faults) == before else level.__new__(level)
+        errors.append(_wrong_shape("a mapping", "Write 'key: value' lines, indented", value, at))
+        return None
+    before = len(errors)
+    known = {field.name: field for field in dataclasses.fields(section)}
+    unknown = [str(name) for name in value if name not in known]
+    misspelled = {closest(name, known) for name in unknown}
+    found = {}
+    for name, field in known.items():
+        if name in value:
+            found[name] = field.metadata["reader"](value[name], (*at, name), errors)
+        elif "expected" in field.metadata and name not in misspelled:
+            errors.append(_missing_key(field, at))
+    errors += [_unknown_key(name, section.where, known, at) for name in unknown]
+    return section(**found) if len(errors) == before else None
 
 
-def value_by(read: Callable[[Any], Any]) -> Reader:
-    """One value, read by a function that raises `InvalidValue`."""
+def value_of(read: Callable[[Any], Any]) -> Reader:
+    """Reads one value with a function that may raise `InvalidValue`."""
 
-    def reader(value: Any, place: Location, faults: list[Fault]) -> Any:
+    def reader(value: Any, at: Location, errors: list[InvalidValue]) -> Any:
         try:
             return read(value)
-        except InvalidValue as unfit:
-            faults.append(Fault("unfit", place, value, unfit))
+        except InvalidValue as error:
+            error.at = (*at, *error.at)
+            errors.append(error)
 
     return reader
 
 
-def entry_of(level: type[Any]) -> Reader:
-    """A level."""
-    return lambda value, place, faults: read_level(level, value, place, faults)
+def section_of(section: type[Section]) -> Reader:
+    """Reads a section."""
+    return lambda value, at, errors: read_section(section, value, at, errors)
 
 
 def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> Reader:
-    """A list.
+    """Reads a list.
 
     Args:
-        check: is given the entries where they are as they should be; may raise `InvalidValue`.
+        check: called with the entries if all of them are valid; may raise `InvalidValue`.
     """
 
-    def reader(value: Any, place: Location, faults: list[Fault]) -> Any:
+    def reader(value: Any, at: Location, errors: list[InvalidValue]) -> Any:
         if not isinstance(value, list):
-            faults.append(Fault("list", place, value))
+            errors.append(_wrong_shape("a list", "Begin each entry with '- '", value, at))
             return []
-        before = len(faults)
-        entries = [entry(item, (*place, index), faults) for index, item in enumerate(value)]
-        if check is not None and len(faults) == before:
-            value_by(check)(entries, place, faults)
+        before = len(errors)
+        entries = [entry(item, (*at, index), errors) for index, item in enumerate(value)]
+        if check is not None and len(errors) == before:
+            value_of(check)(entries, at, errors)
         return entries
 
     return reader
 
 
 def mapping_of(entry: Reader) -> Reader:
-    """A mapping from any names."""
+    """Reads a mapping whose keys are names that the user chooses."""
 
-    def reader(value: Any, place: Location, faults: list[Fault]) -> Any:
+    def reader(value: Any, at: Location, errors: list[InvalidValue]) -> Any:
         if not isinstance(value, dict):
-            faults.append(Fault("mapping", place, value))
+            fix = "Write 'key: value' lines, indented"
+            errors.append(_wrong_shape("a mapping", fix, value, at))
             return {}
-        found = {}
-        for name, item in value.items():
+        for name in value:
             if not isinstance(name, str):
-                faults.append(Fault("text", (*place, str(name)), name))
-            found[name] = entry(item, (*place, str(name)), faults)
-        return found
+                errors.append(_wrong_shape("text", "Put it in quotes", name, (*at, str(name))))
+        return {name: entry(item, (*at, str(name)), errors) for name, item in value.items()}
 
     return reader
 
 
 def optional(reader: Reader) -> Reader:
-    """What `reader` reads, or nothing (null)."""
-    return lambda value, at, faults: None if value is None else reader(value, at, faults)
+    """Reads a value that may be null."""
+    return lambda value, at, errors: None if value is None else reader(value, at, errors)
+
+
+def _wrong_shape(expected: str, fix: str, value: Any, at: Location) -> InvalidValue:
+    name = at[-1] if at else "recipe"
+    subject = f"An entry of '{at[-2]}'" if isinstance(name, int) else f"'{name}'"
+    return InvalidValue(
+        f"{subject} is not {expected}", expected=expected, found=describe(value), fix=fix, at=at
+    )
+
+
+def _missing_key(field: dataclasses.Field[Any], at: Location) -> InvalidValue:
+    return InvalidValue(
+        f"The key '{field.name}' is missing",
+        expected=field.metadata["expected"],
+        found="no such key",
+        fix=field.metadata["fix"],
+        at=(*at, field.name),
+    )
+
+
+def _unknown_key(name: str, where: str, known: Iterable[str], at: Location) -> InvalidValue:
+    meant = closest(name, known)
+    if meant:
+        fix = f"Did you mean '{meant}'? Rename the key, or delete the line"
+    elif name == "layer_range":
+        fix = (
+            "Models in 'models:' are merged whole, and mergekit ignores this line: delete it, "
+            "or write 'slices:' with 'sources:' to choose layers"
+        )
+    elif "parameters" in known:
+        fix = (
+            f"If it is a parameter of the merge method, move it under 'parameters:' {where}; "
+            "if not, delete the line, which mergekit ignores"
+        )
+    else:
+        fix = "Delete the line"
+    return InvalidValue(
+        f"Unknown key '{name}' {where}",
+        expected=", ".join(known),
+        found=name,
+        fix=fix,
+        at=(*at, name),
+    )

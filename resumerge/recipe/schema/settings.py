@@ -1,4 +1,4 @@
-"""A parameter's value: a scalar, a gradient over layers, or values filtered by tensor name."""
+"""Reads the value of a parameter: a scalar, a gradient over layers, or filtered values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _EXPECTED = "a number, a list of numbers (a gradient), or a list of {filter: …
 def read_setting(value: object) -> Setting:
     """A parameter's value from its YAML value.
 
-    Text that is a number becomes one: YAML 1.1 reads ``1e-3`` as text, and mergekit 0.1.5 takes it
-    as a number (observed), as it does ``nan`` and booleans. One ``{filter, value}`` without
-    a list around it is read as a list of one (observed too). An empty list is kept: it gives no
-    value, so that the next level's applies.
+    Text that is a number becomes a number: YAML 1.1 reads ``1e-3`` as text, and mergekit 0.1.5
+    takes it as a number (observed), as it does ``nan`` and booleans. One ``{filter, value}``
+    without a list around it is read as a list of one (observed too). An empty list stays: it gives
+    no value, so that the value of the next scope applies (see `resolve`).
 
     Raises:
-        Unfit: anything else, a filter within a filtered value, numbers mixed with filters.
+        InvalidValue: any other value, a filter within a filtered value, or numbers mixed with
+            filters.
     """
     if isinstance(value, Mapping):
         return (_conditional(value, ()),)
@@ -48,10 +49,10 @@ def _scalar(value: object, at: tuple[str | int, ...]) -> Scalar:
         _number(value, at)
         return value
     raise InvalidValue(
-        "This is no value for a parameter",
+        "This is not a value for a parameter",
         expected=_EXPECTED,
         found=describe(value),
-        fix="Write a value, or delete the parameter to get its default",
+        fix="Write a value, or delete the parameter to use its default",
         at=at,
     )
 
@@ -75,7 +76,7 @@ def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditi
     unknown = [key for key in entry if key not in ("filter", "value")]
     if unknown or "value" not in entry:
         raise InvalidValue(
-            "A filtered value has the keys filter and value, and no others",
+            "A filtered value must have the keys filter and value only",
             expected="{filter: part of a tensor's name, value: a number or a gradient}",
             found=describe(entry),
             fix=f"Delete '{unknown[0]}'" if "value" in entry else "Add 'value:'",
@@ -84,7 +85,7 @@ def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditi
     name = entry.get("filter")
     if name is not None and not isinstance(name, str):
         raise InvalidValue(
-            "A filter is text: a part of a tensor's name",
+            "A filter must be text: a part of a tensor's name",
             expected="text like mlp, self_attn or layers.3.",
             found=describe(name),
             fix=f"Put it in quotes: '{name}'",
@@ -94,10 +95,10 @@ def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditi
     nested = value if isinstance(value, list) else [value]
     if any(isinstance(item, Mapping) for item in nested):
         raise InvalidValue(
-            "A filtered value cannot hold filters itself",
+            "A filtered value cannot contain filters",
             expected="a number or a gradient",
             found=describe(nested[0]),
-            fix="Write one flat list; its first entry that matches a tensor applies",
+            fix="Write one flat list; the first entry that matches a tensor applies",
             at=(*at, "value"),
         )
     return Conditional(name, _plain(value, (*at, "value")))

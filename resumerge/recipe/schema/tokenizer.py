@@ -1,66 +1,53 @@
-"""What a recipe says of the output's vocabulary: ``tokenizer``, in short ``tokenizer_source``."""
+"""The values of ``tokenizer``, ``tokenizer_source`` and ``chat_template``."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
-from resumerge.recipe.invalid import InvalidValue, describe
+from resumerge.recipe.invalid import InvalidValue, Location, describe
 from resumerge.recipe.references import is_local, read_reference
+from resumerge.recipe.schema.sections import (
+    key,
+    optional,
+    read_section,
+    required_key,
+    value_of,
+)
+from resumerge.recipe.spelling import did_you_mean
 from resumerge.recipe.types import ModelRef, TokenizerSetting, TokenRow
 
-LARGEST_MULTIPLE = 1 << 20
-"""Of ``pad_to_multiple_of``; above it more rows would be padding than any vocabulary has."""
-
-_KEYS = ("source", "tokens", "pad_to_multiple_of")
-_TOKEN_KEYS = ("source", "force")
-_KINDS = {"zero": (), "model_token": ("model", "token", "token_id")}
+MAX_MULTIPLE = 1 << 20
+"""Largest ``pad_to_multiple_of``, in rows: more than any vocabulary has."""
 
 
-def read_tokenizer(value: object) -> TokenizerSetting | None:
-    """The value of ``tokenizer``.
-
-    Raises:
-        Unfit: for the first thing in it that is unfit, with what else is.
-    """
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise InvalidValue(
-            "'tokenizer' is not a mapping",
-            expected="a mapping with source, tokens or pad_to_multiple_of",
-            found=describe(value),
-            fix=f"Write 'tokenizer_source: {value}', or 'tokenizer:' and below it 'source: {value}'"
-            if isinstance(value, str)
-            else "Write 'source: union' below 'tokenizer:'",
+def read_tokenizer(value: Any, at: Location, errors: list[InvalidValue]) -> TokenizerSetting | None:
+    """The value of ``tokenizer``: a mapping."""
+    if not isinstance(value, dict):
+        errors.append(
+            InvalidValue(
+                "'tokenizer' is not a mapping",
+                expected="a mapping with source, tokens or pad_to_multiple_of",
+                found=describe(value),
+                fix=f"Write 'tokenizer_source: {value}', or 'tokenizer:' and below it "
+                f"'source: {value}'"
+                if isinstance(value, str)
+                else "Write 'source: union' below 'tokenizer:'",
+                at=at,
+            )
         )
-    unfits: list[InvalidValue] = []
-
-    def kept(at: tuple[str, ...], read: Callable[[Any], Any], part: object) -> Any:
-        try:
-            return _within(at, read, part)
-        except InvalidValue as unfit:
-            unfits.extend((unfit, *unfit.further))
-            return None
-
-    kept((), lambda whole: _only(whole, _KEYS, "of tokenizer"), value)
-    source = kept(("source",), _vocabulary, value.get("source", "union"))
-    rows = {}
-    for token, entry in (kept(("tokens",), _tokens, value.get("tokens")) or {}).items():
-        text = kept((), _token_text, token)
-        rows[text] = kept(("tokens", str(token)), _token_row, entry)
-    multiple = kept(("pad_to_multiple_of",), _multiple, value.get("pad_to_multiple_of"))
-    if unfits:
-        raise InvalidValue.all_of(unfits)
-    return TokenizerSetting(source, rows, multiple)
+        return None
+    section = read_section(_TokenizerSection, value, at, errors)
+    if section is None:
+        return None
+    return TokenizerSetting(section.source, section.tokens or {}, section.pad_to_multiple_of)
 
 
 def read_tokenizer_source(value: object) -> TokenizerSetting | None:
     """The value of ``tokenizer_source``: union, base or a model."""
     if value is None:
         return None
-    return TokenizerSetting(_vocabulary(value), key="tokenizer_source")
+    return TokenizerSetting(_read_vocabulary(value), key="tokenizer_source")
 
 
 def read_chat_template(value: object) -> str | None:
@@ -68,162 +55,204 @@ def read_chat_template(value: object) -> str | None:
     if value is None or (isinstance(value, str) and value.strip()):
         return value
     raise InvalidValue(
-        "This is no chat template",
+        "This is not a chat template",
         expected="auto, the name of a built-in template, or a Jinja template as text",
         found=describe(value),
-        fix="Write 'chat_template: auto', or delete it to keep the tokenizer's own",
+        fix="Write 'chat_template: auto', or delete the line to keep the tokenizer's own template",
     )
 
 
-def _vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
+def _read_vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
     if value == "union":
         return "union"
     if value == "base":
         return "base"
     if isinstance(value, str) and value.startswith("model:"):
         value = value.removeprefix("model:").strip()
+    expected = "union, base, or a model"
     try:
         ref = read_reference(value)
-    except InvalidValue as unfit:
+    except InvalidValue as error:
         raise InvalidValue(
-            "This names no vocabulary",
-            expected="union, base, or a model",
-            found=unfit.found or describe(value),
-            fix="Write 'union' for the tokens of all models, 'base' for the base model's, "
-            "or the model whose tokenizer the result shall have",
-            at=unfit.at,
+            "This does not name a vocabulary",
+            expected=expected,
+            found=error.found or describe(value),
+            fix="Write 'union' for the tokens of all models, 'base' for the tokens of the base "
+            "model, or the model whose tokenizer the output should have",
+            at=error.at,
         ) from None
-    meant = _meant(ref.text, ("union", "base"))
+    meant = did_you_mean(ref.text, ("union", "base"))
     if meant and not is_local(ref.name):
         raise InvalidValue(
-            "This names no vocabulary",
-            expected="union, base, or a model",
+            "This does not name a vocabulary",
+            expected=expected,
             found=describe(value),
-            fix=f"{meant} A model is named in full: 'org/name'",
+            fix=f"{meant} To name a model, write 'org/name'",
         )
     return ref
 
 
-def _tokens(value: object) -> Mapping[Any, Any] | None:
-    if value is None or isinstance(value, Mapping):
-        return value
-    raise InvalidValue(
-        "'tokens' is not a mapping",
-        expected="a token and below it its source, for each",
-        found=describe(value),
-        fix="Write the token in quotes, a colon, and below it 'source:'",
-    )
-
-
-def _token_text(token: object) -> str:
-    if isinstance(token, str) and token:
-        return token
-    raise InvalidValue(
-        "This is no token",
-        expected="the token's text",
-        found=describe(token),
-        fix=f'Put it in quotes: "{token}"',
-        at=("tokens", str(token)),
-    )
-
-
-def _token_row(entry: object) -> TokenRow:
-    if not isinstance(entry, Mapping) or entry.get("source") is None:
-        raise InvalidValue(
-            "This token has no source",
-            expected="source: a model, {kind: zero}, or {kind: model_token, model: …, token: …}",
-            found=describe(entry),
-            fix="Write where its row comes from, like 'source: org/name'; "
-            "without an entry it comes from the models that have the token",
+def _read_tokens(value: Any, at: Location, errors: list[InvalidValue]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        errors.append(
+            InvalidValue(
+                "'tokens' is not a mapping",
+                expected="a token and below it its source, for each",
+                found=describe(value),
+                fix="Write the token in quotes, a colon, and below it 'source:'",
+                at=at,
+            )
         )
-    _only(entry, _TOKEN_KEYS, "of a token")
-    force = entry.get("force")
-    if force is not None and not isinstance(force, bool):
-        raise InvalidValue(
-            "'force' is neither true nor false",
-            expected="true: for the models that have the token too; false: only for the others",
-            found=describe(force),
-            fix="Write true or false",
-            at=("force",),
-        )
-    return _within(("source",), lambda source: _row(source, bool(force)), entry["source"])
+        return {}
+    for token in value:
+        if not isinstance(token, str) or not token:
+            errors.append(
+                InvalidValue(
+                    "This is not a token",
+                    expected="the text of a token",
+                    found=describe(token),
+                    fix=f'Put it in quotes: "{token}"',
+                    at=(*at, str(token)),
+                )
+            )
+    return {token: _read_row(entry, (*at, str(token)), errors) for token, entry in value.items()}
 
 
-def _row(source: object, force: bool) -> TokenRow:
-    if not isinstance(source, Mapping) or "kind" not in source:
-        return TokenRow(read_reference(source), force=force)
-    kind = source["kind"]
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise InvalidValue(
-            f"There is no kind '{kind}' of token source",
-            expected="zero, or model_token",
-            found=describe(kind),
-            fix=_meant(str(kind), _KINDS) or "Write 'kind: zero' or 'kind: model_token'",
-            at=("kind",),
+def _read_row(value: Any, at: Location, errors: list[InvalidValue]) -> TokenRow | None:
+    """The row of one token: its ``source``, and ``force``."""
+    if not isinstance(value, dict) or value.get("source") is None:
+        errors.append(
+            InvalidValue(
+                "This token has no source",
+                expected="source: a model, {kind: zero}, or "
+                "{kind: model_token, model: …, token: …}",
+                found=describe(value),
+                fix="Write where its row comes from, like 'source: org/name'; "
+                "without an entry it comes from the models that have the token",
+                at=at,
+            )
         )
-    _only(source, ("kind", *_KINDS[kind]), f"of a source of kind {kind}")
+        return None
+    section = read_section(_TokenSection, value, at, errors)
+    if section is None:
+        return None
+    return replace(section.source, force=bool(section.force))
+
+
+def _read_row_source(value: Any, at: Location, errors: list[InvalidValue]) -> TokenRow | None:
+    if not isinstance(value, dict) or "kind" not in value:
+        return TokenRow(_reference(value, at, errors))
+    kind = value["kind"]
     if kind == "zero":
-        return TokenRow(force=force)
-    token, number = source.get("token"), source.get("token_id")
-    if (token is None) == (number is None):
-        raise InvalidValue(
-            "A model_token has either a token or a token_id",
-            expected="token: its text, or token_id: its number",
-            found="both" if token is not None else "neither",
-            fix="Keep one of the two",
+        return TokenRow() if read_section(_ZeroSource, value, at, errors) else None
+    if kind != "model_token":
+        errors.append(
+            InvalidValue(
+                f"Unknown kind of token source '{kind}'",
+                expected="zero, or model_token",
+                found=describe(kind),
+                fix=did_you_mean(str(kind), ("zero", "model_token"))
+                or "Write 'kind: zero' or 'kind: model_token'",
+                at=(*at, "kind"),
+            )
         )
-    if token is not None and not isinstance(token, str):
-        raise InvalidValue(
-            "This is no token", expected="text", found=describe(token), at=("token",)
+        return None
+    source = read_section(_ModelTokenSource, value, at, errors)
+    if source is None:
+        return None
+    if (source.token is None) == (source.token_id is None):
+        errors.append(
+            InvalidValue(
+                "A model_token needs either 'token' or 'token_id'",
+                expected="token: its text, or token_id: its number",
+                found="both" if source.token is not None else "neither",
+                fix="Write one of the two",
+                at=at,
+            )
         )
-    if number is not None and (type(number) is not int or number < 0):
-        raise InvalidValue(
-            "This is no token's number",
-            expected="a whole number from 0",
-            found=describe(number),
-            at=("token_id",),
-        )
-    model = _within(("model",), read_reference, source.get("model"))
-    return TokenRow(model, token, number, force)
+    return TokenRow(source.model, source.token, source.token_id)
 
 
-def _multiple(value: object) -> int | None:
-    if value is None or (type(value) is int and 0 < value <= LARGEST_MULTIPLE):
+def _read_token_text(value: object) -> str:
+    if isinstance(value, str):
         return value
     raise InvalidValue(
-        "The number of rows cannot be made a multiple of this",
-        expected=f"a whole number from 1 to {LARGEST_MULTIPLE:,}",
+        "This is not a token",
+        expected="the text of a token",
         found=describe(value),
-        fix="Write 64, say, or delete it to keep the size as it is",
+        fix=f'Put it in quotes: "{value}"',
     )
 
 
-def _only(value: Mapping[Any, Any], known: Collection[str], whose: str) -> None:
-    unfits = [
-        InvalidValue(
-            f"'{key}' is not a key {whose}",
-            expected=", ".join(known),
-            found=str(key),
-            fix=_meant(str(key), known) or "Delete it",
-            at=(str(key),),
+def _read_token_id(value: object) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    raise InvalidValue(
+        "This is not the number of a token",
+        expected="a whole number from 0",
+        found=describe(value),
+        fix="Write the token's number in the vocabulary of its model",
+    )
+
+
+def _read_force(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidValue(
+        "'force' is neither true nor false",
+        expected="true: also for the models that have the token; false: only for the others",
+        found=describe(value),
+        fix="Write true or false",
+    )
+
+
+def _read_multiple(value: object) -> int:
+    if type(value) is int and 0 < value <= MAX_MULTIPLE:
+        return value
+    raise InvalidValue(
+        "The number of rows cannot be a multiple of this",
+        expected=f"a whole number from 1 to {MAX_MULTIPLE:,}",
+        found=describe(value),
+        fix="Write a number like 64, or delete the line to keep the number of rows",
+    )
+
+
+_reference = value_of(read_reference)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TokenizerSection:
+    where: ClassVar[str] = "in tokenizer"
+    source: Literal["union", "base"] | ModelRef = field(
+        default="union", metadata=key(value_of(_read_vocabulary))
+    )
+    tokens: dict[str, TokenRow] = field(default_factory=dict, metadata=key(optional(_read_tokens)))
+    pad_to_multiple_of: int | None = field(
+        default=None, metadata=key(optional(value_of(_read_multiple)))
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TokenSection:
+    where: ClassVar[str] = "in the entry of a token"
+    source: TokenRow = field(default=TokenRow(), metadata=key(_read_row_source))
+    force: bool | None = field(default=None, metadata=key(optional(value_of(_read_force))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ZeroSource:
+    where: ClassVar[str] = "in a token source of kind zero"
+    kind: str = field(default="", metadata=key(value_of(str)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ModelTokenSource:
+    where: ClassVar[str] = "in a token source of kind model_token"
+    kind: str = field(default="", metadata=key(value_of(str)))
+    model: ModelRef = field(
+        metadata=required_key(
+            _reference, expected="the model that has the token", fix="Add 'model: org/name'"
         )
-        for key in value
-        if key not in known
-    ]
-    if unfits:
-        raise InvalidValue.all_of(unfits)
-
-
-def _meant(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean '{close[0]}'?" if close else ""
-
-
-def _within(at: tuple[str, ...], read: Any, value: object) -> Any:
-    """`read`, with the place of what is unfit seen from one level up."""
-    try:
-        return read(value)
-    except InvalidValue as first:
-        for unfit in (first, *first.further):
-            unfit.at = (*at, *unfit.at)
-        raise
+    )
+    token: str | None = field(default=None, metadata=key(optional(value_of(_read_token_text))))
+    token_id: int | None = field(default=None, metadata=key(optional(value_of(_read_token_id))))
