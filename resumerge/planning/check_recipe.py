@@ -1,4 +1,4 @@
-"""What is wrong with a recipe that can be told before any model is looked at."""
+"""Checks of a recipe that need no model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from resumerge.recipe.spelling import closest, did_you_mean
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe file; where it is malformed, what else is wrong with it is told as well.
+    """Read a recipe file; also check the valid part of a recipe that has errors.
 
     Raises:
-        InputError: with all problems that can be told, in the order of their lines.
+        InputError: all problems that were found, in the order of their lines.
     """
     try:
         return load_recipe(path)
@@ -42,21 +42,21 @@ def check_recipe(recipe: Recipe) -> list[Problem]:
 def _check_names(recipe: Recipe) -> list[Problem]:
     """Problems with the method and with parameters.
 
-    Those of a method that there is not are read as those of the one that may be meant.
+    If the method is unknown, parameters are checked against the method with the closest name.
     """
     name = recipe.merge_method
     meant = name if name in METHODS else closest(name, METHODS)
-    unsound, _ = check_parameters(recipe, METHODS[meant] if meant else None)
-    return unsound if name in METHODS else [unknown_method(recipe), *unsound]
+    invalid, _ = check_parameters(recipe, METHODS[meant] if meant else None)
+    return invalid if name in METHODS else [unknown_method(recipe), *invalid]
 
 
 def unknown_method(recipe: Recipe) -> Problem:
-    """What to say of a ``merge_method`` that there is not."""
+    """The problem of a ``merge_method`` that does not exist."""
     name = recipe.merge_method
     return recipe.problem(
         f"Unknown merge method {name!r}",
         "merge_method",
         expected=", ".join(METHODS),
         found=name,
-        fix=did_you_mean(name, METHODS) or "choose one of these",
+        fix=did_you_mean(name, METHODS) or "Choose one of these",
     )

@@ -1,4 +1,4 @@
-"""From a cell to the output tensor with the expression that computes it."""
+"""Makes the expression that computes each output tensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resumerge.sources.types import TensorInfo
 
 @dataclass
 class Expressions:
-    """Looks up the operands of every cell; problems are collected, not raised."""
+    """Looks up the operands of every tensor; collects problems instead of raising them."""
 
     recipe: Recipe
     method: Method
@@ -33,87 +33,87 @@ class Expressions:
     alignment: Alignment | None = None
     problems: list[Problem] = field(default_factory=list)
 
-    def target(self, cell: TensorSpec) -> Target | None:
-        """The output tensor; None where a problem was found, or where it may be left out."""
-        inputs = cell.slice_.inputs
-        found = [self.models.find(i.model, n) for i, n in zip(inputs, cell.names)]
-        if None in found and self._head_is_optional(cell):
+    def target(self, spec: TensorSpec) -> Target | None:
+        """The output tensor; None if there is a problem, or if the output does not need it."""
+        inputs = spec.slice_.inputs
+        found = [self.models.find(i.model, n) for i, n in zip(inputs, spec.names)]
+        if None in found and self._head_is_optional(spec):
             return None
         reference = self.models.reference
-        own = self.models.sources[reference].tensors[cell.like] if cell.like else None
-        guide = guide_of(self.recipe, cell.slice_)
+        own = self.models.sources[reference].tensors[spec.like] if spec.like else None
+        guide = guide_of(self.recipe, spec.slice_)
         of, like = guide.model, found[inputs.index(guide)]
         if like is None:
             assert own is not None
             of, like = reference, own
-        if cell.module is None or like.dtype not in FLOATS:
-            return self._kept(cell, of, like)
+        if spec.module is None or like.dtype not in FLOATS:
+            return self._copied(spec, of, like)
         if None in found and is_computed(like):
-            return self._kept(cell, of, like)
+            return self._copied(spec, of, like)
         if own is not None and not is_computed(own):
             of, like = reference, own
         operands = []
         shape = self._shape(of, like)
-        base = base_of(self.recipe, cell.slice_)
-        for input_, name, tensor in zip(inputs, cell.names, found):
+        base = base_of(self.recipe, spec.slice_)
+        for input_, name, tensor in zip(inputs, spec.names, found):
             if tensor is None:
                 self.mismatches.missing(input_, name, of)
             elif self._shape(input_.model, tensor) != shape or tensor.dtype not in FLOATS:
                 self.mismatches.unlike(input_, name, of, like, tensor)
             else:
-                params = self.parameters.of_input(cell, input_, name, is_base=input_.model == base)
+                params = self.parameters.of_input(spec, input_, name, is_base=input_.model == base)
                 operands.append(Operand(self.models.numbers[input_.model], tensor, params))
         if len(operands) < len(inputs):
             return None
         expression = Expression(
             self.method.name,
             tuple(operands),
-            self.parameters.of_merge(cell),
+            self.parameters.of_merge(spec),
             next((k for k, i in enumerate(inputs) if i.model == base), None),
             self.recipe.dtype,
         )
-        return self._merged(cell, self.method, expression)
+        return self._merged(spec, self.method, expression)
 
-    def _merged(self, cell: TensorSpec, method: Method, expression: Expression) -> Target:
+    def _merged(self, spec: TensorSpec, method: Method, expression: Expression) -> Target:
         shape = expression.operands[0].tensor.shape
         if self.alignment:
             expression, shape = self.alignment.aligned(expression)
         operands = expression.operands
         dtype = self._dtype(operands)
-        context = expression.context(cell.name, shape, self.seed)
-        if method is self.method and self.parameters.sound:
-            self._check_together(context)
+        context = expression.context(spec.name, shape, self.seed)
+        if method is self.method and self.parameters.valid:
+            self._validate(context)
         own = operands[0].tensor.dtype
         unrounded = own == dtype and expression.cast in (None, FLOATS[own])
         if unrounded and operands[0].rows is None and method.is_copy(context):
             expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
         return Target(
-            cell.name, dtype, shape, block_elements(method.row_elements(context)), expression
+            spec.name, dtype, shape, block_elements(method.row_elements(context)), expression
         )
 
-    def _kept(self, cell: TensorSpec, ref: ModelRef, tensor: TensorInfo) -> Target:
-        """The reference's own: whole numbers and other types that cannot be averaged, buffers
-        that not every model holds, parts that the recipe does not name.
+    def _copied(self, spec: TensorSpec, ref: ModelRef, tensor: TensorInfo) -> Target:
+        """A tensor of one model, not merged: of integers, a buffer that some models lack, or of a
+        part that the recipe does not name.
         """
         operand = Operand(self.models.numbers[ref], tensor)
         if tensor.dtype not in FLOATS:
             expression = Expression("copy", (operand,))
-            return Target(cell.name, tensor.dtype, tensor.shape, block_elements(None), expression)
+            return Target(spec.name, tensor.dtype, tensor.shape, block_elements(None), expression)
         method = METHODS["passthrough"]
         defaults = {p.name: p.default for p in method.parameters}
         operand = Operand(operand.source, tensor, dict(defaults))
         expression = Expression(method.name, (operand,), defaults, None, self.recipe.dtype)
-        return self._merged(cell, method, expression)
+        return self._merged(spec, method, expression)
 
     def _shape(self, ref: ModelRef, tensor: TensorInfo) -> tuple[int, ...]:
-        """A tensor's shape once its rows are those of the output's vocabulary, if it has such."""
+        """The shape of a tensor, with the rows of the output's vocabulary if it has token rows."""
         if self.alignment and self.alignment.applies(ref, tensor):
             return self.alignment.shape(tensor)
         return tensor.shape
 
-    def _check_together(self, context: TensorContext) -> None:
-        """Collect what the method says against the parameters of one tensor; once, not for each."""
-        kind = f"The parameters of {self.method.name} do not go together"
+    def _validate(self, context: TensorContext) -> None:
+        """Collect, once, that the method rejects the parameters of a tensor."""
+        kind = f"The parameters of {self.method.name} contradict each other"
         expected = self.method.validate(context)
         if expected and not any(problem.what == kind for problem in self.problems):
             self.problems.append(
@@ -122,12 +122,12 @@ class Expressions:
                     "parameters",
                     expected=expected,
                     found=f"otherwise, for {context.name}",
-                    fix="change them, or the filter or gradient that gives them at this tensor",
+                    fix="Change them, or the filter or gradient that gives them at this tensor",
                 )
             )
 
     def _dtype(self, operands: tuple[Operand, ...]) -> str:
-        """What the recipe asks for, else the narrowest type that holds all operands' values."""
+        """The recipe's dtype, or else the narrowest dtype that holds the values of all operands."""
         asked = self.recipe.out_dtype or self.recipe.dtype
         if asked:
             return BY_TORCH_NAME[asked]
@@ -136,9 +136,9 @@ class Expressions:
             return own.pop()
         return "F64" if "F64" in own else "F32"
 
-    def _head_is_optional(self, cell: TensorSpec) -> bool:
+    def _head_is_optional(self, spec: TensorSpec) -> bool:
         sources = self.models.sources
-        return is_tied_copy(sources[self.models.reference], cell.name) and not any(
+        return is_tied_copy(sources[self.models.reference], spec.name) and not any(
             n in sources[i.model].tensors and not is_tied_copy(sources[i.model], n)
-            for i, n in zip(cell.slice_.inputs, cell.names)
+            for i, n in zip(spec.slice_.inputs, spec.names)
         )

@@ -1,5 +1,7 @@
-"""Every layer is of a kind that the model whose config.json the output gets has, and layers of
-different kinds (attention and state space, dense and expert) stand where it says that such stand.
+"""Checks the kinds of layers: attention and state space, dense and expert, and so on.
+
+Every layer of the output must be of a kind that the reference has, since the output gets its
+config.json, and must be where the reference's config.json expects a layer of that kind.
 """
 
 from __future__ import annotations
@@ -119,8 +121,8 @@ def _rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
         for name, value in section.items():
             if _BY_NUMBER.search(name) and type(value) is int and value > 1:
                 yield (
-                    f"config.json's {name}: {value} says by number what a layer does: the output's "
-                    "layers follow it anew, wherever they come from"
+                    f"config.json's {name}: {value} decides by its number what a layer does: the "
+                    "layers of the output follow it with their new numbers"
                 )
 
 
@@ -183,10 +185,10 @@ def _out_of_place(
             break
         start += stop - first
     return recipe.problem(
-        "A layer would stand where config.json expects one of another kind",
+        "config.json expects a layer of another kind at this place",
         f"{slice_.inputs[0].path}.layer_range",
-        expected=f"layers in the order that {models.reference} has them, going on likewise: {text}"
-        " (a letter for each kind)",
+        expected=f"layers in the order that {models.reference} has them, continued in the same "
+        f"pattern: {text} (a letter for each kind)",
         found=f"layer {layer} of {ref} as layer {place} of the output",
-        fix="choose ranges that keep this order, such as whole periods of it",
+        fix="Choose ranges that keep this order, such as whole periods of it",
     )

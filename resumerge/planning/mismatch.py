@@ -1,4 +1,4 @@
-"""Models whose tensors are not the same: what differs, both ways, and what that may mean."""
+"""Reports how the tensors of two models differ, and the likely cause."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from resumerge.recipe.spelling import did_you_mean
 from resumerge.sources.types import TensorInfo
 
 SHOWN = 6
-"""Names, numbers folded together, that are listed before the rest is counted."""
+"""Largest number of names in a message, after numbers in them are folded into ranges."""
 
 _ONE_EXPERT = re.compile(r"experts\.\d+\.")
 
 
 @dataclass
 class Mismatches:
-    """Collects, for each pair of models, what one lacks of the other and what has another shape."""
+    """Collects, for each pair of models, tensors that one lacks and tensors of another shape."""
 
     recipe: Recipe
     models: ModelViews
@@ -39,21 +39,21 @@ class Mismatches:
     def unlike(
         self, input_: Input, name: str, guide: ModelRef, like: TensorInfo, found: TensorInfo
     ) -> None:
-        """A tensor of another shape, or of whole numbers, in an input."""
+        """A tensor of an input that has another shape, or integers."""
         entry = (name, like, found)
         self._unlike.setdefault((input_.path, input_.model, guide), []).append(entry)
 
     def surplus(self, input_: Input, name: str, guide: ModelRef) -> None:
-        """A tensor that an input has and its guide lacks: the output has no place for it."""
+        """A tensor that an input has and its guide lacks; it would not be in the output."""
         self._surplus.setdefault((input_.path, input_.model, guide), []).append(name)
 
     def problems(self) -> Iterator[Problem]:
-        """One for each pair of models and kind."""
+        """One problem for each pair of models and kind of mismatch."""
         for (path, ref, guide), names in self._missing.items():
-            yield self._lacking(path, ref, guide, names)
+            yield self._missing_problem(path, ref, guide, names)
         for (path, ref, guide), names in self._surplus.items():
-            if (path, ref, guide) not in self._missing:  # which tells of both sides
-                yield self._without_place(path, ref, guide, names)
+            if (path, ref, guide) not in self._missing:  # that problem lists both sides
+                yield self._surplus_problem(path, ref, guide, names)
         for (path, ref, guide), entries in self._unlike.items():
             entries = [entry for entry in entries if not self._of_tokens(guide, ref, entry)]
             if len(entries) < len(self._unlike[path, ref, guide]):
@@ -67,13 +67,13 @@ class Mismatches:
                 path,
                 expected=f"{like.dtype} {list(like.shape)}, as in {guide}",
                 found=f"{found.dtype} {list(found.shape)} in {ref}{more}",
-                fix="merge models of one architecture and vocabulary",
+                fix="Merge models of one architecture and vocabulary",
             )
 
     def _of_tokens(
         self, guide: ModelRef, ref: ModelRef, entry: tuple[str, TensorInfo, TensorInfo]
     ) -> bool:
-        """Whether two tensors differ in the number of tokens alone."""
+        """Whether two tensors differ in the number of tokens only."""
         _, like, found = entry
         sources = self.models.sources
         return like.shape[1:] == found.shape[1:] and all(
@@ -89,11 +89,13 @@ class Mismatches:
             expected=f"{sizes[0]} tokens, as in {guide}; or a tokenizer option that says how "
             "tokens are matched",
             found=f"{sizes[1]} tokens in {ref}, and no tokenizer option",
-            fix=f"add 'tokenizer_source: base' on the top level to keep the tokens of {guide}, "
+            fix=f"Add 'tokenizer_source: base' at the top level to keep the tokens of {guide}, "
             "or 'tokenizer_source: union' to have those of all models",
         )
 
-    def _lacking(self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]) -> Problem:
+    def _missing_problem(
+        self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]
+    ) -> Problem:
         theirs = self.models.sources[ref].tensors
         ours = {self.models.name_in(ref, name) for name in self.models.sources[guide].tensors}
         extra = [name for name in theirs if name not in ours and not self._deeper(ref, name)]
@@ -114,7 +116,7 @@ class Mismatches:
         )
 
     def _deeper(self, ref: ModelRef, name: str) -> bool:
-        """Whether a tensor stands in a layer that the reference is not deep enough to have."""
+        """Whether a tensor is in a layer beyond the last layer of the reference."""
         located = self.models.layers[ref].locate(name)
         counts = self.models.layers[self.models.reference].counts
         return located is not None and any(
@@ -123,7 +125,7 @@ class Mismatches:
             if self.models.stack_in(ref, stack) == located.stack
         )
 
-    def _without_place(
+    def _surplus_problem(
         self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]
     ) -> Problem:
         one = len(names) == 1
@@ -148,13 +150,13 @@ class Mismatches:
         kinds = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]
         if kinds[0] != kinds[1]:
             told = f"the model_type of {ref} is {kinds[0]}, that of {guide} {kinds[1]}"
-            return f"{told}: merge models of one architecture"
+            return f"Merge models of one architecture: {told}"
         whole = ref if names else guide
-        return f"merge models of one architecture, or check that {whole} was saved whole"
+        return f"Merge models of one architecture, or check that {whole} was saved completely"
 
 
 def listed(names: list[str]) -> str:
-    """Names with their numbers folded together, and how many are not shown."""
+    """Names with their numbers folded into ranges, and how many are not shown."""
     folded = collapse(names)
     shown = ", ".join(folded[:SHOWN])
     return shown + (f" and {len(folded) - SHOWN} more kinds" if len(folded) > SHOWN else "")

@@ -1,4 +1,4 @@
-"""Parameters: what is wrong with them as written, and their values for each output tensor."""
+"""Checks the parameters of a recipe, and resolves their values for each output tensor."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from resumerge.recipe.spelling import closest
 
 @dataclass
 class Parameters:
-    """Resolves the parameters of one recipe; collects each problem once, not once a tensor.
+    """Resolves the parameters of one recipe; collects each problem once, not for each tensor.
 
     Args:
-        sound: whether `check_parameters` found nothing.
+        valid: whether `check_parameters` found nothing.
     """
 
     recipe: Recipe
     method: Method
-    sound: bool = True
+    valid: bool = True
     _found: dict[tuple[str, str], Problem] = field(default_factory=dict)
 
     @property
@@ -31,18 +31,18 @@ class Parameters:
         """What was found wrong so far."""
         return list(self._found.values())
 
-    def of_merge(self, cell: TensorSpec) -> dict[str, Value]:
+    def of_merge(self, spec: TensorSpec) -> dict[str, Value]:
         """The parameters that are given once for the merge."""
         return {
-            p.name: self._value(p, cell, None, cell.name)
+            p.name: self._value(p, spec, None, spec.name)
             for p in self.method.parameters
             if not p.per_model
         }
 
     def of_input(
-        self, cell: TensorSpec, input_: Input, name: str, *, is_base: bool
+        self, spec: TensorSpec, input_: Input, name: str, *, is_base: bool
     ) -> dict[str, Value]:
-        """The parameters of one model; none of the base that task vectors are taken from.
+        """The parameters of one model; empty for the base model of task vectors.
 
         Args:
             name: what the model calls the tensor.
@@ -50,27 +50,27 @@ class Parameters:
         if is_base and self.method.base != "none":
             return {}
         return {
-            p.name: self._value(p, cell, input_, name)
+            p.name: self._value(p, spec, input_, name)
             for p in self.method.parameters
             if p.per_model
         }
 
     def _value(
-        self, parameter: Parameter, cell: TensorSpec, input_: Input | None, tensor: str
+        self, parameter: Parameter, spec: TensorSpec, input_: Input | None, tensor: str
     ) -> Value:
         raw = resolve(
             self.recipe,
             parameter.name,
             tensor=tensor,
-            t=cell.t,
-            slice_=cell.slice_,
+            t=spec.t,
+            slice_=spec.slice_,
             input_=input_,
-            module=cell.module,
+            module=spec.module,
             stepwise=parameter.kind == "bool",
         )
         if raw is None:
             if parameter.required:
-                self._missing(parameter, cell, input_, tensor)
+                self._missing(parameter, spec, input_, tensor)
             value: Value = 0.0 if parameter.required else parameter.default
             return value
         if parameter.kind == "bool":
@@ -82,20 +82,20 @@ class Parameters:
         if parameter.kind == "int" and not number.is_integer():
             owner = f" of {input_.model}" if input_ else ""
             self._problem(
-                next(path for path, _ in self._written(parameter.name, cell, input_)),
+                next(path for path, _ in self._written(parameter.name, spec, input_)),
                 parameter,
                 f"The parameter {parameter.name!r}{owner} is not a whole number",
                 expected=f"a whole number for every tensor ({parameter.meaning})",
                 found=f"{number:g} for tensor {tensor}",
-                fix="write one whole number, or a gradient that gives whole numbers",
+                fix="Write one whole number, or a gradient that gives whole numbers",
             )
         return number
 
     def _missing(
-        self, parameter: Parameter, cell: TensorSpec, input_: Input | None, tensor: str
+        self, parameter: Parameter, spec: TensorSpec, input_: Input | None, tensor: str
     ) -> None:
         owner = f" for {input_.model}" if input_ else ""
-        written = self._written(parameter.name, cell, input_)
+        written = self._written(parameter.name, spec, input_)
         empty = [path for path, setting in written if setting == ()]
         if empty:
             self._problem(
@@ -103,34 +103,34 @@ class Parameters:
                 parameter,
                 f"The parameter {parameter.name!r} is an empty list{owner}",
                 expected=f"{parameter.name}: {parameter.meaning}; a number, or a list of some",
-                found="[], which gives no value, so that another level's would apply: none does",
-                fix=f"write a number, like `{parameter.name}: 0.5`",
+                found="[], which gives no value, and no value in an outer scope",
+                fix=f"Write a number, like `{parameter.name}: 0.5`",
             )
             return
-        place = (input_.path or cell.slice_.path) if input_ else ""
+        place = (input_.path or spec.slice_.path) if input_ else ""
         self._problem(
             f"{place}.parameters".removeprefix("."),
             parameter,
             f"The parameter {parameter.name!r} of {self.method.name} is missing{owner}",
             expected=f"{parameter.name}: {parameter.meaning}",
             found=f"no value for tensor {tensor}",
-            fix=f"add `{parameter.name}:` under parameters"
+            fix=f"Add `{parameter.name}:` under parameters"
             + (" of this model, or of the whole recipe" if input_ else ""),
         )
 
     def _written(
-        self, name: str, cell: TensorSpec, input_: Input | None
+        self, name: str, spec: TensorSpec, input_: Input | None
     ) -> Iterator[tuple[str, Setting]]:
-        """(YAML path, setting) of a parameter on every level that has it, innermost first."""
-        levels = [(input_.path, input_.parameters)] if input_ else []
-        levels.append((cell.slice_.path, cell.slice_.parameters))
-        levels += [(cell.module.path, cell.module.parameters)] if cell.module else []
-        for path, parameters in [*levels, ("", self.recipe.parameters)]:
+        """(YAML path, setting) of a parameter in every scope that has it, innermost first."""
+        scopes = [(input_.path, input_.parameters)] if input_ else []
+        scopes.append((spec.slice_.path, spec.slice_.parameters))
+        scopes += [(spec.module.path, spec.module.parameters)] if spec.module else []
+        for path, parameters in [*scopes, ("", self.recipe.parameters)]:
             if name in parameters:
                 yield f"{path}.parameters.{name}".removeprefix("."), parameters[name]
 
     def _problem(self, path: str, parameter: Parameter, what: str, **facts: str) -> None:
-        self.sound = False
+        self.valid = False
         key = (path, parameter.name)
         if key not in self._found:
             self._found[key] = self.recipe.problem(what, path, **facts)
@@ -139,11 +139,11 @@ class Parameters:
 def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Problem], list[str]]:
     """Check names and values wherever parameters stand.
 
-    mergekit ignores parameters that a method does not read; recipes that carry one over from
-    another method go on working here. A name that no method has is a typing error.
+    mergekit ignores parameters that a method does not read, so a parameter of another method is a
+    note here. A name that no method has is a problem.
 
     Args:
-        method: None where it is not known: names are checked alone.
+        method: None where it is unknown: then only names are checked.
 
     Returns:
         problems, and notes for parameters of other methods.
@@ -156,9 +156,9 @@ def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Proble
         for name, setting in settings.items():
             place = f"{path}.{name}"
             if name in own:
-                problems += _unfit_values(recipe, own[name], setting, place)
+                problems += _invalid_values(recipe, own[name], setting, place)
                 continue
-            # Not before one is asked for: it takes the import of every method.
+            # Collected only when needed: this imports every method.
             every = every or {p.name for other in METHODS.values() for p in other.parameters}
             if name in every:
                 if method is None:
@@ -179,14 +179,14 @@ def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Proble
     return problems, list(dict.fromkeys(notes))
 
 
-def _unfit_values(
+def _invalid_values(
     recipe: Recipe, parameter: Parameter, setting: Setting, path: str
 ) -> Iterator[Problem]:
     for at, value in _values(setting, ""):
-        found = _unfit(parameter, value)
+        found = _invalid(parameter, value)
         if found is not None:
             yield recipe.problem(
-                f"The parameter {parameter.name!r} is not a {_kind(parameter)} it can be",
+                f"The parameter {parameter.name!r} has an invalid value",
                 path + at,
                 expected=f"{_wanted(parameter)} ({parameter.meaning})",
                 found=found,
@@ -206,12 +206,12 @@ def _values(setting: Setting, at: str) -> Iterator[tuple[str, Scalar]]:
             yield f"{at}[{index}]", entry
 
 
-def _unfit(parameter: Parameter, value: Scalar) -> str | None:
+def _invalid(parameter: Parameter, value: Scalar) -> str | None:
     """What is found where a value cannot be the parameter's; None where it can."""
     if parameter.kind == "bool":
         return repr(value) if isinstance(value, str) else None
     if isinstance(value, bool):
-        return f"{str(value).lower()}, which is no number"
+        return f"{str(value).lower()}, which is not a number"
     if isinstance(value, str):
         return repr(value)
     return None if parameter.low <= value <= parameter.high else repr(value)
@@ -235,5 +235,5 @@ def _wanted(parameter: Parameter) -> str:
 
 def _advice(parameter: Parameter, value: Scalar) -> str:
     if isinstance(value, bool):
-        return f"write {int(value)}, or the {_kind(parameter)} that is meant"
-    return f"write {_wanted(parameter)}"
+        return f"Write {int(value)}, or the {_kind(parameter)} that you want"
+    return f"Write {_wanted(parameter)}"

@@ -1,8 +1,8 @@
-"""From a recipe and the headers of its sources to the plan. Every problem is found here."""
+"""Makes the plan from a recipe and the headers of its sources; finds every problem on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
@@ -17,7 +17,7 @@ from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan
 from resumerge.planning.shards import pack
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
-from resumerge.planning.tensor_specs import TensorSpec, aligned, kept, layer_map, stacked
+from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
 from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.planning.tokenizers.chat_template import choose_template
 from resumerge.recipe import ModelRef, Module, Recipe
@@ -38,8 +38,8 @@ def make_plan(
 
     Args:
         sources: every model that the recipe names, opened.
-        tokenizers: those that the recipe needs; None where it needs none.
-        seed: of random masks.
+        tokenizers: the tokenizers that the recipe needs, if it needs any.
+        seed: seed of the random masks.
         shard_size: largest shard in bytes.
 
     Raises:
@@ -48,8 +48,14 @@ def make_plan(
     return _Planner(recipe, sources, tokenizers or Tokenizers()).plan(seed, shard_size)
 
 
+ModuleMatch = tuple[Module, ModulePart]
+"""A module of the recipe, and the part of the reference model that it names."""
+
+
 @dataclass
 class _Planner:
+    """Collects problems and notes on the way, so that all problems are reported at once."""
+
     recipe: Recipe
     sources: Mapping[ModelRef, Source]
     tokenizers: Tokenizers
@@ -57,36 +63,21 @@ class _Planner:
     notes: list[str] = field(default_factory=list)
 
     def plan(self, seed: int, shard_size: int) -> Plan:
-        method = self._method()
-        self.recipe, problems = with_bases(self.recipe, method)
-        self.notes += self.recipe.notes
-        self._collect(problems, check_inputs(self.recipe, method))
-        unsound, notes = check_parameters(self.recipe, method)
-        self.problems += unsound
-        self.notes += notes
-        reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
-        self.models = ModelViews(self.sources, reference)
+        self.method = self._find_method()
+        parameters = self._check_recipe()
+        self.models = self._find_reference()
         self._check_configs()
-        pairs, left = self._parts()
-        unfit = []
-        for module, part in pairs:
-            found = list(check_layers(self.recipe, self.models, module, part))
-            unfit += [module] * bool(found)
-            self._collect(found)
-        maps = self._layer_maps(pairs)
-        parameters = Parameters(self.recipe, method, sound=not unsound)
-        mismatches = Mismatches(self.recipe, self.models)
-        fit = [pair for pair in pairs if pair[0] not in unfit]
-        for module, part in fit:
-            if module.stacked:
-                compare_layers(self.recipe, self.models, module, part, mismatches)
+        modules, unnamed = self._match_modules()
+        valid = self._check_layers(modules)
+        layer_maps = self._layer_maps(modules)
         alignment, chat_template = self._tokenizer()
+        mismatches = Mismatches(self.recipe, self.models)
+        specs = self._tensor_specs(valid, unnamed, mismatches)
+        unused = self._unused_tensors(valid, specs, mismatches)
         expressions = Expressions(
-            self.recipe, method, self.models, parameters, seed, mismatches, alignment
+            self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
         )
-        cells = list(self._cells(fit, left))
-        extra = self._extra(fit, cells, mismatches)
-        targets = [target for cell in cells if (target := expressions.target(cell))]
+        targets = [target for spec in specs if (target := expressions.target(spec))]
         self._collect(parameters.problems, mismatches.problems(), expressions.problems)
         if alignment:
             self._collect(alignment.problems)
@@ -95,14 +86,15 @@ class _Planner:
             self.problems.append(self._nothing_to_merge())
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
-        self._note_what_differs(pairs, left, maps, extra)
+        self._add_notes(modules, unnamed, layer_maps, unused)
         units, shards = pack(targets, shard_size)
+        reference = self.models.reference
         return Plan(
             recipe=self.recipe,
             sources=tuple(self.sources.values()),
             reference=self.models.numbers[reference],
             layers=self.models.layers[reference],
-            layer_maps=tuple(maps),
+            layer_maps=tuple(layer_maps),
             units=units,
             shards=shards,
             seed=seed,
@@ -116,14 +108,39 @@ class _Planner:
             },
         )
 
+    def _check_recipe(self) -> Parameters:
+        """Add base models to the slices; check the number of models and all parameters."""
+        self.recipe, problems = with_bases(self.recipe, self.method)
+        self.notes += self.recipe.notes
+        self._collect(problems, check_inputs(self.recipe, self.method))
+        invalid, notes = check_parameters(self.recipe, self.method)
+        self.problems += invalid
+        self.notes += notes
+        return Parameters(self.recipe, self.method, valid=not invalid)
+
+    def _find_reference(self) -> ModelViews:
+        """The models as seen from the reference: the base model, or else the first model."""
+        reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
+        return ModelViews(self.sources, reference)
+
+    def _check_layers(self, modules: list[ModuleMatch]) -> list[ModuleMatch]:
+        """Check that every model has the layers that are merged; return the modules that fit."""
+        valid = []
+        for module, part in modules:
+            problems = list(check_layers(self.recipe, self.models, module, part))
+            self._collect(problems)
+            if not problems:
+                valid.append((module, part))
+        return valid
+
     def _check_configs(self) -> None:
-        """The reference gives the output its config.json, without which no loader opens it."""
+        """Check that the reference has a config.json: no library loads the output without one."""
         reference = self.models.reference
         merged = dict.fromkeys([reference, *self.recipe.merged_models])
         without = [ref for ref in merged if not self.sources[ref].config]
         if len(without) == len(merged):
             self.notes.append(
-                "no model has a config.json: nor has the output, and no loader opens it without one"
+                "no model has a config.json, so the output has none, and no library can load it"
             )
         elif reference in without:
             others = [str(ref) for ref in merged if ref not in without]
@@ -133,23 +150,23 @@ class _Planner:
                 self.recipe.problem(
                     f"{reference} has no config.json",
                     "base_model" if self.recipe.base_model else path,
-                    expected="config.json in the base model, or else the first: it becomes the "
-                    "output's",
+                    expected="config.json in the base model, or else in the first model: the "
+                    "output gets it",
                     found=f"none; {', '.join(others)} has one"
                     if len(others) == 1
                     else f"none; {', '.join(others)} have one",
-                    fix=f"download {reference}'s config.json too, or copy another's if they are of "
-                    "one architecture",
+                    fix=f"Download the config.json of {reference} too, or copy another's if both "
+                    "have the same architecture",
                 )
             )
         else:
             self.notes += [
-                f"{ref} has no config.json: it is taken for a model like {reference}"
+                f"{ref} has no config.json: it is assumed to have that of {reference}"
                 for ref in without
             ]
 
     def _tokenizer(self) -> tuple[Alignment | None, str | None]:
-        """How rows of tokens are aligned, and the output's chat template."""
+        """How rows of tokens are aligned, and the chat template of the output."""
         templates = self.tokenizers.templates
         reference = self.models.reference
         first = {reference: templates[reference]} if reference in templates else {}
@@ -165,14 +182,14 @@ class _Planner:
         for problems in several:
             self.problems += [problem for problem in problems if problem not in self.problems]
 
-    def _method(self) -> Method:
+    def _find_method(self) -> Method:
         name = self.recipe.merge_method
         if name in METHODS:
             return METHODS[name]
         raise InputError([unknown_method(self.recipe)])
 
-    def _parts(self) -> tuple[list[tuple[Module, ModulePart]], list[ModulePart]]:
-        """What part of the reference each module is, and the parts that no module is."""
+    def _match_modules(self) -> tuple[list[ModuleMatch], list[ModulePart]]:
+        """Match modules with parts of the reference; return also the parts that have no module."""
         models = self.models
         layers = models.layers[models.reference]
         names = models.ordered(models.reference)
@@ -180,7 +197,7 @@ class _Planner:
             whole = ModulePart("the model", frozenset(), layers.main, tuple(names))
             return [(self.recipe.modules[0], whole)], []
         parts = find_parts(names, layers)
-        pairs: list[tuple[Module, ModulePart]] = []
+        pairs: list[ModuleMatch] = []
         for module in self.recipe.modules:
             part = next((p for p in parts if module.name in p.names), None)
             if part is None:
@@ -203,23 +220,21 @@ class _Planner:
             module.path,
             expected=described,
             found=module.name,
-            fix=did_you_mean(str(module.name), every) or "name one of these",
+            fix=did_you_mean(str(module.name), every) or "Write one of these names",
         )
 
-    def _named_twice(
-        self, module: Module, part: ModulePart, pairs: list[tuple[Module, ModulePart]]
-    ) -> Problem:
+    def _named_twice(self, module: Module, part: ModulePart, pairs: list[ModuleMatch]) -> Problem:
         first = next(m.name for m, taken in pairs if taken is part)
         return self.recipe.problem(
             f"The module {part.name} is named twice",
             module.path,
-            expected="each part of the model once",
+            expected="each module of the model once",
             found=f"{first} and {module.name}",
-            fix="delete one of the two",
+            fix="Delete one of the two",
         )
 
-    def _layer_maps(self, pairs: list[tuple[Module, ModulePart]]) -> list[LayerMap]:
-        """Where the layers of stacked modules come from, once it is sure that they are there."""
+    def _layer_maps(self, pairs: list[ModuleMatch]) -> list[LayerMap]:
+        """Where the layers of stacked modules come from; empty if there are problems already."""
         if self.problems:
             return []
         maps = [
@@ -233,72 +248,78 @@ class _Planner:
             self.notes += notes
         return maps
 
-    def _cells(
-        self, pairs: list[tuple[Module, ModulePart]], left: list[ModulePart]
-    ) -> Iterator[TensorSpec]:
-        for module, part in pairs:
+    def _tensor_specs(
+        self, modules: list[ModuleMatch], unnamed: list[ModulePart], mismatches: Mismatches
+    ) -> list[TensorSpec]:
+        """Every tensor of the output, with its name in each input."""
+        specs: list[TensorSpec] = []
+        for module, part in modules:
             if module.stacked:
-                yield from stacked(self.recipe, self.models, module, part)
+                compare_layers(self.recipe, self.models, module, part, mismatches)
+                specs += stacked(self.recipe, self.models, module, part)
             else:
-                yield from aligned(self.models, module, part)
-        for part in left:
-            yield from kept(self.models, part)
+                specs += aligned(self.models, module, part)
+        for part in unnamed:
+            specs += copied(self.models, part)
+        return specs
 
     def _nothing_to_merge(self) -> Problem:
         return self.recipe.problem(
             "There are no tensors to merge",
             "",
-            expected="a model that has some",
+            expected="a model that has tensors",
             found=f"none in {self.models.reference}",
-            fix="check that the model was saved whole",
+            fix="Check that all files of the model were saved",
         )
 
-    def _note_what_differs(
+    def _add_notes(
         self,
-        pairs: list[tuple[Module, ModulePart]],
-        left: list[ModulePart],
+        modules: list[ModuleMatch],
+        unnamed: list[ModulePart],
         maps: list[LayerMap],
-        extra: Mapping[ModelRef, list[str]],
+        unused: Mapping[ModelRef, list[str]],
     ) -> None:
-        """Say what was matched, kept and left out, and could be taken for something else."""
+        """Note which tensors were matched by another name, copied, or left out."""
         models = self.models
         reference = models.reference
-        for part in left:
-            self.notes.append(f"{part.name} is not among the modules: it is kept as in {reference}")
+        for part in unnamed:
+            self.notes.append(
+                f"{part.name} is not among the modules: it is copied from {reference}"
+            )
         for found in maps:
             others = [s for s in models.layers[reference].counts if s != found.stack]
-            if others and pairs[0][0].name is None:
+            if others and modules[0][0].name is None:
                 self.notes.append(
                     f"slices choose layers of {found.stack}; {', '.join(others)} stay as in "
                     "the first slice"
                 )
         for ref in self.sources:
             for rename in models.renames(ref):
-                self.notes.append(f"tensors of {ref} are matched reading {rename}")
-            if names := extra.get(ref):
+                self.notes.append(f"tensors of {ref} are matched with {rename}")
+            if names := unused.get(ref):
                 self.notes.append(
                     f"{ref} has {len(names)} tensors that {reference} lacks; "
-                    f"the result is without them: {listed(sorted(names))}"
+                    f"the output does not have them: {listed(sorted(names))}"
                 )
 
-    def _extra(
+    def _unused_tensors(
         self,
-        pairs: list[tuple[Module, ModulePart]],
-        cells: list[TensorSpec],
+        modules: list[ModuleMatch],
+        specs: list[TensorSpec],
         mismatches: Mismatches,
     ) -> dict[ModelRef, list[str]]:
-        """What models that are merged whole have and the output does not: by model.
+        """By model, the tensors of models that are merged whole that the output lacks.
 
-        What stands in the layers that are merged was left out of the reference's architecture
-        altogether: it is a mismatch, unless a model computes it.
+        Such a tensor inside merged layers is a mismatch, unless the model computes it: the
+        reference's architecture has no place for it.
         """
         models = self.models
-        whole = [(module, part) for module, part in pairs if not module.stacked]
+        whole = [(module, part) for module, part in modules if not module.stacked]
         if not whole:
             return {}
         used: dict[ModelRef, set[str]] = {ref: set() for ref in self.sources}
-        for cell in cells:
-            for input_, name in zip(cell.slice_.inputs, cell.names):
+        for spec in specs:
+            for input_, name in zip(spec.slice_.inputs, spec.names):
                 used[input_.model].add(name)
         ours = models.sources[models.reference].tensors
         extra: dict[ModelRef, list[str]] = {}

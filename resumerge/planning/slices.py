@@ -1,4 +1,4 @@
-"""What the slices of a recipe ask of the models: a base, enough of them, layers that are there."""
+"""Checks what slices need: a base model, the right number of models, and layers that exist."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _with_base(recipe: Recipe, slice_: Slice, problems: list[Problem]) -> Slice:
                 slice_.path,
                 expected=f"{base} among the sources, with its layer_range",
                 found="sources with different layer ranges, and no base model",
-                fix=f"add `- model: {base}` with its layer_range to the sources",
+                fix=f"Add `- model: {base}` with its layer_range to the sources",
             )
         )
         return slice_
@@ -58,7 +58,7 @@ def base_of(recipe: Recipe, slice_: Slice) -> ModelRef | None:
 
 
 def check_inputs(recipe: Recipe, method: Method) -> Iterator[Problem]:
-    """Whether every slice has a base where the method needs one, and as many models as it takes."""
+    """Check that every slice has a base model if the method needs one, and enough models."""
     for slice_ in recipe.slices:
         base = base_of(recipe, slice_)
         if method.base == "required" and base is None:
@@ -67,7 +67,7 @@ def check_inputs(recipe: Recipe, method: Method) -> Iterator[Problem]:
                 "merge_method",
                 expected="base_model: org/name",
                 found="no base_model",
-                fix="add `base_model:` at the top level of the recipe",
+                fix="Add `base_model:` at the top level of the recipe",
             )
             return
         count = len(slice_.inputs)
@@ -82,14 +82,14 @@ def check_inputs(recipe: Recipe, method: Method) -> Iterator[Problem]:
                 slice_.path or "models",
                 expected=f"{wanted} (the base model {counted})",
                 found=str(count),
-                fix="add or remove models, or choose another merge_method",
+                fix="Add or remove models, or choose another merge_method",
             )
 
 
 def check_layers(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
 ) -> Iterator[Problem]:
-    """Whether the layers that a module takes are there, in every model."""
+    """Check that every model has the layers that a module takes."""
     if module.stacked:
         for input_ in (i for slice_ in module.slices for i in slice_.inputs):
             yield from _check_range(recipe, models, part, input_)
@@ -112,14 +112,14 @@ def _check_range(
             f"{input_.path}.layer_range",
             expected=f"at most [0, {count}]: it has {count} layers",
             found=f"[{start}, {stop}]",
-            fix=f"write a range that ends at {count} or before",
+            fix=f"Write a range that ends at {count} or before",
         )
 
 
 def _check_counts(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
 ) -> Iterator[Problem]:
-    """Whole models are merged layer by layer, so all must have as many."""
+    """Check that models which are merged whole have the same number of layers."""
     ours = models.layers[models.reference].counts
     stacks = [part.stack] if part.stack else []
     if part.stack == models.layers[models.reference].main:
@@ -158,7 +158,7 @@ def _no_stack(recipe: Recipe, input_: Input, layers: Layers) -> Problem:
         f"{input_.path}.layer_range",
         expected="one numbered list of tensors, as long as config.json's layer count",
         found=f"several: {several}" if several else "none",
-        fix="write 'modules:' with 'slices:' or 'models:' for each part of the model"
+        fix="Write 'modules:' with 'slices:' or 'models:' for each part of the model"
         if several
-        else "merge whole models with `models:` instead of `slices:`",
+        else "Merge whole models with `models:` instead of `slices:`",
     )

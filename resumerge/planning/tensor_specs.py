@@ -1,4 +1,4 @@
-"""Which tensors the output has, and what each is called in every input: before any is looked up."""
+"""Which tensors the output has, and the name of each in every input."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class TensorSpec:
     """One output tensor before its operands are looked up.
 
     Args:
-        names: the tensor's name in each input, by the input's position.
-        t: where gradients stand at it.
-        module: that its slice belongs to; None for a part that the recipe does not name, which
-            is kept as it is in the reference.
-        like: the reference's name of the tensor that it has the shape of; None in a stacked
-            layer, which may be of several kinds.
+        names: the tensor's name in each input, in the order of the inputs.
+        t: position of the tensor for gradients, from 0 to 1.
+        module: the module of its slice; None for a part that no module names, which is copied
+            from the reference.
+        like: the reference's name of the tensor that has its shape; None in a stacked layer, which
+            may be of several kinds.
     """
 
     name: str
@@ -40,7 +40,7 @@ class TensorSpec:
 
 
 def guide_of(recipe: Recipe, slice_: Slice) -> Input:
-    """The input that says which tensors a slice has: the base where listed, else the first."""
+    """The input that decides which tensors a slice has: the base if it is one, else the first."""
     base = slice_.base_model or recipe.base_model
     return next((i for i in slice_.inputs if i.model == base), slice_.inputs[0])
 
@@ -50,14 +50,14 @@ def aligned(models: ModelViews, module: Module, part: ModulePart) -> Iterator[Te
     [slice_] = module.slices
     layers = models.layers[models.reference]
     for name in part.tensors:
-        yield _cell(models, module, slice_, name, layers.position(name))
+        yield _spec(models, module, slice_, name, layers.position(name))
     yield from _untied_head(models, module, slice_, part)
 
 
 def stacked(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
 ) -> Iterator[TensorSpec]:
-    """What comes before the layers, the layers of every slice, what comes after them."""
+    """The tensors before the layers, the layers of every slice, and the tensors after them."""
     first, last = module.slices[0], module.slices[-1]
     assert part.stack is not None
     yield from _outside(models, module, first, part, before=True)
@@ -85,8 +85,8 @@ def stacked(
     yield from _untied_head(models, module, last, part)
 
 
-def kept(models: ModelViews, part: ModulePart) -> Iterator[TensorSpec]:
-    """A part that no module of the recipe names, as it is in the reference."""
+def copied(models: ModelViews, part: ModulePart) -> Iterator[TensorSpec]:
+    """The tensors of a part that no module of the recipe names, from the reference."""
     slice_ = Slice((Input(models.reference),))
     for name in part.tensors:
         yield TensorSpec(name, slice_, (name,), 0.0, None, name)
@@ -118,24 +118,27 @@ def _outside(
         located = layers.locate(name)
         numbered = split(name)
         if numbered is not None and numbered.stack == part.stack:
-            if located is None and not before:  # predicts further tokens: it stays the last
+            if (
+                located is None and not before
+            ):  # a layer that predicts further tokens stays the last one
                 last = (
                     numbered.index
                     - layers.counts[numbered.stack]
                     + sum(_length(s) for s in module.slices)
                 )
-                cell = _cell(models, module, slice_, name, 0.0)
-                yield replace(cell, name=numbered.at(last))
+                spec = _spec(models, module, slice_, name, 0.0)
+                yield replace(spec, name=numbered.at(last))
         elif (located is not None or before_layers(name)) == before:
-            yield _cell(models, module, slice_, name, 0.0)
+            yield _spec(models, module, slice_, name, 0.0)
 
 
 def _untied_head(
     models: ModelViews, module: Module, slice_: Slice, part: ModulePart
 ) -> Iterator[TensorSpec]:
-    """The head that the reference does without, as it uses its embedding, and an input has.
+    """The output head, where the reference ties it to its embedding and an input does not.
 
-    As mergekit 0.1.5, observed: the output gets one. A tied model's operand is its embedding.
+    The output gets one (same as mergekit 0.1.5, observed). The operand of a tied model is its
+    embedding.
     """
     heads = {i.model: own_head(models.sources[i.model]) for i in slice_.inputs}
     reference = models.sources[models.reference]
@@ -149,7 +152,7 @@ def _untied_head(
         return
 
 
-def _cell(models: ModelViews, module: Module, slice_: Slice, name: str, t: float) -> TensorSpec:
+def _spec(models: ModelViews, module: Module, slice_: Slice, name: str, t: float) -> TensorSpec:
     names = tuple(models.name_in(i.model, name) for i in slice_.inputs)
     return TensorSpec(name, slice_, names, t, module, name)
 

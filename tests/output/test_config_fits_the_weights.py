@@ -168,7 +168,7 @@ def test_a_head_that_a_tied_model_has_on_disk_nevertheless_is_merged(tmp_path: P
 
 @pytest.mark.parametrize(
     ("bare", "told"),
-    [("ab", "no model has a config.json: nor has the output"), ("b", "b has no config.json")],
+    [("ab", "no model has a config.json, so the output has none"), ("b", "b has no config.json")],
 )
 def test_models_without_a_config_are_merged_and_it_is_told(
     bare: str, told: str, tmp_path: Path

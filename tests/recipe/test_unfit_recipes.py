@@ -20,8 +20,8 @@ BROKEN = Path(__file__).parent / "broken"
 FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     "empty_weight": [(5, "models[0].parameters.weight", "empty list for math … `weight: 0.5`")],
     "true_weight": [
-        (5, "models[0].parameters.weight", "not a number … true, which is no number … write 1"),
-        (7, "models[1].parameters.weight[1]", "false, which is no number … write 0"),
+        (5, "models[0].parameters.weight", "invalid value … true, which is not a number … Write 1"),
+        (7, "models[1].parameters.weight[1]", "false, which is not a number … Write 0"),
     ],
     "word_for_a_number": [(4, "parameters.weight", "a number that float32 can hold … 'half'")],
     "density_in_a_gradient": [
@@ -32,13 +32,13 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     "word_for_true": [(5, "parameters.normalize", "true or false … 'yse'")],
     "infinite_weight": [(4, "parameters.weight", "a number that float32 can hold … inf")],
     "misspelled_parameter": [(7, "models[0].parameters.densty", "densty … Write 'density'")],
-    "missing_parameter": [(1, "parameters", "'t' of slerp is missing … add `t:` under parameters")],
+    "missing_parameter": [(1, "parameters", "'t' of slerp is missing … Add `t:` under parameters")],
     "missing_for_some_tensors": [
         (4, "models[0].parameters", "'weight' of linear is missing for math … lm_head")
     ],
     "unknown_method": [(2, "merge_method", "'tie' … Did you mean 'ties'?")],
-    "no_base": [(1, "merge_method", "needs a base model … add `base_model:`")],
-    "too_many_models": [(3, "models", "exactly 2 models … 3 … add or remove")],
+    "no_base": [(1, "merge_method", "needs a base model … Add `base_model:`")],
+    "too_many_models": [(3, "models", "exactly 2 models … 3 … Add or remove")],
     "past_the_end": [
         (8, "slices[1].sources[0].layer_range", "past the end of code … at most [0, 4] … [2, 5]")
     ],
@@ -68,7 +68,7 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
         (5, "slices[0]", "base model's layers for this slice are not known … `- model: base`")
     ],
     "no_such_module": [(3, "modules.defalt", "has no module 'defalt' … Did you mean 'default'?")],
-    "module_twice": [(5, "modules.text_decoder", "default is named twice … delete one")],
+    "module_twice": [(5, "modules.text_decoder", "default is named twice … Delete one")],
     "slices_past_the_end_of_a_module": [
         (7, "modules.default.slices[1].sources[0].layer_range", "at most [0, 4] … [3, 9]")
     ],

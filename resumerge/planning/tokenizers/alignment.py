@@ -84,7 +84,7 @@ class Alignment:
         if not self.applies(refs[0], operands[0].tensor):
             return expression, operands[0].tensor.shape
         shape = self.shape(operands[0].tensor)
-        if self.problems:  # they are told; there may be no rows to find
+        if self.problems:  # reported elsewhere; the rows may not exist
             return expression, shape
         base = refs[expression.base] if expression.base is not None else None
         others = [ref for ref in self._named() if ref not in refs]
@@ -153,7 +153,7 @@ class Alignment:
         return [self.vocabularies[ref] for ref in merged]
 
     def _merges(self, host: Vocabulary) -> tuple[Any, ...]:
-        """The further merges of a BPE that was made from the host's by going on with it.
+        """The additional merges of a BPE that extends the BPE of the host.
 
         Only a vocabulary that has all of the host's plain tokens can be one; to read the merges of
         the others would take most of the planning.
@@ -237,11 +237,11 @@ class Alignment:
             if self.setting.source == "union":
                 self.problems.append(
                     self.recipe.problem(
-                        f"The vocabularies of {host.ref} and {ref} cannot be united",
+                        f"The vocabularies of {host.ref} and {ref} cannot be combined into a union",
                         self._path("source"),
-                        expected="tokenizers of one kind, which cut text alike",
+                        expected="tokenizers of one kind, which split text in the same way",
                         found=f"{host.kind} in {host.ref}, {other.kind} in {ref}",
-                        fix="write 'tokenizer_source: base' (or a model): the result has that "
+                        fix="Write 'tokenizer_source: base' (or a model): the result has that "
                         "tokenizer, and tokens with the same text are merged",
                     )
                 )
@@ -273,7 +273,7 @@ class Alignment:
                         f"{self._path('tokens')}.{token}.source",
                         expected=expected,
                         found=f"{len(vocabulary.ids):,} tokens, {size:,} rows",
-                        fix="name a model that has it, or another token: "
+                        fix="Name a model that has it, or another token: "
                         "{kind: model_token, model: …, token: …}",
                     )
                 )
@@ -285,7 +285,7 @@ class Alignment:
                 self._path("tokens"),
                 expected=f"a tensor {name} with {self._size(ref):,} rows",
                 found="none",
-                fix="take rows from models of one architecture",
+                fix="Take rows from models of one architecture",
             )
         )
 

@@ -94,11 +94,11 @@ def choose_template(
             None,
             [
                 recipe.problem(
-                    f"There is no chat template called {asked.strip()!r}",
+                    f"Unknown chat template {asked.strip()!r}",
                     "chat_template",
                     expected=f"auto, one of {', '.join(BUILT_IN)}, or a Jinja template",
                     found=asked.strip()[:60],
-                    fix=fix or "write one of these names, or a template with {{ … }}",
+                    fix=fix or "Write one of these names, or a template with {{ … }}",
                 )
             ],
             [],
@@ -111,13 +111,13 @@ def choose_template(
         "chat_template",
         expected="a template that transformers can render",
         found=wrong,
-        fix="correct it, or write the name of a built-in template",
+        fix="Correct it, or write the name of a built-in template",
     )
     return None, [problem], []
 
 
 def _syntax_error(template: str) -> str | None:
-    """What Jinja objects to; tags that only chat templates have are accepted."""
+    """The syntax error that Jinja reports; None without one, and for tags of chat templates."""
     from jinja2 import Environment, TemplateSyntaxError
 
     try:

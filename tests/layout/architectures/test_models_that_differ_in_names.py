@@ -308,5 +308,5 @@ def test_layers_of_different_kinds_stand_where_the_config_says(
         output(name, loaded(name, merge(family(name), recipe, tmp_path / "out")))
         return
     [told] = problems(family(name), recipe, tmp_path)
-    assert "A layer would stand where config.json expects one of another kind" in told
+    assert "config.json expects a layer of another kind at this place" in told
     assert f"line {2 + len(ranges)}, at slices[{len(ranges) - 1}].sources[0].layer_range" in told

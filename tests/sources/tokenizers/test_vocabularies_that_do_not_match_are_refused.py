@@ -42,11 +42,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 REFUSED = {
     "strangers": (
         TWO % ("llama", "bytes") + "tokenizer_source: union",
-        ("cannot be united", "BPE of bytes in bytes", "tokenizer_source: base", "line 4"),
+        ("cannot be combined into a union", "BPE of bytes in bytes", "tokenizer_source: base", "line 4"),
     ),
     "other-model-type": (
         TWO % ("llama", "pieces") + "tokenizer_source: union",
-        ("cannot be united", "Unigram with ▁ for blanks", "tokenizer_source: base"),
+        ("cannot be combined into a union", "Unigram with ▁ for blanks", "tokenizer_source: base"),
     ),
     "other-size-and-no-option": (
         TWO % ("llama", "code"),
