@@ -127,7 +127,7 @@ CASES = {
     ),
     "missing_parameter": Case(
         LINEAR.replace("    parameters: {weight: 1}\n", "", 1),
-        "'weight' of linear is missing for math … add `weight:` under parameters",
+        "'weight' of linear is missing for math … Add `weight:` under parameters",
         line=3,
         path="models[0].parameters",
     ),
@@ -184,7 +184,7 @@ CASES = {
         LINEAR,
         "38 tensors are missing in code … model.layers.{0-3}.mlp.down_proj.weight … as in math … "
         "code has 38 that math lacks: … transformer.h.{0-3}.mlp.down_proj.weight … "
-        "merge models of one architecture",
+        "Merge models of one architecture",
         line=5,
         path="models[1]",
         spoil=of_another_architecture,
@@ -216,7 +216,7 @@ CASES = {
     "models_without_tensors": Case(LINEAR, "no tensors to merge … none in math", spoil=emptied),
     "missing_base_model": Case(
         LINEAR.replace("linear", "ties"),
-        "ties needs a base model … base_model: org/name … add `base_model:`",
+        "ties needs a base model … base_model: org/name … Add `base_model:`",
         line=1,
         path="merge_method",
     ),

@@ -145,7 +145,8 @@ def test_a_real_mismatch_shows_both_sides(family: Family, tmp_path: Path) -> Non
     assert "20 tensors are missing" in told
     assert "model.layers.{0-3}.self_attn.q_proj.weight" in told
     assert "that code lacks: model.layers.{0-3}.mlp.gate_up_proj.weight" in told
-    assert "is phi3, that of code llama: merge models of one architecture" in told
+    assert "Merge models of one architecture: the model_type of" in told
+    assert "is phi3, that of code llama" in told
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_layers_of_another_architecture_are_not_stacked(
     said = "\n".join(problems(tmp_path, recipe, tmp_path))
     assert told.format(*models) in said
     assert "line 4, at slices[1].sources[0]" in said
-    assert "merge models of one architecture" in said
+    assert "Merge models of one architecture" in said
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_what_one_model_has_more_in_its_layers_is_not_dropped(
     models = [family(name) / "math" for name in (first, second)]
     said = "\n".join(problems(tmp_path, HALVES.format(*models), tmp_path))
     assert told.format(*models) in said
-    assert "merge models of one architecture" in said
+    assert "Merge models of one architecture" in said
 
 
 def test_a_buffer_in_the_layers_of_one_is_no_other_kind_of_layer(
