@@ -1,4 +1,8 @@
-"""What layers and parts a model has, inferred from tensor names and config.json."""
+"""The layers and parts of a model, inferred from tensor names and config.json.
+
+There is no table of architectures. Nothing here reads weights. Imports only types of sources, and
+`tied_weights`, whose functions are exported here too.
+"""
 
 from resumerge.layout.layer_lists import read_layer_list, write_layer_list
 from resumerge.layout.layers import Layers, infer_layers, step_position

@@ -1,4 +1,4 @@
-"""Layer counts in config.json, and which of them counts which list of tensors."""
+"""Finds the layer counts in config.json, and the list of layers that each of them counts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 _COUNT = re.compile(r"layer|n_block|num_block|depth")
 _WORD = re.compile(r"[a-z0-9]+")
-_SAY_NOTHING = frozenset(
+_WITHOUT_MEANING = frozenset(
     {"num", "n", "number", "of", "hidden", "depth", "config", "model"}
     | {"layer", "layers", "block", "blocks"}
 )
-_SAME = {
+_SYNONYMS = {
     "visual": "vision",
     "image": "vision",
     "vit": "vision",
@@ -23,7 +23,7 @@ _SAME = {
     "decoders": "decoder",
 }
 _UNMARKED = frozenset({"text", "decoder"})
-"""Words that a language model's key has and its tensors' names need not have, if no others do."""
+"""Words of a language model's key that the names of its tensors may lack, if no stack has them."""
 
 
 def layer_counts(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int]]:
@@ -37,28 +37,30 @@ def layer_counts(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[st
 
 
 def words(name: str) -> frozenset[str]:
-    """What a stack's or key's name says: ``vision_config.num_hidden_layers`` says vision."""
+    """The words with meaning in the name of a stack or key: vision in ``vision_config.depth``."""
     return (
-        frozenset(_SAME.get(word, word) for word in _WORD.findall(name.lower().replace("_", ".")))
-        - _SAY_NOTHING
+        frozenset(
+            _SYNONYMS.get(word, word) for word in _WORD.findall(name.lower().replace("_", "."))
+        )
+        - _WITHOUT_MEANING
     )
 
 
 def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The keys that count each stack; stacks that no key counts are left out.
+    """The keys that count each stack, without the stacks that no key counts.
 
-    A key counts a stack of its length whose name says what the key says: ``vision_config.depth``
+    A key counts a stack that has its length and the words of its name: ``vision_config.depth``
     counts ``visual.blocks`` and not ``model.layers``, ``decoder_layers`` counts
-    ``model.decoder.layers``, ``num_hidden_layers`` whatever nothing says more of. What a key says
-    and no stack does (``max_window_layers``) makes it count nothing.
+    ``model.decoder.layers``, ``num_hidden_layers`` the stack for which there is no better key. A
+    key with a word that no stack has (``max_window_layers``) counts nothing.
 
     Args:
-        stacks: lengths of the numbered lists.
+        stacks: number of layers of each stack.
         config: config.json.
     """
     free = _UNMARKED - {word for stack in stacks for word in words(stack)}
     found = {
-        (stack, key): _fit(words(stack), words(key) - free)
+        (stack, key): _score(words(stack), words(key) - free)
         for key, count in layer_counts(config)
         for stack, length in stacks.items()
         if length == count
@@ -70,11 +72,11 @@ def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[
             best = max(fits.values())
             keys[stack] = [key for key, fit in fits.items() if fit == best]
     taken = {key for several in keys.values() for key in several}
-    for (stack, key), fit in found.items():  # an encoder-decoder's second name for the encoder's
+    for (stack, key), fit in found.items():  # a second key for an encoder
         if fit >= 0 and key not in taken and "encoder" in words(stack):
             keys[stack].append(key)
     return keys
 
 
-def _fit(stack: frozenset[str], key: frozenset[str]) -> int:
+def _score(stack: frozenset[str], key: frozenset[str]) -> int:
     return 2 * len(stack & key) - len(key - stack)

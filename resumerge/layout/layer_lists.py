@@ -1,11 +1,11 @@
-"""Lists in config.json that say something of each layer, in the forms that there are.
+"""Lists in config.json with an entry for each layer, in the forms that models use.
 
 - one entry for each layer: ``layer_types``, ``no_rope_layers``;
 - numbers of layers: ``mlp_only_layers``, ``cross_attention_layers``, ``fullatt_block_indexes``;
 - entries that repeat over the layers: ``block_types``;
 - entries with how often they repeat: ``attention_types: [[["global", "local"], 12]]``.
 
-They are told apart by their shape, and by keys that speak of layers.
+The form follows from the shape of the list and the words of its key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KINDS = re.compile(r"types?$|pattern")
 
 
 def read_layer_list(key: str, value: Any, count: int) -> list[Any] | None:
-    """What a list says of each of `count` layers; None where it is no list of layers."""
+    """The entry of each of `count` layers; None if the list is not about layers."""
     if not isinstance(value, list) or not _OF_LAYERS.search(key):
         return None
     if value and len(value) == count:
@@ -35,7 +35,7 @@ def read_layer_list(key: str, value: Any, count: int) -> list[Any] | None:
 
 
 def write_layer_list(key: str, like: list[Any], count: int, entries: list[Any]) -> list[Any]:
-    """A list that says `entries` of the layers, in the form that `like` has for `count` layers."""
+    """A list with these entries of layers, in the form that `like` has for `count` layers."""
     if len(like) == count:
         return entries
     if _NUMBERS.search(key) and _are_numbers(like, count):

@@ -1,8 +1,8 @@
-"""Which numbered lists of tensors are a model's stacks of layers, inferred from names and config.
+"""Finds the stacks of layers of a model from tensor names and config.json.
 
 No table of architectures: a stack is the outermost numbered list in the tensor names
 (``model.layers.0.…``, ``encoder.layer.0.…``, ``h.0.…``) that runs from 0 without gaps and is as
-long as a layer count in config.json that speaks of it.
+long as a layer count in config.json whose key fits its name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Layers:
 
     Args:
         counts: every stack's name with its number of layers.
-        main: the stack that slices cut; None where there is none, or no single one.
+        main: the stack that slices choose layers from; None if there is none, or more than one.
         keys: the dotted keys of config.json that count each stack.
     """
 
@@ -36,22 +36,22 @@ class Layers:
         return self.counts[self.main] if self.main is not None else None
 
     def locate(self, tensor: str) -> LayerName | None:
-        """Where a tensor stands, or None for one outside every stack."""
+        """The stack and layer of a tensor; None for a tensor outside every stack."""
         name = split(tensor)
         return name if name is not None and name.index < self.counts.get(name.stack, 0) else None
 
     def position(self, tensor: str) -> float:
-        """Where a gradient stands at this tensor: from 0 at the first layer to 1 at the last.
+        """The position of a tensor for gradients: from 0 in the first layer to 1 in the last.
 
-        As in mergekit 0.1.5, observed: tensors before and after the layers stand at 0, the layer
-        of a stack of one at 1.
+        Same as mergekit 0.1.5, observed: tensors outside the layers are at 0, the only layer of a
+        stack at 1.
         """
         name = self.locate(tensor)
         return 0.0 if name is None else step_position(name.index, self.counts[name.stack])
 
 
 def step_position(step: int, steps: int) -> float:
-    """Where the `step`-th of `steps` layers stands, from 0 to 1."""
+    """The position of the `step`-th of `steps` layers, from 0 to 1."""
     return step / (steps - 1) if steps > 1 else 1.0
 
 
@@ -85,7 +85,7 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
 
 
 def _predicting(config: Mapping[str, Any]) -> list[int]:
-    """How many layers stand beyond those that are counted, to predict further tokens."""
+    """Numbers of layers after the counted ones, which predict further tokens."""
     return [n for key, n in layer_counts(config) if "nextn" in key or "mtp" in key]
 
 

@@ -1,8 +1,8 @@
-"""Matching the tensor names of two models that differ by a wrapper, like ``bert.``.
+"""Matches the tensor names of two models that differ by a wrapper, like ``bert.``.
 
 No table of prefixes: two names match where their ends are the same and the beginnings differ in
-words that one of them has and the other lacks (``model.language_model.`` and
-``language_model.model.``, ``bert.`` and nothing). How most tensors differ decides.
+words that only one of them has (``model.language_model.`` and
+``language_model.model.``, ``bert.`` and nothing). The most common difference is applied first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rename:
-    """A beginning of names in one model and what stands for it in another."""
+    """A prefix of names in one model, and the prefix that replaces it in another."""
 
     ours: str
     theirs: str
@@ -29,8 +29,8 @@ def match_names(
     """Find the name in another model of each tensor whose own name it lacks.
 
     Returns:
-        their name by our name, for those that were found under another name; and the beginnings
-        that differ, the most common first. A name of theirs is given away once.
+        their name by our name, for tensors that were found by another name; and the prefixes that
+        differ, the most common first. Each of their names is used once.
     """
     free = set(theirs) - set(ours)
     lacking = [name for name in ours if name not in free and name not in theirs]

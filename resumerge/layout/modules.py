@@ -18,7 +18,7 @@ from resumerge.layout.layers import Layers
 _BRIDGE = re.compile(
     r"projector|merger|connector|multi_?modal|mm_|resampler|aligner|embed_(vision|audio)"
 )
-_CALLED = {
+_ROLE_NAMES = {
     "text": ("text_decoder", "language_model", "text_model"),
     "vision": ("vision_tower", "vision_model", "visual"),
     "audio": ("audio_tower", "audio_encoder", "speech_encoder"),
@@ -54,14 +54,14 @@ def find_parts(tensors: Iterable[str], layers: Layers) -> list[ModulePart]:
     """
     names = list(tensors)
     if len(layers.counts) < 2:
-        called = {WHOLE, *_CALLED["text"], *(s for s in layers.counts)}
+        called = {WHOLE, *_ROLE_NAMES["text"], *(s for s in layers.counts)}
         called |= {part for stack in layers.counts for part in stack.split(".")[:-1]}
         return [ModulePart(WHOLE, frozenset(called), next(iter(layers.counts), None), tuple(names))]
     prefixes = _prefixes(list(layers.counts))
     members: dict[str, list[str]] = {stack: [] for stack in prefixes}
     members |= {BRIDGE: [], SHARED: []}
     for name in names:
-        members[_home(name, prefixes, layers)].append(name)
+        members[_owner(name, prefixes, layers)].append(name)
     parts = [
         _part(stack, prefix, members[stack], layers.main == stack)
         for stack, prefix in prefixes.items()
@@ -87,7 +87,7 @@ def _prefixes(stacks: list[str]) -> dict[str, str]:
     return found
 
 
-def _home(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
+def _owner(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
     located = layers.locate(name)
     if located is not None:
         return located.stack
@@ -101,8 +101,10 @@ def _home(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
 
 def _part(stack: str, prefix: str, tensors: list[str], main: bool) -> ModulePart:
     said = words(stack)
-    role = next((r for r in _CALLED if r in said), "text" if main else None)
+    role = next((r for r in _ROLE_NAMES if r in said), "text" if main else None)
     own = prefix.rpartition(".")[2]
-    called = {stack, prefix, own, *_CALLED.get(role or "", ())}
+    called = {stack, prefix, own, *_ROLE_NAMES.get(role or "", ())}
     called |= {side for side in ("encoder", "decoder") if side in said and role is None}
-    return ModulePart(_CALLED[role][0] if role else own, frozenset(called), stack, tuple(tensors))
+    return ModulePart(
+        _ROLE_NAMES[role][0] if role else own, frozenset(called), stack, tuple(tensors)
+    )

@@ -1,7 +1,7 @@
-"""Which tensors have a row for every token: input embeddings, output heads and their biases.
+"""Finds the tensors that have a row for every token: embeddings, output heads and their biases.
 
-Inferred, without a table of architectures: outside the layers, named like an embedding or a head,
-and as long as a ``vocab_size`` of the (nested) config.json.
+They are outside the layers, are named like an embedding or a head, and have as many rows as a
+``vocab_size`` in the (nested) config.json.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def vocabulary_size(source: Source, tokens: int = 0) -> int | None:
     lengths = [
         vocabulary_axis(tensor.shape)
         for name, tensor in source.tensors.items()
-        if _is_named_so(name) and _INPUT.search(name) and len(tensor.shape) == 2
+        if _has_vocabulary_name(name) and _INPUT.search(name) and len(tensor.shape) == 2
     ]
     found = [size for size in stated if size in lengths] or (lengths if not stated else [])
     roomy = [size for size in found if size >= tokens]
@@ -45,7 +45,7 @@ def vocabulary_size(source: Source, tokens: int = 0) -> int | None:
 
 def has_vocabulary_axis(name: str, shape: tuple[int, ...], size: int | None) -> bool:
     """Whether a tensor has a row for every one of `size` tokens."""
-    return size is not None and vocabulary_axis(shape) == size and _is_named_so(name)
+    return size is not None and vocabulary_axis(shape) == size and _has_vocabulary_name(name)
 
 
 def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
@@ -57,6 +57,6 @@ def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
             yield from vocabulary_sizes(value)
 
 
-def _is_named_so(name: str) -> bool:
+def _has_vocabulary_name(name: str) -> bool:
     outside = split(name) is None
     return outside and bool(_NAMES.search(name)) and not _OTHER_AXES.search(name)

@@ -1,7 +1,9 @@
-"""The plan of a merge: units, shards, fingerprint, estimate.
+"""Makes the plan of a merge: units, shards, fingerprint and estimate.
 
-Not named ``plan``: ``resumerge.plan(…)`` is the command's twin in Python, and importing a package
-of that name would put the package in its place.
+`planner.py` has the order of the steps, `plan.py` the result. Problems are collected and raised
+together. Nothing here reads weights. Imports recipe, sources, layout and methods.
+
+The package is not named ``plan``: importing it would replace the function `resumerge.plan`.
 """
 
 from resumerge.planning.check_recipe import check_recipe, read_recipe
