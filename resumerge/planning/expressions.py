@@ -121,7 +121,7 @@ class Expressions:
                     kind,
                     "parameters",
                     expected=expected,
-                    found=f"otherwise, for {context.name}",
+                    found=f"other values for {context.name}",
                     fix="Change them, or the filter or gradient that gives them at this tensor",
                 )
             )

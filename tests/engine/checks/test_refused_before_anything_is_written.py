@@ -105,11 +105,11 @@ def emptied(folder: Path) -> None:
 
 
 CASES = {
-    "empty_yaml": Case("", "The recipe is empty … nothing but comments or blanks"),
+    "empty_yaml": Case("", "The recipe is empty … only comments or blank lines"),
     "malformed_yaml": Case("merge_method: [linear\nmodels: 1", "is not valid YAML", line=2),
     "unknown_key": Case(
         LINEAR.replace("merge_method", "merge_metod"),
-        "not a key … merge_metod … Did you mean 'merge_method'?",
+        "Unknown key … merge_metod … Did you mean 'merge_method'?",
         line=1,
         path="merge_metod",
     ),
@@ -133,12 +133,12 @@ CASES = {
     ),
     "weights_that_sum_to_zero": Case(
         LINEAR.replace("weight: 1", "weight: -1", 1),
-        "weights that do not sum to zero, or normalize: false … change them",
+        "weights that do not sum to zero, or normalize: false … Change them",
     ),
     "density_outside": Case(
         "merge_method: ties\nbase_model: base\nmodels:\n"
         "  - {model: math, parameters: {weight: 1, density: 1.5}}\n",
-        "'density' is not a number it can be … from 0 to 1 … 1.5",
+        "'density' has an invalid value … from 0 to 1 … 1.5",
         line=4,
         path="models[0].parameters.density",
     ),
@@ -222,7 +222,7 @@ CASES = {
     ),
     "too_few_models": Case(
         "merge_method: slerp\nbase_model: base\nmodels: [{model: base}]\nparameters: {t: 0.5}\n",
-        "slerp takes exactly 2 models … 1 … add or remove models",
+        "slerp takes exactly 2 models … 1 … Add or remove models",
     ),
     "no_such_folder": Case(
         LINEAR.replace("code", "./cod"),

@@ -278,7 +278,7 @@ def test_slices_of_an_encoder_decoder_say_how_to_name_its_parts(
     recipe = "merge_method: passthrough\nslices: [{sources: [{model: math, layer_range: [0, 2]}]}]"
     [told] = problems(family("t5"), recipe, tmp_path)
     assert "several: decoder.block (4 layers), encoder.block (3 layers)" in told
-    assert "write 'modules:'" in told
+    assert "Write 'modules:'" in told
 
 
 def test_a_module_that_is_not_there(family: Family, tmp_path: Path) -> None:

@@ -83,7 +83,11 @@ def test_the_tokenizers_own_comes_along(models: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "words"),
-    [("chatlm", "Did you mean 'chatml'"), ("'{{ messages'", "not valid Jinja"), ("3", "not a chat")],
+    [
+        ("chatlm", "Did you mean 'chatml'"),
+        ("'{{ messages'", "not valid Jinja"),
+        ("3", "not a chat"),
+    ],
 )
 def test_one_that_cannot_be_is_refused(
     asked: str, words: str, models: Path, tmp_path: Path

@@ -42,7 +42,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 REFUSED = {
     "strangers": (
         TWO % ("llama", "bytes") + "tokenizer_source: union",
-        ("cannot be combined into a union", "BPE of bytes in bytes", "tokenizer_source: base", "line 4"),
+        (
+            "cannot be combined into a union",
+            "BPE of bytes in bytes",
+            "tokenizer_source: base",
+            "line 4",
+        ),
     ),
     "other-model-type": (
         TWO % ("llama", "pieces") + "tokenizer_source: union",
