@@ -20,7 +20,7 @@ from torch import Tensor
 
 from resumerge import kernels
 from resumerge.engine.resources.allocator import reuse_freed_memory
-from resumerge.methods import Block
+from resumerge.kernels import Block
 from resumerge.native import Vector, instruction_set
 from resumerge.native.vector import BF16
 from resumerge.planning.plan import BLOCK
@@ -68,7 +68,7 @@ def cases() -> list[Case]:
         Case(
             "mask by rank in rows",
             lambda: [
-                kernels.kept_by_rank(part, ROW, 0.5, 0.15, "key", block)
+                kernels.rank_mask(part, ROW, 0.5, 0.15, "key", block)
                 for part, block in zip(first, BLOCKS)
             ],
             lambda: torch.bernoulli(
@@ -84,7 +84,7 @@ def cases() -> list[Case]:
         ),
         Case(
             "sums of magnitudes",
-            lambda: [kernels.absolute_sums(part, masks[0]) for part in first],
+            lambda: [kernels.l1_norms(part, masks[0]) for part in first],
             lambda: (a.abs().double().sum(), (a * masked[0]).abs().double().sum()),
             "multiply, abs, double, sum",
         ),
@@ -97,7 +97,9 @@ def cases() -> list[Case]:
         Case(
             "3 masked, by consensus",
             lambda: [
-                kernels.combined(base, fresh(parts), masks, [0.3] * 3, [0.3] * 3, True, True, 1.0)
+                kernels.add_task_vectors(
+                    base, fresh(parts), masks, [0.3] * 3, [0.3] * 3, True, True, 1.0
+                )
                 for base, *parts in zip(bases, *stored)
             ],
             lambda: base.float() + plain_consensus(torch.stack([a, b, c]) * masked * 0.3),
@@ -105,7 +107,7 @@ def cases() -> list[Case]:
         ),
         Case(
             "dot products of 2",
-            lambda: kernels.summed(kernels.gram(parts) for parts in zip(*stored[:2])),
+            lambda: kernels.sum_blocks(kernels.gram(parts) for parts in zip(*stored[:2])),
             lambda: torch.stack([a, b]).double() @ torch.stack([a, b]).double().T,
             "stack, double, matmul",
         ),

@@ -41,11 +41,13 @@ def variance(vectors: Sequence[Any]) -> Any:
         mean.add_(change * (1.0 / count))
         squares.add_(change.mul_(vector - mean))
     squares.div_(len(vectors))
-    return squares.masked_fill_(squares.isnan(), math.nan)  # one NaN for all: it is a key
+    return squares.masked_fill_(
+        squares.isnan(), math.nan
+    )  # one bit pattern for NaN: the bits are keys of a selection
 
 
 def count_nonzero(values: Any) -> int:
-    """How many elements of a vector are not 0; NaN is not."""
+    """The number of elements that are not 0; NaN counts."""
     if isinstance(values, Vector):
         return len(values) - calls.equal_count(values, calls.MAGNITUDE, 0)
     return int(values.count_nonzero())

@@ -1,8 +1,8 @@
-"""How far the softmax of rows is from that of others.
+"""The importance of changes in Arcee fusion: Kullback-Leibler divergence of softmax rows.
 
-With torch alone, in float32 and in its order of operations: between models that are near to each
-other the divergence is little more than what is rounded, and a more exact one, or the same in
-another order, would keep other elements than mergekit does.
+torch computes it, in float32 and in mergekit's order of operations. Between similar models the
+divergence is hardly larger than rounding errors, so a more exact one, or another order, would keep
+other elements than mergekit does.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def row_divergences(values: Tensor, others: Tensor, row: int) -> Tensor:
     return (p / q).log_().mul_(p).sum(dim=1)
 
 
-def joined(parts: Iterable[Tensor], length: int) -> Tensor:
-    """The blocks' divergences one after the other, `length` of them in all.
+def concatenate(parts: Iterable[Tensor], length: int) -> Tensor:
+    """The vectors of all blocks in one, `length` elements in total.
 
-    Each is copied at once: small pieces that stay, between large ones that come and go, keep the
-    allocator from using the memory of these again.
+    Each is copied as it arrives: many small allocations that live long would fragment the memory
+    of the large ones between them.
     """
     whole, start = None, 0
     for part in parts:
@@ -40,11 +40,11 @@ def joined(parts: Iterable[Tensor], length: int) -> Tensor:
 
 
 def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, start: int) -> Tensor:
-    """``|x - y|`` times the divergence of the element's row; the vectors stay as they are.
+    """``|x - y|`` times the divergence of the element's row; the vectors are not changed.
 
     Args:
         divergences: of all rows of the tensor.
-        start: where the vectors begin within it: the first element of a row.
+        start: index of the vectors' first element in the tensor; a row begins there.
     """
     change = (values - others).abs_()
     whole = len(change) // row * row

@@ -1,17 +1,22 @@
-"""What needs a whole matrix at once: its singular values."""
+"""Singular values, which need a whole matrix."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def isotropic(matrix: Tensor) -> Tensor:
     """A float32 matrix with each of its singular values replaced by their mean.
 
-    Directions whose singular value is zero as far as float32 can tell are left out: where they
-    point is chance. A matrix with NaN or infinity in it has no singular values, and stays.
+    Singular vectors are left out whose singular value is zero within float32's precision, since
+    their direction is arbitrary. A matrix with NaN or infinity is returned unchanged. From Iso-C,
+    https://arxiv.org/abs/2502.04959.
     """
+    import torch
+
     if not matrix.isfinite().all():
         return matrix
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)

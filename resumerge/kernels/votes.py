@@ -1,16 +1,16 @@
-"""Elements that matter to several models."""
+"""Consensus task arithmetic: elements that matter to several models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from resumerge.kernels.accumulate import added, plain_sum, zeros_like
-from resumerge.kernels.masks.drop import keep_only, reaches
+from resumerge.kernels.masks.apply import apply_mask, at_least
+from resumerge.kernels.sums import add_scaled, sum_vectors, zeros_like
 from resumerge.native import Vector, elements
 
 
-def voted_sum(
+def add_voted_sum(
     base: Any,
     deltas: Sequence[Any],
     weights: Sequence[float],
@@ -20,18 +20,19 @@ def voted_sum(
 ) -> Any:
     """``base + scale * sum(y_i)`` with ``y_i = w_i * d_i`` where enough models vote for an element.
 
-    A model votes where ``|y_i| >= t_i * |sum(y_j) - y_i|``. Elsewhere, the base.
+    A model votes where ``|y_i| >= t_i * |sum(y_j) - y_i|``; elsewhere the result is the base. From
+    https://arxiv.org/abs/2405.07813.
 
     Args:
-        base: what the vectors `deltas` are differences from; torch's vectors are used up.
-        least: how many votes are enough.
+        base: what the vectors `deltas` are differences from; torch's vectors are overwritten.
+        least: number of votes that is enough.
     """
     if isinstance(base, Vector):
-        return elements.voted_sum(base, deltas, weights, thresholds, least, scale)
+        return elements.add_voted_sum(base, deltas, weights, thresholds, least, scale)
     terms = [delta.mul_(weight) for delta, weight in zip(deltas, weights)]
-    total = plain_sum([terms[0].clone(), *terms[1:]])
+    total = sum_vectors([terms[0].clone(), *terms[1:]])
     votes = zeros_like(total)
     for term, threshold in zip(terms, thresholds):
         rest = (total - term).abs_().mul_(threshold)
-        votes.add_(reaches(term.abs_(), rest))
-    return added(base, keep_only(total, votes >= least), scale)
+        votes.add_(at_least(term.abs_(), rest))
+    return add_scaled(base, apply_mask(total, votes >= least), scale)

@@ -1,6 +1,9 @@
-"""Kernels in C, compiled when the package is installed, for merging without torch.
+"""Kernels in C, compiled when the package is installed, and their Python side.
 
-torch computes the same bits where they are missing, only slower; see docs/architecture.md.
+`library.py` finds the compiled library, `call.py` passes arguments to it, `vector.py` has its
+vectors; the other modules have one function for each kernel. `resumerge.kernels` calls them, and
+states what each computes; without the compiled library it computes the same bits with torch, more
+slowly. This package imports nothing else of resumerge.
 """
 
 from resumerge.native.library import instruction_set

@@ -1,4 +1,4 @@
-"""Calling a compiled kernel with what Python has."""
+"""Calls a compiled kernel with Python's vectors, arrays and numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.native.vector import Vector, address
 
 
 def call(name: str, *arguments: object) -> int:
-    """Call a kernel; other threads run meanwhile.
+    """Call a kernel, without the interpreter's lock.
 
     Args:
         name: of the kernel, without the instruction set.
@@ -21,17 +21,17 @@ def call(name: str, *arguments: object) -> int:
             bytes, or None for no mask.
 
     Returns:
-        What it returns; nothing to rely on where it returns nothing.
+        The kernel's result; undefined for a kernel without one.
     """
     result: int = function(name)(*map(_passed, arguments))
     return result
 
 
 def enough_memory(result: int) -> int:
-    """What a kernel returned that needs scratch memory.
+    """The result of a kernel that allocates scratch memory.
 
     Raises:
-        MemoryError: there was none.
+        MemoryError: the kernel could not allocate it.
     """
     if result < 0:
         raise MemoryError("no memory for a kernel's scratch")
@@ -58,7 +58,7 @@ def _passed(argument: object) -> object:
 
 
 def _vectors(vectors: Sequence[Vector]) -> bytes:
-    """As in vectors.h; to be used before the vectors are dropped."""
+    """The structures of vectors.h; valid while the vectors exist."""
     fields: list[int] = []
     for vector in vectors:
         base = vector.base

@@ -1,4 +1,4 @@
-"""The compiled kernels as functions of vectors. What each computes is said where it is used."""
+"""The compiled kernels as functions of vectors; `resumerge.kernels` defines what each computes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def weighted_sum(terms: Sequence[Vector], weights: Sequence[float]) -> Vector:
 
 
 def round_to(vector: Vector, dtype: int, out: np.ndarray) -> None:
-    """Write a vector in another element type; `out` is as many bytes as it takes."""
+    """Write a vector into `out`, rounded to another element type."""
     call("round_to", vector, len(vector), dtype, out)
 
 
@@ -32,7 +32,7 @@ def read_ranges(ranges: Sequence[tuple[int, int, int]], to: Sequence[Vector]) ->
     """Read ranges of open files, (file, offset, length in bytes) each, into vectors.
 
     Returns:
-        False where something could not be read, or was not there.
+        False if a range could not be read, or a file was too short.
     """
     fields = [
         x for (file, at, size), vector in zip(ranges, to) for x in (vector.at, at, size, file)
@@ -42,43 +42,43 @@ def read_ranges(ranges: Sequence[tuple[int, int, int]], to: Sequence[Vector]) ->
 
 
 def gram(vectors: Sequence[Vector], rows: int = 1) -> np.ndarray:
-    """Dot products of each of so many rows of one length: float64, shape ``(n, n, rows)``."""
+    """Dot products of each of the vectors' rows: float64, shape ``(n, n, rows)``."""
     count, row = len(vectors), len(vectors[0]) // max(1, rows)
     out = np.empty((count, count, rows))
     enough_memory(call("gram", vectors, count, rows, row, out))
     return out
 
 
-def absolute_sums(vector: Vector, mask: np.ndarray | None) -> tuple[float, float]:
-    """``sum(|x|)`` of all elements, and of those that a mask of bytes keeps (0 without one)."""
+def l1_norms(vector: Vector, mask: np.ndarray | None) -> tuple[float, float]:
+    """``sum(|x|)`` of all elements, and of those that a mask (uint8) keeps; 0 without a mask."""
     out = (ctypes.c_double * 2)()
     call("absolute_sums", vector, mask, len(vector), out)
     return out[0], out[1]
 
 
 @dataclass(frozen=True)
-class Above:
-    """What keeps the elements whose magnitudes are above a threshold, and the first equal ones.
+class Threshold:
+    """In place of a mask: keeps magnitudes above a threshold, and the first of equal ones.
 
     Args:
-        threshold: bits of the magnitude.
-        quota: how many elements equal to it are kept.
+        bits: of the magnitude, as an integer.
+        quota: number of elements equal to it that are kept.
     """
 
-    threshold: int
+    bits: int
     quota: int
 
 
 def combine(
     base: Vector,
     vectors: Sequence[Vector],
-    masks: Sequence[np.ndarray | Above | None],
+    masks: Sequence[np.ndarray | Threshold | None],
     factors: Sequence[float],
     weights: Sequence[float],
     flags: int,
     scale: float,
 ) -> Vector:
-    """Task vectors made sparse, combined, and added to the base that they are differences from."""
+    """Sparse task vectors, combined and added to the base that they are differences from."""
     count = len(vectors)
     out = np.empty(len(base), np.float32)
     enough_memory(
@@ -88,8 +88,8 @@ def combine(
             base.dtype,
             vectors,
             (ctypes.c_void_p * count)(*map(_bytes_of, masks)),
-            (ctypes.c_uint32 * count)(*(m.threshold if isinstance(m, Above) else 0 for m in masks)),
-            (ctypes.c_int64 * count)(*(m.quota if isinstance(m, Above) else -1 for m in masks)),
+            (ctypes.c_uint32 * count)(*(m.bits if isinstance(m, Threshold) else 0 for m in masks)),
+            (ctypes.c_int64 * count)(*(m.quota if isinstance(m, Threshold) else -1 for m in masks)),
             floats(factors),
             floats(weights),
             count,
@@ -109,8 +109,10 @@ def keys(vector: Vector, kind: int) -> np.ndarray:
     return out
 
 
-def around(vector: Vector, kind: int, low: int, high: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """How many keys are above a bracket; the different ones inside, and how many have each."""
+def keys_in_bracket(
+    vector: Vector, kind: int, low: int, high: int
+) -> tuple[int, np.ndarray, np.ndarray]:
+    """The number of keys above a bracket; the distinct keys inside, and the count of each."""
     above = ctypes.c_int64()
     found = np.empty(len(vector), np.uint32)
     counts = np.empty(len(vector), np.uint32)
@@ -121,7 +123,7 @@ def around(vector: Vector, kind: int, low: int, high: int) -> tuple[int, np.ndar
 
 
 def equal_count(vector: Vector, kind: int, key: int) -> int:
-    """How many elements have a key."""
+    """The number of elements with a key."""
     return call("equal_count", vector, len(vector), kind, key)
 
 
@@ -139,7 +141,7 @@ def random_mask(key: int, block: int, whole: int, fraction: int, count: int) -> 
     return mask
 
 
-def kept_by_rank(
+def rank_mask(
     vector: Vector, key: int, block: int, row: int, stride: int, density: float, reach: float
 ) -> np.ndarray:
     """1 for elements drawn with probabilities that grow with their ranks in their rows, else 0."""
@@ -165,5 +167,5 @@ def _seed(key: int, block: int) -> ctypes.Array[ctypes.c_uint64]:
     return (ctypes.c_uint64 * 3)(key & (1 << 64) - 1, key >> 64, block)
 
 
-def _bytes_of(mask: np.ndarray | Above | None) -> int | None:
+def _bytes_of(mask: np.ndarray | Threshold | None) -> int | None:
     return address(mask) if isinstance(mask, np.ndarray) else None

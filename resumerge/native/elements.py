@@ -1,4 +1,4 @@
-"""The compiled kernels that compute each element from those of several models."""
+"""The compiled kernels that compute each element from the same element of several models."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from resumerge.native.call import call, floats
 from resumerge.native.vector import CHUNK, Vector
 
 
-def limited(vector: Vector, middle: Vector, reach: float) -> Vector:
-    """``min(max(x, m - reach), m + reach)``."""
+def clamp_to_distance(vector: Vector, center: Vector, distance: float) -> Vector:
+    """``min(max(x, c - distance), c + distance)``."""
     out = np.empty(len(vector), np.float32)
-    call("limited", vector, middle, float(reach), len(out), out)
+    call("limited", vector, center, float(distance), len(out), out)
     return Vector(out)
 
 
-def averaged_changes(
+def add_mean_change(
     base: Vector, vectors: Sequence[Vector], epsilon: float, factors: Sequence[float]
 ) -> Vector:
     """``base + sum(f_i * d_i) / c`` over the c models that changed an element."""
@@ -37,15 +37,15 @@ def averaged_changes(
     return Vector(out)
 
 
-def changed_counts(vectors: Sequence[Vector], epsilon: float) -> np.ndarray:
-    """How many elements each vector changed, and how many of these alone: int64 ``(n, 2)``."""
+def count_changes(vectors: Sequence[Vector], epsilon: float) -> np.ndarray:
+    """The number of elements that each vector changed, and that it alone did: int64 ``(n, 2)``."""
     count = len(vectors)
     out, flags = np.empty((count, 2), np.int64), np.empty((count, CHUNK), np.uint32)
     call("changed_counts", vectors, count, float(epsilon), len(vectors[0]), flags, out)
     return out
 
 
-def voted_sum(
+def add_voted_sum(
     base: Vector,
     vectors: Sequence[Vector],
     weights: Sequence[float],
@@ -53,7 +53,7 @@ def voted_sum(
     least: int,
     scale: float,
 ) -> Vector:
-    """``base + scale * sum(w_i * d_i)`` where so many models vote for an element."""
+    """``base + scale * sum(w_i * d_i)`` where at least `least` models vote for an element."""
     count = len(vectors)
     out, terms = np.empty(len(base), np.float32), np.empty((count, CHUNK), np.float32)
     call(
@@ -73,7 +73,7 @@ def voted_sum(
 
 
 def trimmed_mean(vectors: Sequence[Vector], cut: int) -> Vector:
-    """The mean of each element's values without so many at either end."""
+    """The mean of each element's values without the `cut` lowest and the `cut` highest."""
     count = len(vectors)
     out, terms = np.empty(len(vectors[0]), np.float32), np.empty((count, CHUNK), np.float32)
     call("trimmed_mean", vectors, count, cut, len(out), terms, out)

@@ -18,14 +18,14 @@ def variance(vectors: Sequence[Vector]) -> Vector:
     return Vector(out)
 
 
-def squares(vector: Vector, mask: np.ndarray | None) -> float:
-    """``sum(x**2)`` of the elements that a mask of bytes keeps; of all without one."""
+def sum_of_squares(vector: Vector, mask: np.ndarray | None) -> float:
+    """``sum(x**2)`` of the elements that a mask (uint8) keeps; of all without a mask."""
     out = (ctypes.c_double * 1)()
     call("squares", vector, mask, len(vector), out)
     return out[0]
 
 
-def weighted_majority(
+def add_majority_mean(
     base: Vector, vectors: Sequence[Vector], mask: np.ndarray | None, weights: Sequence[float]
 ) -> Vector:
     """``base + sum(a_i * w_i * d_i) / sum(a_i * w_i)``, a_i whether the sign is the majority's."""

@@ -1,4 +1,4 @@
-"""The compiled kernels, where installing could compile them."""
+"""The compiled library, if the installation could compile it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 KERNELS = "RESUMERGE_KERNELS"
-"""Environment variable: ``torch`` leaves the compiled kernels aside; ``baseline``, ``avx2`` or
-``avx512`` takes those for such processors."""
+"""Environment variable: ``torch`` disables the compiled kernels; ``baseline``, ``avx2`` or
+``avx512`` selects those for such processors."""
 
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
 
@@ -44,5 +44,5 @@ def instruction_set() -> str | None:
 
 @cache
 def function(name: str) -> Any:
-    """A compiled function; `ctypes` lets other threads run meanwhile."""
+    """A compiled function; `ctypes` releases the interpreter's lock during a call."""
     return getattr(_library(), f"resumerge_{name}_{instruction_set()}")

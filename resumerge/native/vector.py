@@ -1,4 +1,4 @@
-"""What the compiled kernels compute on."""
+"""Vectors that the compiled kernels compute on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ F32, BF16, F16 = 0, 1, 2
 CODES = {"float32": F32, "bfloat16": BF16, "float16": F16}
 """Element types that kernels read and write, by torch's names."""
 CHUNK = 1024
-"""Elements that kernels work on at a time; as in vectors.h."""
+"""Elements that a kernel processes at a time; as in vectors.h."""
 
 _FIRST = ctypes.c_char
 
@@ -20,8 +20,8 @@ class Vector:
 
     Args:
         data: its elements: float32, or uint16 with the bits of bfloat16 or float16.
-        dtype: which of these, a code.
-        base: what is subtracted from it, itself without a base; None for nothing.
+        dtype: the code of the element type, from `CODES`.
+        base: a vector without a base, which is subtracted from it; None for none.
         at: the address of the first element, where it is known.
     """
 
@@ -41,13 +41,13 @@ class Vector:
         return Vector(self.data, self.dtype, base, self.at)
 
     def every(self, step: int) -> Vector:
-        """One element in so many, from the first on."""
+        """Every `step`-th element, from the first on: a copy."""
         data = self.data[::step].copy()
         return Vector(data, self.dtype, self.base and self.base.every(step))
 
 
 def address(array: np.ndarray) -> int:
-    """Of its first element."""
+    """The address of an array's first element."""
     if array.flags.writeable and array.size:
         return ctypes.addressof(
             _FIRST.from_buffer(array.data)

@@ -1,4 +1,4 @@
-"""The model card: what was merged, how, after which papers, and from exactly which sources."""
+"""The model card: the method with its papers, the models with their revisions, and the recipe."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from resumerge.sources.types import Source
 
 
 def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
-    """README.md of the output, with the metadata that the Hub reads. It depends on the plan alone,
-    so that a resumed run writes the same bytes.
+    """README.md of the output, with the metadata that the Hub reads.
 
     Args:
-        library: what opens the model, as the Hub calls it.
+        library: name on the Hub of the library that loads the model.
     """
     method = METHODS[plan.recipe.merge_method]
     parts = [part for source in plan.sources for part in source.parts.values()]
@@ -51,9 +50,9 @@ def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
 
 
 def _described(source: Source) -> str:
-    """The link and the pin of a source; of one with an adapter, of both."""
+    """The link and the revision of a source, and of its adapter."""
     if source.base is None or source.adapter is None:
-        return f"{_link(source)} ({_pin(source)})"
+        return f"{_link(source)} ({_revision(source)})"
     base, adapter = _described(source.base), _described(source.adapter)
     return f"{base} with the LoRA adapter {adapter}"
 
@@ -64,7 +63,7 @@ def _link(source: Source) -> str:
     return f"`{source.ref.text}`"
 
 
-def _pin(source: Source) -> str:
+def _revision(source: Source) -> str:
     if source.revision:
         return f"commit `{source.revision}`"
     headers = [

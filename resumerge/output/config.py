@@ -1,4 +1,4 @@
-"""The output's config.json: the reference's, with its own layer counts and dtype."""
+"""The output's config.json: the reference model's, with the output's layer counts and dtype."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.layout import own_head, read_layer_list, write_layer_list
-from resumerge.output.token_ids import renumbered
+from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import LayerMap, Plan
 from resumerge.sources.dtypes import FLOATS
 
@@ -15,9 +15,9 @@ from resumerge.sources.dtypes import FLOATS
 def output_config(plan: Plan) -> dict[str, Any]:
     """config.json of the output; empty where the reference has none.
 
-    Where layers were chosen by slices, the keys that count them (at the top or in a nested config)
-    get the output's count, and the lists beside those keys that speak of layers (``layer_types``)
-    are cut and joined as the layers are, each entry from the model that its layer comes from.
+    With slices, the keys that count layers (at the top or in a nested config) get the output's
+    count. Lists beside them with an entry for each layer (``layer_types``) follow the slices: each
+    entry is from the model that its layer comes from.
     """
     config: dict[str, Any] = _copied(plan.sources[plan.reference].config)
     dtype = main_dtype(plan)
@@ -26,21 +26,21 @@ def output_config(plan: Plan) -> dict[str, Any]:
     for layers in plan.layer_maps:
         for key in layers.keys:
             *path, last = key.split(".")
-            _cut_lists(_section(config, path), plan, layers, path, last)
+            _slice_layer_lists(_section(config, path), plan, layers, path, last)
         for key in layers.keys:
             *path, last = key.split(".")
             _section(config, path)[last] = len(layers.origins)
-    if config and _has_a_head_of_its_own(plan):
+    if config and _has_own_head(plan):
         config["tie_word_embeddings"] = False
         if "tie_word_embeddings" in _section(config, ["text_config"]):
             config["text_config"]["tie_word_embeddings"] = False
     if plan.vocabulary is not None:
-        config = renumbered(config, plan.vocabulary, plan.vocabulary.host.source.config)
+        config = remap_token_ids(config, plan.vocabulary, plan.vocabulary.host.source.config)
     return config
 
 
-def _has_a_head_of_its_own(plan: Plan) -> bool:
-    """Whether the head of a model that does not tie it to the embedding went into the output's."""
+def _has_own_head(plan: Plan) -> bool:
+    """Whether the output's head is made from one that a model does not tie to its embedding."""
     heads = {number: own_head(source) for number, source in enumerate(plan.sources)}
     return any(
         heads.get(operand.source) == operand.tensor.name
@@ -49,7 +49,7 @@ def _has_a_head_of_its_own(plan: Plan) -> bool:
     )
 
 
-def _cut_lists(
+def _slice_layer_lists(
     section: dict[str, Any], plan: Plan, layers: LayerMap, path: list[str], counted: str
 ) -> None:
     """Change the lists of one section of the output's config.json, in place.
@@ -65,13 +65,13 @@ def _cut_lists(
         default = read_layer_list(key, value, count)
         if default is None:
             continue
-        said = []
+        entries_of_output = []
         for source, layer in (origin.inputs[0] for origin in layers.origins):
             config = plan.sources[source].config
             own = _section(config, path) or config
             entries = read_layer_list(key, own.get(key), own.get(counted, count)) or default
-            said.append(entries[layer % len(entries)])
-        section[key] = write_layer_list(key, value, count, said)
+            entries_of_output.append(entries[layer % len(entries)])
+        section[key] = write_layer_list(key, value, count, entries_of_output)
 
 
 def main_dtype(plan: Plan) -> str | None:

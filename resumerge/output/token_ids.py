@@ -1,4 +1,4 @@
-"""config.json and generation_config.json after the vocabulary: its size, and tokens' numbers."""
+"""The vocabulary's size and the token ids in config.json and generation_config.json."""
 
 from __future__ import annotations
 
@@ -8,54 +8,54 @@ from typing import Any
 
 from resumerge.planning.tokenizers.output_vocabulary import OutputVocabulary
 
-_OF_THE_TOKENIZER = ("bos_token_id", "eos_token_id", "pad_token_id")
-"""Where text begins and ends is said by the model that the tokenizer was made for."""
+_FROM_HOST = ("bos_token_id", "eos_token_id", "pad_token_id")
+"""Keys that are taken from the model that the tokenizer was made for."""
 
-_ONE_OR_MORE = re.compile(r".*_token_ids?|.*_token_index|(begin_)?suppress_tokens")
+_TOKEN_IDS = re.compile(r".*_token_ids?|.*_token_index|(begin_)?suppress_tokens")
 
 
-def renumbered(
+def remap_token_ids(
     config: Mapping[str, Any], vocabulary: OutputVocabulary, host: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A config of the reference model, made to fit the output's vocabulary.
 
     ``vocab_size`` becomes the number of rows wherever it was the reference's. Where the tokenizer
-    is another model's, the tokens that begin, end and pad text are those that it was made to
-    use: what the host's own config says, as far as it says so. Other numbers of tokens become those
-    of the same tokens; where the output has no such token, what the host's own config says.
+    is another model's (the host's), the tokens that begin, end and pad text are those of the host's
+    config, if it has them. Other token ids become the output's ids of the same tokens or, where the
+    output has no such token, those of the host's config.
 
     Args:
         host: the same config of the model whose tokenizer the output has; empty if it has none.
     """
     tokens = {number: token for token, number in vocabulary.reference.ids.items()}
     other = vocabulary.host is not vocabulary.reference
-    said = {k: host[k] for k in _OF_THE_TOKENIZER if other and host.get(k) is not None}
+    host_ids = {k: host[k] for k in _FROM_HOST if other and host.get(k) is not None}
     result: dict[str, Any] = {}
     for key, value in config.items():
-        beside = host.get(key)
+        host_value = host.get(key)
         if isinstance(value, Mapping):
-            below = beside if isinstance(beside, Mapping) else {}
-            result[key] = renumbered(value, vocabulary, below)
+            below = host_value if isinstance(host_value, Mapping) else {}
+            result[key] = remap_token_ids(value, vocabulary, below)
         elif key == "vocab_size" and value == vocabulary.reference_rows:
             result[key] = vocabulary.rows
-        elif key in said:
-            result[key] = said[key]
-        elif _ONE_OR_MORE.fullmatch(key) and other:
-            result[key] = _number(value, tokens, vocabulary, beside)
+        elif key in host_ids:
+            result[key] = host_ids[key]
+        elif _TOKEN_IDS.fullmatch(key) and other:
+            result[key] = _token_id(value, tokens, vocabulary, host_value)
         else:
             result[key] = value
-    speaks = any(key in config for key in _OF_THE_TOKENIZER)
-    return result | said if speaks else result
+    has_ids = any(key in config for key in _FROM_HOST)
+    return result | host_ids if has_ids else result
 
 
-def _number(
-    value: Any, tokens: Mapping[int, str], vocabulary: OutputVocabulary, beside: Any
+def _token_id(
+    value: Any, tokens: Mapping[int, str], vocabulary: OutputVocabulary, host_value: Any
 ) -> Any:
     if isinstance(value, list):
-        mapped = [_number(item, tokens, vocabulary, None) for item in value]
+        mapped = [_token_id(item, tokens, vocabulary, None) for item in value]
         kept = [number for number in mapped if number is not None]
-        return kept if kept or not isinstance(beside, list) else beside
+        return kept if kept or not isinstance(host_value, list) else host_value
     if type(value) is not int or value < 0:
         return value
     token = tokens.get(value)
-    return vocabulary.ids.get(token, beside) if token is not None else beside
+    return vocabulary.ids.get(token, host_value) if token is not None else host_value

@@ -1,8 +1,8 @@
-"""The output's tokenizer files: the host's, with the tokens that the recipe adds to them.
+"""The output's tokenizer files: those of one model, the host, and the tokens that a recipe adds.
 
-Where nothing is added they are the host's, byte for byte. Numbers of the host's tokens never
-change: new ones follow its last. A plain token of another model gets into the vocabulary, so that
-its number can be decoded, but text is cut as the host cuts it.
+If nothing is added they are the host's, byte for byte. Ids of the host's tokens never change: new
+ones follow its last. A plain token of another model gets into the vocabulary, so that its id can be
+decoded, but text is split as the host splits it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.tokenizers.origin import tokenizer_part
 from resumerge.sources.tokenizers.vocabulary import CONFIG, TOKENIZER, read_json
 
-_NEVER_CHOSEN = 1000.0
-"""How far the score of an added piece of a Unigram stays below the host's lowest."""
+_SCORE_GAP = 1000.0
+"""How far the score of a piece that is added to a Unigram model is below the host's lowest."""
 
-_KEPT_BESIDE = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
-"""Files that say what tokenizer.json says can be kept in step with it; the others cannot."""
+_CONSISTENT = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
+"""Files that repeat parts of tokenizer.json, and can be kept consistent with it."""
 
 
 def changes_tokenizer(plan: Plan) -> bool:
@@ -44,7 +44,7 @@ def tokenizer_files(
     if vocabulary is not None and vocabulary.new:
         changed = _with_new_tokens(host.folder, names, vocabulary)
         if any(token.definition is None for token in vocabulary.new):
-            names = [n for n in names if n in _KEPT_BESIDE or n.startswith("chat_template")]
+            names = [n for n in names if n in _CONSISTENT or n.startswith("chat_template")]
     if plan.chat_template is not None:
         names = [n for n in names if "chat_template" not in n]
         config = changed.get(CONFIG) or _read(host.folder, names, CONFIG)
@@ -57,7 +57,7 @@ def _with_new_tokens(
     folder: Path, names: list[str], vocabulary: OutputVocabulary
 ) -> dict[str, dict[str, Any]]:
     added = {t.content: t for t in vocabulary.new if t.definition is not None}
-    changed = {TOKENIZER: extended(vocabulary)}
+    changed = {TOKENIZER: extended_tokenizer(vocabulary)}
     if "added_tokens.json" in names:
         listed = _read(folder, names, "added_tokens.json")
         changed["added_tokens.json"] = {**listed, **{c: t.id for c, t in added.items()}}
@@ -69,7 +69,7 @@ def _with_new_tokens(
     return changed
 
 
-def extended(vocabulary: OutputVocabulary) -> dict[str, Any]:
+def extended_tokenizer(vocabulary: OutputVocabulary) -> dict[str, Any]:
     """The host's tokenizer.json with the new tokens in it."""
     facts = vocabulary.host.facts()
     if any(token.definition is None for token in vocabulary.new):
@@ -86,8 +86,8 @@ def extended(vocabulary: OutputVocabulary) -> dict[str, Any]:
 
 
 def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> dict[str, Any]:
-    """Every token in the model's own vocabulary, added ones too: only so do all keep their numbers,
-    since added tokens that are not in it are numbered from its end when it is loaded.
+    """The model with every token in its vocabulary, added ones too, so that all keep their ids:
+    a loader numbers added tokens that are not in the vocabulary from its end.
     """
     model = dict(host)
     own = model["vocab"]
@@ -98,7 +98,7 @@ def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> di
             merges = [" ".join(m) if texts else list(m) for m in vocabulary.merges]
             model["merges"] = [*model["merges"], *merges]
         return model
-    lowest = min(score for _, score in own) - _NEVER_CHOSEN
+    lowest = min(score for _, score in own) - _SCORE_GAP
     by_number = {number: token for token, number in vocabulary.ids.items()}
     further = [
         [by_number.get(number, f"<no token {number}>"), lowest]
@@ -117,6 +117,6 @@ def _read(folder: Path, names: list[str], name: str) -> dict[str, Any]:
 
 
 def _text(name: str, value: Mapping[str, Any]) -> bytes:
-    indent = None if name == TOKENIZER else 2  # of hundreds of thousands of lines
+    indent = None if name == TOKENIZER else 2  # it would have hundreds of thousands of lines
     text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
-    return text.encode(errors="backslashreplace")  # half a surrogate pair: JSON escapes it so too
+    return text.encode(errors="backslashreplace")  # JSON's own escape of a lone surrogate

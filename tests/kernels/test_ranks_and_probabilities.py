@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_masks import dense_mask
 
-from resumerge.kernels import kept_by_rank
-from resumerge.methods import Block
+from resumerge.kernels import Block, rank_mask
 from resumerge.native import Vector, instruction_set
 
 REACHES = st.sampled_from([0.0, 0.1, 0.29, -0.2])
@@ -31,7 +30,7 @@ def test_the_mask_of_small_rows_is_that_of_every_rank(
     values = np.random.default_rng(seed).integers(-3, 4, (rows, length, stride))
     block = Block(seed % 7, 0, values.size)
     flat = given_as(values.astype(np.float32).ravel())
-    found = kept_by_rank(flat, length, 0.6, reach, f"{seed}", block, stride)
+    found = rank_mask(flat, length, 0.6, reach, f"{seed}", block, stride)
     want = dense_mask(values, 0.6, reach, f"{seed}", block)
     assert found.astype(bool).tolist() == want.ravel().tolist()
 
@@ -45,7 +44,7 @@ def test_the_mask_of_long_rows_is_that_of_every_rank(
     values = np.random.default_rng(0).integers(-distinct, distinct, (20, 700, 1))
     block = Block(3, 0, values.size)
     flat = given_as(values.astype(np.float32).ravel())
-    found = kept_by_rank(flat, 700, 0.5, reach, "key", block)
+    found = rank_mask(flat, 700, 0.5, reach, "key", block)
     want = dense_mask(values, 0.5, reach, "key", block)
     assert found.astype(bool).tolist() == want.ravel().tolist()
 
@@ -57,7 +56,7 @@ def test_nan_ranks_highest(given_as: Given) -> None:
     values[:, 7], infinite[:, 7] = math.nan, math.inf
     block = Block(0, 0, values.size)
     nan, inf = (
-        kept_by_rank(given_as(v.ravel()), 50, 0.5, 0.4, "key", block) for v in (values, infinite)
+        rank_mask(given_as(v.ravel()), 50, 0.5, 0.4, "key", block) for v in (values, infinite)
     )
     assert nan.tolist() == inf.tolist()
     assert nan.reshape(200, 50)[:, 7].mean() > 0.8
@@ -71,7 +70,7 @@ def test_each_rank_is_kept_as_often_as_its_probability_says(
     length, rows = 8, 1 << 17
     values = given_as(np.tile(np.arange(1.0, length + 1, dtype=np.float32), rows))
     block = Block(0, 0, len(values))
-    kept = kept_by_rank(values, length, density, reach, "key", block).reshape(rows, length)
+    kept = rank_mask(values, length, density, reach, "key", block).reshape(rows, length)
     for rank, share in enumerate(kept.mean(axis=0)):
         p = density - reach + 2 * reach * rank / (length - 1)
         assert abs(share - p) <= 5 * math.sqrt(p * (1 - p) / rows)
@@ -83,7 +82,7 @@ def test_equal_magnitudes_are_kept_as_often_as_the_density_says(
     given_as: Given, length: int
 ) -> None:
     numel = 1 << 20
-    kept = kept_by_rank(
+    kept = rank_mask(
         given_as(np.ones(numel, np.float32)), length, 0.4, 0.3, "key", Block(0, 0, numel)
     )
     assert abs(kept.mean() - 0.4) <= 5 * math.sqrt(0.24 / numel)

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.kernels import (
-    absolute_sum,
+    apply_mask,
     column_gram,
     gram,
     isotropic,
-    keep_only,
+    l1_norm,
     row_gram,
     variance,
     weighted_sum,
 )
-from resumerge.kernels.masks.drop import keep_above
-from resumerge.kernels.order import sort_over
+from resumerge.kernels.masks.apply import zero_small
+from resumerge.kernels.sorting import sort_elementwise
 
 
 @given(st.integers(1, 4), st.integers(0, 300), st.integers(0, 2**32 - 1))
@@ -49,7 +49,7 @@ def test_grams_of_rows_and_columns(rows: int, row: int, seed: int) -> None:
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 100_000])
 def test_absolute_sum(length: int) -> None:
     values = torch.randn(length, generator=torch.Generator().manual_seed(0))
-    assert absolute_sum(values) == pytest.approx(float(values.double().abs().sum()), rel=1e-6)
+    assert l1_norm(values) == pytest.approx(float(values.double().abs().sum()), rel=1e-6)
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1))
@@ -68,19 +68,19 @@ def test_variance_of_equal_vectors_is_exactly_zero() -> None:
 @pytest.mark.parametrize("length", [1, 7, 8, 31, 100])
 def test_keep_above_keeps_nan_wherever_it_stands(length: int) -> None:
     values = torch.full((length,), math.nan)
-    assert keep_above(values, 0.5).isnan().all()
+    assert zero_small(values, 0.5).isnan().all()
 
 
 def test_keep_above_drops_what_is_equal() -> None:
     edge = 0.1
     just_above = float(np.nextafter(np.float32(edge), np.float32(1)))
     values = torch.tensor([edge, -edge, just_above, -just_above, 0.0])
-    assert keep_above(values, float(np.float32(edge))).tolist() == [0, 0, *values[2:4].tolist(), 0]
+    assert zero_small(values, float(np.float32(edge))).tolist() == [0, 0, *values[2:4].tolist(), 0]
 
 
 def test_keep_only_drops_what_is_no_number() -> None:
     values = torch.tensor([math.nan, math.inf, 2.0, math.nan])
-    kept = keep_only(values, np.array([False, False, True, True]))
+    kept = apply_mask(values, np.array([False, False, True, True]))
     assert kept[:3].tolist() == [0, 0, 2]
     assert math.isnan(kept[3])
 
@@ -94,7 +94,7 @@ def test_weighted_sum_is_computed_in_the_first_vector() -> None:
 @given(st.integers(1, 7), st.integers(0, 2**32 - 1))
 def test_sort_over_sorts_each_element(count: int, seed: int) -> None:
     vectors = np.random.default_rng(seed).integers(-4, 5, (count, 30)).astype(np.float32)
-    found = sort_over([torch.from_numpy(v) for v in vectors])
+    found = sort_elementwise([torch.from_numpy(v) for v in vectors])
     np.testing.assert_array_equal(torch.stack(found).numpy(), np.sort(vectors, axis=0))
 
 

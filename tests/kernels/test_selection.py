@@ -12,15 +12,16 @@ from hypothesis.extra import numpy as hnp
 
 from resumerge.kernels import (
     Band,
-    from_ordered_bits,
+    Block,
+    MapFunction,
+    Scan,
+    float_of_ordered_bits,
     order_statistics,
     ordered_bits,
     select,
     select_largest,
 )
-from resumerge.kernels.selection.collected import Collected
-from resumerge.methods import Block
-from resumerge.methods.base import MapFunction, Scan
+from resumerge.kernels.selection.bracket_keys import BracketKeys
 
 FLOATS = hnp.arrays(np.float32, st.integers(1, 80), elements=st.floats(width=32, allow_nan=False))
 FEW = hnp.arrays(np.float32, st.integers(1, 80), elements=st.sampled_from([0.0, -0.0, 1.0, -2.0]))
@@ -65,7 +66,7 @@ def test_order_statistics_of_signed_numbers(values: np.ndarray, data: st.DataObj
     size = data.draw(st.integers(1, len(values)))
     k = data.draw(st.integers(1, len(values)))
     [[key]] = order_statistics({0: (k,)}, len(values), scanner(values, size), ordered_bits).values()
-    assert from_ordered_bits(key) == np.sort(values)[len(values) - k]
+    assert float_of_ordered_bits(key) == np.sort(values)[len(values) - k]
 
 
 def test_nan_is_above_every_number_whatever_its_sign() -> None:
@@ -108,15 +109,15 @@ def test_no_more_than_so_many_keys_are_collected(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a bracket holds more than was expected, histograms find what is looked for."""
-    monkeypatch.setattr("resumerge.kernels.selection.collected.MOST_COLLECTED", most)
+    monkeypatch.setattr("resumerge.kernels.selection.bracket_keys.MAX_COLLECTED", most)
     held = []
-    add = Collected.add
+    add = BracketKeys.add
 
-    def watched(self: Collected, above: int, keys: np.ndarray, counts: np.ndarray) -> None:
+    def watched(self: BracketKeys, above: int, keys: np.ndarray, counts: np.ndarray) -> None:
         add(self, above, keys, counts)
         held.append(len(self))
 
-    monkeypatch.setattr(Collected, "add", watched)
+    monkeypatch.setattr(BracketKeys, "add", watched)
     values = np.random.default_rng(0).standard_normal(1 << 18).astype(np.float32)
     [selection] = select_largest({0: 1 << 16}, len(values), scanner(values, 1 << 14)).values()
     np.testing.assert_array_equal(applied(selection, values, 1 << 14), by_rank(values, 0, 1 << 16))

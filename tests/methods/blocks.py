@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from resumerge.methods import Block, Scan
+from resumerge.kernels import Block, Scan
 
 
 def blocks(numel: int, size: int) -> list[Block]:

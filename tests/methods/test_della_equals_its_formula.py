@@ -9,7 +9,7 @@ import pytest
 from family_recipes import NAMES, fine_tuned, merged, recipe, shaped
 from rank_masks import dense_mask
 
-from resumerge.methods import Block
+from resumerge.kernels import Block
 
 MODELS = (
     {"weight": 0.5, "density": 0.4, "epsilon": 0.3},

@@ -2,12 +2,13 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import resumerge
 from merging import merge, tensors_of
 from tiny_models import write_family
 
@@ -52,6 +53,12 @@ def forgetting() -> Iterator[None]:
     state = (dict(METHODS._methods), dict(METHODS._origins), set(METHODS._loaded))
     yield
     METHODS._methods, METHODS._origins, METHODS._loaded = state
+
+
+def resumerge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command line, in a process of its own."""
+    command = [sys.executable, "-m", "resumerge", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
 def method_file(folder: Path, text: str = "") -> Path:

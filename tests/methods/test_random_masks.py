@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from resumerge.kernels import keep_only, random_mask
-from resumerge.methods import Block
+from resumerge.kernels import Block, apply_mask, random_mask
 from resumerge.native.library import instruction_sets
 
 MILLION = 1 << 20
@@ -49,13 +48,13 @@ def test_density_0_keeps_nothing_and_density_1_everything() -> None:
 
 def test_what_is_dropped_is_zero_even_where_it_was_not_a_number() -> None:
     values = torch.tensor([math.nan, math.inf, -math.inf, -1.0])
-    assert keep_only(values, random_mask(4, 0.0, "key", Block(0, 0, 4))).tolist() == [0.0] * 4
+    assert apply_mask(values, random_mask(4, 0.0, "key", Block(0, 0, 4))).tolist() == [0.0] * 4
 
 
 def test_what_is_kept_is_as_it_was() -> None:
     values = torch.randn(10_000)
     kept = random_mask(10_000, 0.5, "key", Block(0, 0, 10_000))
-    dropped = keep_only(values.clone(), kept)
+    dropped = apply_mask(values.clone(), kept)
     assert torch.equal(dropped[dropped != 0], values[dropped != 0])
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-from resumerge.kernels import Selection, keep_only, select_largest
+from resumerge.kernels import Selection, apply_mask, select_largest
 
 FLOAT32 = hnp.arrays(np.float32, st.integers(1, 60), elements=st.floats(width=32, allow_nan=False))
 FEW_VALUES = hnp.arrays(
@@ -19,7 +19,7 @@ FEW_VALUES = hnp.arrays(
 
 
 def applied(selection: Selection, values: Tensor, size: int) -> Tensor:
-    return by_block(values, size, lambda v, block: keep_only(v, selection.mask(v, block)))
+    return by_block(values, size, lambda v, block: apply_mask(v, selection.mask(v, block)))
 
 
 def kept(values: Tensor, k: int, size: int) -> Tensor:

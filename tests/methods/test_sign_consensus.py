@@ -1,18 +1,18 @@
-"""`agreeing_sum`: the terms that have the sign of the sum, and the weights to divide by."""
+"""`sign_consensus_sum`: the terms that have the sign of the sum, and the weights to divide by."""
 
 import math
 
 import pytest
 import torch
 
-from resumerge.kernels import agreeing_sum
+from resumerge.kernels import sign_consensus_sum
 
 
 def column(
     *terms: float, weights: tuple[float, ...] | None = None, normalize: bool = True
 ) -> float:
     vectors = [torch.tensor([float(term)]) for term in terms]
-    return float(agreeing_sum(vectors, weights or (1.0,) * len(terms), normalize))
+    return float(sign_consensus_sum(vectors, weights or (1.0,) * len(terms), normalize))
 
 
 def test_terms_that_agree_are_averaged() -> None:

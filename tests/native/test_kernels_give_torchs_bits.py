@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge import kernels
-from resumerge.methods import Block
+from resumerge.kernels import Block
 from resumerge.native import Vector
-from resumerge.native.calls import MAGNITUDE, Above, mask_above, round_to
+from resumerge.native.calls import MAGNITUDE, Threshold, mask_above, round_to
 from resumerge.native.vector import BF16, F16
 
 pytestmark = needs_kernels
@@ -41,8 +41,8 @@ def test_absolute_sums(compiled: str, data: st.DataObject) -> None:
     for vector in data.draw(task_vectors()):
         random = np.random.default_rng(data.draw(st.integers(0, 9)))
         mask = data.draw(st.none() | st.just(random.integers(0, 2, len(vector), np.uint8)))
-        expected = kernels.absolute_sums(as_tensor(vector), mask)
-        assert same(np.array(kernels.absolute_sums(vector, mask)), np.array(expected))
+        expected = kernels.l1_norms(as_tensor(vector), mask)
+        assert same(np.array(kernels.l1_norms(vector, mask)), np.array(expected))
 
 
 @varied
@@ -58,8 +58,10 @@ def test_combined(compiled: str, data: st.DataObject) -> None:
     consensus, normalize = data.draw(st.booleans()), data.draw(st.booleans())
     rest = (masks, factors, weights, consensus, normalize, data.draw(st.floats(-2, 2)))
     assert some[0].base is not None
-    expected = kernels.combined(as_tensor(some[0].base), [as_tensor(v) for v in some], *rest)
-    assert same(kernels.combined(some[0].base, some, *rest).data, expected.numpy())
+    expected = kernels.add_task_vectors(
+        as_tensor(some[0].base), [as_tensor(v) for v in some], *rest
+    )
+    assert same(kernels.add_task_vectors(some[0].base, some, *rest).data, expected.numpy())
 
 
 @varied
@@ -68,17 +70,17 @@ def test_a_threshold_keeps_what_its_mask_keeps(compiled: str, data: st.DataObjec
     some = data.draw(task_vectors().filter(lambda found: len(found[0]) > 0))
     length = len(some[0])
     rules = [
-        Above(
+        Threshold(
             int(data.draw(st.sampled_from(sorted(set(kernels.magnitude_bits(v).tolist()))))),
             data.draw(st.integers(0, 3) | st.integers(0, length)),
         )
         for v in some
     ]
-    masks = [mask_above(v, MAGNITUDE, rule.threshold, rule.quota) for v, rule in zip(some, rules)]
+    masks = [mask_above(v, MAGNITUDE, rule.bits, rule.quota) for v, rule in zip(some, rules)]
     rest = ([1.0] * len(some), [0.5] * len(some), True, True, 1.0)
     assert some[0].base is not None
-    found = kernels.combined(some[0].base, some, rules, *rest)
-    assert same(found.data, kernels.combined(some[0].base, some, masks, *rest).data)
+    found = kernels.add_task_vectors(some[0].base, some, rules, *rest)
+    assert same(found.data, kernels.add_task_vectors(some[0].base, some, masks, *rest).data)
 
 
 @varied

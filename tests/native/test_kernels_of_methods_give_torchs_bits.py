@@ -31,8 +31,8 @@ def test_limited(compiled: str, data: st.DataObject) -> None:
     length = data.draw(st.integers(0, 70) | st.sampled_from([1023, 1025, 5000]))
     values, middle = vectors(data.draw, 2, length)
     reach = data.draw(st.sampled_from([1e-3, 1.0, 3e38, 1e-45]) | st.floats(1e-6, 4))
-    expected = kernels.limited(as_tensor(values), as_tensor(middle), reach)
-    assert same(kernels.limited(values, middle, reach).data, expected.numpy())
+    expected = kernels.clamp_to_distance(as_tensor(values), as_tensor(middle), reach)
+    assert same(kernels.clamp_to_distance(values, middle, reach).data, expected.numpy())
 
 
 @varied
@@ -40,16 +40,16 @@ def test_limited(compiled: str, data: st.DataObject) -> None:
 def test_averaged_changes(compiled: str, data: st.DataObject) -> None:
     some = data.draw(task_vectors())
     rest = data.draw(SMALL), [data.draw(FACTORS) for _ in some]
-    expected = kernels.averaged_changes(as_tensor(base_of(some)), tensors(some), *rest)
-    assert same(kernels.averaged_changes(base_of(some), some, *rest).data, expected.numpy())
+    expected = kernels.add_mean_change(as_tensor(base_of(some)), tensors(some), *rest)
+    assert same(kernels.add_mean_change(base_of(some), some, *rest).data, expected.numpy())
 
 
 @varied
 @given(st.data())
 def test_changed_counts(compiled: str, data: st.DataObject) -> None:
     some, epsilon = data.draw(task_vectors()), data.draw(SMALL)
-    expected = kernels.changed_counts(tensors(some), epsilon)
-    assert kernels.changed_counts(some, epsilon).tolist() == expected.tolist()
+    expected = kernels.count_changes(tensors(some), epsilon)
+    assert kernels.count_changes(some, epsilon).tolist() == expected.tolist()
 
 
 @varied
@@ -58,8 +58,8 @@ def test_voted_sum(compiled: str, data: st.DataObject) -> None:
     some = data.draw(task_vectors())
     weights, thresholds = [[data.draw(s) for _ in some] for s in (FACTORS, SMALL)]
     rest = (weights, thresholds, data.draw(st.integers(0, len(some))), data.draw(FACTORS))
-    expected = kernels.voted_sum(as_tensor(base_of(some)), tensors(some), *rest)
-    assert same(kernels.voted_sum(base_of(some), some, *rest).data, expected.numpy())
+    expected = kernels.add_voted_sum(as_tensor(base_of(some)), tensors(some), *rest)
+    assert same(kernels.add_voted_sum(base_of(some), some, *rest).data, expected.numpy())
 
 
 @varied
@@ -87,8 +87,8 @@ def test_variance(compiled: str, data: st.DataObject) -> None:
 def test_squares(compiled: str, data: st.DataObject) -> None:
     some = data.draw(task_vectors())
     mask = data.draw(masks(len(some[0])))
-    expected = kernels.squares(tensors(some), mask)
-    assert same(kernels.squares(some, mask), expected)
+    expected = kernels.sums_of_squares(tensors(some), mask)
+    assert same(kernels.sums_of_squares(some, mask), expected)
 
 
 @varied
@@ -96,8 +96,8 @@ def test_squares(compiled: str, data: st.DataObject) -> None:
 def test_weighted_majority(compiled: str, data: st.DataObject) -> None:
     some = data.draw(task_vectors())
     rest = data.draw(masks(len(some[0]))), [data.draw(SMALL) for _ in some]
-    expected = kernels.weighted_majority(as_tensor(base_of(some)), tensors(some), *rest)
-    assert same(kernels.weighted_majority(base_of(some), some, *rest).data, expected.numpy())
+    expected = kernels.add_majority_mean(as_tensor(base_of(some)), tensors(some), *rest)
+    assert same(kernels.add_majority_mean(base_of(some), some, *rest).data, expected.numpy())
 
 
 @st.composite

@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import resumerge.native
-from resumerge.kernels import kept_by_rank, random_mask
-from resumerge.kernels.masks.random import hashed
-from resumerge.methods import Block
+from resumerge.kernels import Block, random_mask, rank_mask
+from resumerge.kernels.masks.random import philox_key
 from resumerge.native import Vector
 
 pytestmark = needs_kernels
@@ -77,8 +76,8 @@ def test_masks_by_rank(
     vector, row, stride = given_rows
     block = Block(number, 0, len(vector))
     rest = (row, *wanted, key, block, stride)
-    expected = kept_by_rank(as_tensor(vector), *rest)
-    assert kept_by_rank(vector, *rest).tolist() == expected.tolist()
+    expected = rank_mask(as_tensor(vector), *rest)
+    assert rank_mask(vector, *rest).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("instructions", SETS)
@@ -93,7 +92,7 @@ def test_masks_by_rank_of_numbers_of_all_sizes(
     values = Vector(bits.view(np.float32))
     for row in (100, 4000):
         rest = (row, 0.5, reach, "key", Block(0, 0, len(bits)), 1)
-        assert (kept_by_rank(values, *rest) == kept_by_rank(as_tensor(values), *rest)).all()
+        assert (rank_mask(values, *rest) == rank_mask(as_tensor(values), *rest)).all()
 
 
 def test_products_where_the_compiler_has_no_128_bits(use_kernels: Use, tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ def test_products_where_the_compiler_has_no_128_bits(use_kernels: Use, tmp_path:
     )
     use_kernels("torch")
     expected = random_mask(5000, 0.3, "key", Block(7, 0, 5000))
-    key, mask = hashed("key"), np.empty(5000, np.uint8)
+    key, mask = philox_key("key"), np.empty(5000, np.uint8)
     seed = (ctypes.c_uint64 * 3)(key & 2**64 - 1, key >> 64, 7)
     whole, fraction = divmod(0.3 * 256, 1.0)
     ctypes.CDLL(str(library)).resumerge_random_mask_baseline(

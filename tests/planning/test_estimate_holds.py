@@ -56,8 +56,8 @@ def test_memory_grows_with_threads_and_models(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resumerge.kernels.selection.memory.MOST_COLLECTED", 1 << 14)
-    monkeypatch.setattr("resumerge.kernels.selection.memory.LARGEST_SAMPLE", 1 << 10)
+    monkeypatch.setattr("resumerge.kernels.selection.limits.MAX_COLLECTED", 1 << 14)
+    monkeypatch.setattr("resumerge.kernels.selection.limits.MAX_SAMPLE", 1 << 10)
     large, larger = planned(tmp_path / "1", TIES, 70_000), planned(tmp_path / "2", TIES, 140_000)
     assert memory_need(large, 2).peak_rss == memory_need(larger, 2).peak_rss
 

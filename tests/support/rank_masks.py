@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from resumerge.kernels import draw_between
-from resumerge.methods import Block
+from resumerge.kernels import Block, draw_in_interval
 
 
 def dense_mask(
@@ -16,7 +15,7 @@ def dense_mask(
     """
     row = values.shape[1]
     spread = abs(reach) if row > 1 else 0.0
-    below, between, draws = draw_between(
+    below, between, draws = draw_in_interval(
         density - spread, density + spread, key, block, values.size
     )
     uniform = np.where(below, 0.0, 1.0)

@@ -32,7 +32,7 @@ from resumerge.mirror.ledger_import import is_folder_name
 from resumerge.mirror.manifest import Manifest, missing_files
 from resumerge.mirror.state import FINISHED, NOTHING, UNFINISHED, MirrorState
 from resumerge.options import Options
-from resumerge.output.finish import RECIPE_FILE as RECIPE_IN_MODEL
+from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, parse_recipe
 from resumerge.recipe.invalid import InvalidValue

@@ -1,8 +1,8 @@
-"""Random masks from a counter: the same mask whatever was drawn before, anywhere.
+"""Random masks from a counter-based generator: a mask does not depend on what was drawn before.
 
 Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a key and a
 counter into random bits. The key is a hash of seed, unit and model; the block's number is the high
-part of the counter. NumPy promises the stream of raw bits of its bit generators to stay the same.
+part of the counter. NumPy guarantees that the raw bits of its generators do not change.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ _FIRST_BITS, _MORE_BITS = 0, 1
 def random_mask(count: int, density: float, key: str, block: Block) -> np.ndarray:
     """A mask of a block in which each element is kept with probability `density`.
 
-    8 random bits decide an element; the one case in 256 where they equal the threshold is decided
-    by 64 more. So a mask costs a byte an element, and the probability is exact to 2**-53.
+    8 random bits decide an element, except for one case in 256, where they equal the threshold and
+    64 more bits decide. So a mask costs about a random byte for each element, and the
+    probability is exact to 2**-53.
 
     Args:
         count: elements of the block.
         density: in [0, 1].
-        key: names the mask.
+        key: text that identifies the mask; hashed to the generator's key.
 
     Returns:
         uint8, 1 where an element is kept, else 0.
@@ -35,7 +36,7 @@ def random_mask(count: int, density: float, key: str, block: Block) -> np.ndarra
     whole, fraction = divmod(density * 256.0, 1.0)
     if instruction_set() is not None:
         return calls.random_mask(
-            hashed(key), block.index, int(whole), int(fraction * 2.0**64), count
+            philox_key(key), block.index, int(whole), int(fraction * 2.0**64), count
         )
     draw = _bytes(key, block, count)
     kept = draw < np.uint8(whole)
@@ -45,12 +46,12 @@ def random_mask(count: int, density: float, key: str, block: Block) -> np.ndarra
     return kept.view(np.uint8)
 
 
-def draw_between(
+def draw_in_interval(
     low: float, high: float, key: str, block: Block, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Uniform draws of 24 bits in [0, 1), spelled out only where they may lie in an interval.
+    """Uniform draws of 24 bits in [0, 1), in full only where they may lie in an interval.
 
-    A random byte is all that is drawn for the others, and 16 more bits for these.
+    A random byte is drawn for each element, and 16 more bits for these.
 
     Args:
         low: at least 0.
@@ -77,9 +78,9 @@ def _bytes(key: str, block: Block, count: int) -> np.ndarray:
 
 def _words(key: str, block: Block, stream: int, count: int) -> np.ndarray:
     counter = (block.index << 128) | (stream << 64)
-    return np.random.Philox(key=hashed(key), counter=counter).random_raw(count)
+    return np.random.Philox(key=philox_key(key), counter=counter).random_raw(count)
 
 
-def hashed(key: str) -> int:
+def philox_key(key: str) -> int:
     """The 128 bits that key the generator."""
     return xxhash.xxh3_128_intdigest(key.encode())

@@ -1,4 +1,4 @@
-"""Masks by rank: the larger an element among those of its row, the likelier it is kept."""
+"""Masks by rank, as in DELLA (https://arxiv.org/abs/2406.11617)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels.blocks import Block
-from resumerge.kernels.masks.random import draw_between, hashed
+from resumerge.kernels.masks.random import draw_in_interval, philox_key
 from resumerge.kernels.selection.keys import INFINITY, magnitude_bits
 from resumerge.native import Vector, calls
 
@@ -17,53 +17,53 @@ _HIGHEST = 65534
 """Key of a row's largest number; what is not finite comes above it."""
 
 
-def kept_by_rank(
+def rank_mask(
     values: Any,
     row: int,
     density: float,
-    reach: float,
+    epsilon: float,
     key: str,
     block: Block,
     stride: int = 1,
 ) -> np.ndarray:
     """A mask in which each element is kept with a probability that grows with its rank.
 
-    The probability is ``density - reach + 2 * reach * rank / (row - 1)``; the rank is by magnitude
-    among the elements of the row, from 0. Magnitudes that agree to 11 bits after the leading one
-    share the mean of their ranks, and so do those below a 2^32nd of the row's largest; NaN and
+    The probability is ``density - epsilon + 2 * epsilon * rank / (row - 1)``; the rank, from 0, is
+    by magnitude among the elements of the row. Magnitudes that agree to 11 bits after the leading
+    one share the mean of their ranks, and so do those below a 2^32nd of the row's largest; NaN and
     infinity rank highest. In a row of length 1 the probability is `density`.
 
-    Only draws between the least and the greatest probability need a rank; and of these, none needs
-    its own: what has to be known is whether it is above a rank that the draw determines, which the
-    sorted row tells. And its keys of 16 bits are sorted by radix, several times faster than floats.
+    Only elements whose draw lies between the least and the greatest probability need a rank, and
+    only whether it is above a bound that the draw determines, which the sorted row tells. Keys of
+    16 bits are sorted by radix, several times faster than floats.
 
     Args:
         values: float32, flat, whole rows.
         row: elements of a row.
-        density, reach: ``0 < density - abs(reach)`` and ``density + abs(reach) < 1``; a negative
-            reach favours the smaller ones.
-        key: names the mask.
-        stride: how far apart the elements of a row are; ``row * stride`` elements in a run hold
+        density, epsilon: ``0 < density - abs(epsilon)`` and ``density + abs(epsilon) < 1``; with a
+            negative epsilon, smaller elements are likelier kept.
+        key: text that identifies the mask.
+        stride: distance between the elements of a row; ``row * stride`` consecutive elements hold
             `stride` rows.
 
     Returns:
         uint8 of 0 and 1, of the shape of `values`.
     """
     if isinstance(values, Vector):
-        return calls.kept_by_rank(values, hashed(key), block.index, row, stride, density, reach)
-    spread = abs(reach) if row > 1 else 0.0
+        return calls.rank_mask(values, philox_key(key), block.index, row, stride, density, epsilon)
+    spread = abs(epsilon) if row > 1 else 0.0
     low, high = density - spread, density + spread
-    mask, between, draws = draw_between(low, high, key, block, len(values))
+    mask, between, draws = draw_in_interval(low, high, key, block, len(values))
     if spread == 0.0:
         mask[between] = draws < density
         return mask
     rows = magnitude_bits(values).reshape(-1, row, stride).swapaxes(1, 2).reshape(-1, row)
     keys = _keys(rows)
-    if reach < 0.0:
+    if epsilon < 0.0:
         keys = ~keys
     place = between if stride == 1 else _place_in_rows(between, row, stride)
     bounds = (draws - low) * ((row - 1) / (2.0 * spread))
-    bounds = np.fmax(np.fmin(bounds, row), -1.0)  # a tiny reach makes them infinite, or NaN
+    bounds = np.fmax(np.fmin(bounds, row), -1.0)  # a tiny epsilon makes them infinite, or NaN
     mask[between] = _ranks_above(keys, place, bounds)
     return mask
 

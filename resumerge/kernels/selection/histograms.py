@@ -14,26 +14,28 @@ from resumerge.kernels.selection.keys import Bits, Key
 _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
 
-Which = tuple[int, int]
-"""A vector, and a number k of its largest elements."""
+VectorRank = tuple[int, int]
+"""A vector's number, and a rank k (from 1, the largest) in it."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the k-th largest was found: its key, and its rank among the `equal` ones, from 1."""
+class FoundKey:
+    """The key of the k-th largest, its rank (from 1) among equal keys, and their number."""
 
     key: int
     rank: int
     equal: int
 
 
-def find(wanted: Iterable[Which], scan: Scan[Any], key: Key) -> dict[Which, Place]:
+def find_by_histograms(
+    wanted: Iterable[VectorRank], scan: Scan[Any], key: Key
+) -> dict[VectorRank, FoundKey]:
     vectors = sorted({i for i, _ in wanted})
     upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
     for part in scan(lambda v, block: {i: _histogram(key(v[i])) for i in vectors}):
         for i, counts in part.items():
             upper[i] += counts
-    coarse = {(i, k): bin_of(upper[i], k) for i, k in sorted(wanted)}
+    coarse = {(i, k): locate_bin(upper[i], k) for i, k in sorted(wanted)}
     bins = {i: sorted({place[0] for (j, _), place in coarse.items() if j == i}) for i in vectors}
     lower = {(i, upper_bin): np.zeros(_BINS, np.int64) for i in vectors for upper_bin in bins[i]}
     for part in scan(lambda v, block: _low_histograms(v, bins, key)):
@@ -42,8 +44,8 @@ def find(wanted: Iterable[Which], scan: Scan[Any], key: Key) -> dict[Which, Plac
     places = {}
     for (i, k), (upper_bin, rest) in coarse.items():
         counts = lower[i, upper_bin]
-        low, rank = bin_of(counts, rest)
-        places[i, k] = Place((upper_bin << _LOW_BITS) | low, rank, int(counts[low]))
+        low, rank = locate_bin(counts, rest)
+        places[i, k] = FoundKey((upper_bin << _LOW_BITS) | low, rank, int(counts[low]))
     return places
 
 
@@ -53,7 +55,7 @@ def _histogram(bits: Bits) -> np.ndarray:
 
 def _low_histograms(
     vectors: Mapping[int, Any], bins: Mapping[int, Sequence[int]], key: Key
-) -> dict[Which, np.ndarray]:
+) -> dict[VectorRank, np.ndarray]:
     found = {}
     for i, upper_bins in bins.items():
         bits = key(vectors[i])
@@ -63,7 +65,7 @@ def _low_histograms(
     return found
 
 
-def bin_of(counts: np.ndarray, k: int) -> tuple[int, int]:
+def locate_bin(counts: np.ndarray, k: int) -> tuple[int, int]:
     """The bin that the k-th largest falls into, and its rank within that bin (from 1)."""
     above = np.cumsum(counts[::-1])
     position = int(np.searchsorted(above, k))

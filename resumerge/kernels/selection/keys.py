@@ -1,4 +1,4 @@
-"""Keys: whole numbers that are ordered as floats, or their magnitudes, are."""
+"""Keys: unsigned integers in the same order as floats, or as their magnitudes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Key = Callable[[Any], Bits]
 
 
 def magnitude_bits(values: Any) -> Bits:
-    """The bits of ``abs(values)``: uint32, ordered as the magnitudes are; one key for all NaN.
+    """The bits of ``abs(values)``: uint32, in the order of the magnitudes; one key for all NaN.
 
-    In NumPy, whose integer comparisons and selections are several times faster than torch's.
+    Computed with NumPy, whose integer operations are several times faster than torch's.
     """
     if isinstance(values, Vector):
         return calls.keys(values, calls.MAGNITUDE)
@@ -33,7 +33,7 @@ def magnitude_bits(values: Any) -> Bits:
 
 
 def ordered_bits(values: Any) -> Bits:
-    """Keys of signed numbers: uint32, ordered as the numbers are; -0 is below 0, NaN above all."""
+    """Keys in the order of the numbers: uint32; -0 is below 0, and NaN above all."""
     if isinstance(values, Vector):
         return calls.keys(values, calls.ORDERED)
     bits = values.cpu().numpy().view(np.uint32)
@@ -42,21 +42,21 @@ def ordered_bits(values: Any) -> Bits:
     return found
 
 
-def quickest(values: Any) -> Any:
-    """A vector of torch's for the compiled kernels, whose keys are found several times faster.
+def as_native(values: Any) -> Any:
+    """A torch vector as one of the compiled kernels, which compute keys several times faster.
 
-    Where there are none, or its memory is not the host's, the vector as it is.
+    Without compiled kernels, or on another device, the vector itself.
     """
     if isinstance(values, Vector) or instruction_set() is None or values.device.type != "cpu":
         return values
     return Vector(values.numpy())
 
 
-KINDS: dict[Key, int] = {magnitude_bits: calls.MAGNITUDE, ordered_bits: calls.ORDERED}
-"""What the compiled kernels call them."""
+KEY_CODES: dict[Key, int] = {magnitude_bits: calls.MAGNITUDE, ordered_bits: calls.ORDERED}
+"""The compiled kernels' numbers of these functions."""
 
 
-def from_ordered_bits(key: int) -> float:
-    """The number that `ordered_bits` gives this key."""
+def float_of_ordered_bits(key: int) -> float:
+    """The number whose `ordered_bits` are this key."""
     bits = np.uint32(key)
     return float((bits ^ _SIGN if bits & _SIGN else ~bits).view(np.float32))

@@ -1,11 +1,11 @@
 """Order statistics of whole vectors, exactly, without sorting them and in little memory.
 
-The bits of a float32, its sign bit put aside or folded in, are ordered as the float is. A sample
-says between which two keys the k-th largest is to be expected; counting what is above, and the few
-that are between, finds it. If it is not there, two histograms (of the upper 16 bits, then
-of the lower 16 in the bin that the k-th falls into) do. Both ways give the k-th largest exactly.
-Elements equal to it are kept in the order of their index until k are kept. NaN counts as larger
-than any number.
+The bits of a float32, with the sign bit cleared or folded in, have the order of the floats. A
+sample suggests two keys, a bracket, between which the k-th largest is expected; one scan counts the
+keys above and collects the few inside, which gives the k-th largest. If it is not inside, two
+histograms (of the upper 16 bits, then of the lower 16 in the k-th's bin) give it. Both ways are
+exact. Of elements equal to the k-th largest, those with the lowest indices are kept, until k are
+kept. NaN counts as larger than any number.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels.blocks import Scan
-from resumerge.kernels.selection.collected import Collected
-from resumerge.kernels.selection.histograms import Which, find
-from resumerge.kernels.selection.keys import KINDS, Bits, Key, magnitude_bits
-from resumerge.kernels.selection.memory import sample_step
-from resumerge.kernels.selection.sampled import Bracket, Sampled
-from resumerge.kernels.selection.selected import Selection
+from resumerge.kernels.selection.bracket_keys import BracketKeys
+from resumerge.kernels.selection.chosen import Selection
+from resumerge.kernels.selection.histograms import VectorRank, find_by_histograms
+from resumerge.kernels.selection.key_sample import Bracket, KeySample
+from resumerge.kernels.selection.keys import KEY_CODES, Bits, Key, magnitude_bits
+from resumerge.kernels.selection.limits import sample_step
 from resumerge.native import Vector, calls
 
 Vectors = dict[int, Any]
@@ -33,9 +33,9 @@ def select_largest(kept: Mapping[int, int], numel: int, scan: ScanVectors) -> di
     """Find the largest magnitudes of several vectors at once.
 
     Args:
-        kept: for each vector, how many elements to keep, at most `numel`.
+        kept: for each vector, the number of elements to keep, at most `numel`.
         numel: elements of each vector.
-        scan: runs a function over every block of the vectors.
+        scan: over dictionaries of the vectors' blocks.
     """
     found = select({i: (k,) for i, k in kept.items()}, numel, scan)
     return {i: selections[0] for i, selections in found.items()}
@@ -52,15 +52,15 @@ def select(
     Args:
         ranks: for each vector, the numbers k of elements to keep, at most `numel`.
         numel: elements of each vector.
-        scan: runs a function over every block of the vectors.
-        key: what elements are ordered by.
+        scan: over dictionaries of the vectors' blocks.
+        key: function that gives the keys by which elements are ordered.
     """
     wanted = sorted({(i, k) for i, ks in ranks.items() for k in ks if k > 0})
     found = _guess(wanted, numel, scan, key) if wanted else {}
     missed = {which for which in wanted if which not in found}
-    places = find(missed, scan, key) if missed else {}
-    found |= {which: Selection(place.key, place.rank) for which, place in places.items()}
-    split = [which for which, place in places.items() if place.rank < place.equal]
+    found_keys = find_by_histograms(missed, scan, key) if missed else {}
+    found |= {which: Selection(at.key, at.rank) for which, at in found_keys.items()}
+    split = [which for which, at in found_keys.items() if at.rank < at.equal]
     if split:
         rows = list(scan(lambda v, block: _equal_counts(v, split, found, key)))
         for which, counts in zip(split, zip(*rows)):
@@ -81,18 +81,18 @@ def order_statistics(
 
 
 def _guess(
-    wanted: Sequence[Which], numel: int, scan: ScanVectors, key: Key
-) -> dict[Which, Selection]:
-    """The selections whose threshold lies where a sample says.
+    wanted: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
+) -> dict[VectorRank, Selection]:
+    """The selections whose threshold lies in the bracket that a sample suggests.
 
-    One scan over the sample, and one over everything that counts what is above a bracket and
-    collects what is inside. Where the k-th largest is not among those, or where they are too many,
-    nothing is returned for it: what is returned never depends on the sample.
+    One scan reads the sample; another one reads every element, counts the keys above a bracket and
+    collects those inside. Where the k-th largest is not inside, or too many keys are, the result
+    has no entry for it: the entries do not depend on the sample.
     """
     brackets = _brackets(wanted, numel, scan, key)
-    inside = {which: Collected(which[1], numel, low) for which, (low, _) in brackets.items()}
+    inside = {which: BracketKeys(which[1], numel, low) for which, (low, _) in brackets.items()}
     if brackets:
-        for part in scan(lambda v, block: _around(v, brackets, key)):
+        for part in scan(lambda v, block: _keys_in_brackets(v, brackets, key)):
             for which, (above, keys, counts) in part.items():
                 inside[which].add(above, keys, counts)
     found = {which: collected.selection() for which, collected in inside.items()}
@@ -100,13 +100,13 @@ def _guess(
 
 
 def _brackets(
-    wanted: Sequence[Which], numel: int, scan: ScanVectors, key: Key
-) -> dict[Which, Bracket]:
-    """The least and the greatest key that each k-th largest is expected between."""
+    wanted: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
+) -> dict[VectorRank, Bracket]:
+    """The bracket (least and greatest key, inclusive) in which each k-th largest is expected."""
     ranks = {i: [k for j, k in wanted if j == i] for i, _ in wanted}
-    samples = {i: Sampled(numel) for i in ranks}
+    samples = {i: KeySample(numel) for i in ranks}
     step = sample_step(numel)
-    for part in scan(lambda v, block: {i: key(_every(v[i], step)) for i in ranks}, True):
+    for part in scan(lambda v, block: {i: key(_strided(v[i], step)) for i in ranks}, True):
         for i, keys in part.items():
             samples[i].add(keys)
     return {
@@ -116,23 +116,23 @@ def _brackets(
     }
 
 
-def _every(vector: Any, step: int) -> Any:
+def _strided(vector: Any, step: int) -> Any:
     return vector.every(step) if isinstance(vector, Vector) else vector[::step]
 
 
-def _around(
-    vectors: Vectors, brackets: Mapping[Which, Bracket], key: Key
-) -> dict[Which, tuple[int, Bits, np.ndarray]]:
-    """How many elements are above each bracket, and the keys inside with how many have them.
+def _keys_in_brackets(
+    vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key
+) -> dict[VectorRank, tuple[int, Bits, np.ndarray]]:
+    """The number of elements above each bracket, and the distinct keys inside with their counts.
 
-    Counted here, not collected as they are: differences of 16-bit numbers are few different ones,
-    and a bracket may hold a large share of the tensor.
+    Keys are counted, not collected one by one: differences of 16-bit numbers have few distinct
+    values, and a bracket may contain a large share of the tensor.
     """
     found = {}
     keys: dict[int, Bits] = {}
     for (i, k), (low, high) in brackets.items():
         if isinstance(vectors[i], Vector):
-            found[i, k] = calls.around(vectors[i], KINDS[key], int(low), int(high))
+            found[i, k] = calls.keys_in_bracket(vectors[i], KEY_CODES[key], int(low), int(high))
             continue
         bits = keys[i] if i in keys else keys.setdefault(i, key(vectors[i]))
         inside = np.flatnonzero(bits - low <= high - low)
@@ -143,8 +143,8 @@ def _around(
 
 def _equal_counts(
     vectors: Vectors,
-    split: Sequence[Which],
-    found: Mapping[Which, Selection],
+    split: Sequence[VectorRank],
+    found: Mapping[VectorRank, Selection],
     key: Key,
 ) -> list[int]:
     return [_equal_count(vectors[i], found[i, k].threshold, key) for i, k in split]
@@ -152,5 +152,5 @@ def _equal_counts(
 
 def _equal_count(vector: Any, threshold: int, key: Key) -> int:
     if isinstance(vector, Vector):
-        return calls.equal_count(vector, KINDS[key], threshold)
+        return calls.equal_count(vector, KEY_CODES[key], threshold)
     return int(np.count_nonzero(key(vector) == np.uint32(threshold)))

@@ -9,7 +9,7 @@ from resumerge.kernels.blocks import Block
 from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 SMALLEST_SHARE = 1e-8
-"""Of the sum of the weights in that of their magnitudes; below it they cancel."""
+"""Of ``|sum(w)| / sum(|w|)``; below it the weights cancel."""
 
 
 class Linear(Method):

@@ -12,7 +12,7 @@ from resumerge.kernels.blocks import Block, Scan
 from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 SMALLEST_PRODUCT = 1e-6
-"""Of two norms: what a dot product is divided by at least."""
+"""The least product of two norms that a dot product is divided by."""
 
 
 class ModelStock(Method):
@@ -50,17 +50,17 @@ class ModelStock(Method):
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> float:
         """The share t of the models' mean."""
         products = scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
-        return float(share(kernels.summed(products)))
+        return float(share(kernels.sum_blocks(products)))
 
     def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[tensor.base]  # type: ignore[index]
         deltas = kernels.subtract_base(inputs, tensor.base)
         if not self._by_row(tensor):
-            return kernels.sum_added(base, deltas, statistics / len(deltas))
+            return kernels.add_scaled_sum(base, deltas, statistics / len(deltas))
         row = tensor.shape[-1]
         shares = share(kernels.row_gram(deltas, row)) / len(deltas)
         factors = [np.ones(len(shares)), shares]
-        return kernels.weighted_sum_by_row([base, kernels.plain_sum(deltas)], factors, row)
+        return kernels.weighted_sum_by_row([base, kernels.sum_vectors(deltas)], factors, row)
 
     def _by_row(self, tensor: TensorContext) -> bool:
         return bool(tensor.params["filter_wise"]) and len(tensor.shape) > 1
@@ -70,8 +70,8 @@ class ModelStock(Method):
 def share(products: np.ndarray) -> np.ndarray:
     """t from the dot products of the task vectors, shape ``(n, n, ...)``.
 
-    Where the task vectors cancel, their mean is the base, and t is 0. Where there is NaN or
-    infinity, t is 1.
+    t is 0 where the task vectors cancel, so that their mean is the base. t is 1 where there is NaN
+    or infinity.
     """
     count = len(products)
     pairs = list(combinations(range(count), 2))

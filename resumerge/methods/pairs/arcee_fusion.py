@@ -46,7 +46,7 @@ class ArceeFusion(Method):
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, float]:
         """The divergence of each row, and the threshold of importance."""
         row = self._row(tensor)
-        divergences = kernels.joined(
+        divergences = kernels.concatenate(
             scan(lambda x, block: kernels.row_divergences(*self._pair(tensor, x), row)),
             tensor.numel // row,
         )
@@ -54,19 +54,19 @@ class ArceeFusion(Method):
         ranks = [tensor.numel - share * last // 4 for share in (1, 2, 3)]
 
         def importance(x: list[Any], block: Block) -> dict[int, Any]:
-            return {0: kernels.quickest(self._importance(tensor, x, block, divergences))}
+            return {0: kernels.as_native(self._importance(tensor, x, block, divergences))}
 
         keys = kernels.order_statistics(
             {0: ranks}, tensor.numel, scan_mapped(scan, importance), kernels.ordered_bits
         )
-        low, median, high = (np.float32(kernels.from_ordered_bits(key)) for key in keys[0])
+        low, median, high = (np.float32(kernels.float_of_ordered_bits(key)) for key in keys[0])
         return divergences, float(median + np.float32(1.5) * (high - low))
 
     def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         divergences, threshold = statistics
         kept = self._importance(tensor, inputs, block, divergences) >= threshold
         other, base = self._pair(tensor, inputs)
-        return kernels.added(base, kernels.keep_only(other.sub_(base), kept))
+        return kernels.add_scaled(base, kernels.apply_mask(other.sub_(base), kept))
 
     def _importance(
         self, tensor: TensorContext, inputs: list[Any], block: Block, divergences: Any

@@ -32,4 +32,4 @@ class NearSwap(Method):
         t = float(tensor.params["t"])
         if not t > 0.0:
             return base
-        return kernels.limited(other, base, t)
+        return kernels.clamp_to_distance(other, base, t)

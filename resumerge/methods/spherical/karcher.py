@@ -12,17 +12,17 @@ from resumerge.kernels.blocks import Block, Scan
 from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 OPPOSITE = 1e-7
-"""Sines below this, beyond a right angle: no direction leads to a point on the other side."""
+"""Sines below this, beyond a right angle, have no direction: the points are antipodal."""
 
 
 class Karcher(Method):
     """``mean(|x_i|) * argmin_u sum(angle(u, x_i)**2)``, u of length one, by gradient descent.
 
     A step goes from u along ``mean((θ_i / sin θ_i) * (x_i/|x_i| - cos θ_i * u))``. u stays in the
-    span of the models, so the iterations run on their dot products with each other, which one pass
-    over the tensor gives, and need no further pass. A model whose tensor is shorter than `tol` has
-    no direction, and one exactly opposite to u does not pull it anywhere. Where a
-    model has NaN or infinity the result is ``mean(x_i)``.
+    span of the models, so the iterations need only the dot products between them, from one pass
+    over the tensor. A model whose tensor is shorter than `tol` has no direction, and a model
+    exactly opposite to u has no influence. Where a model has NaN or infinity the result is
+    ``mean(x_i)``.
     """
 
     name = "karcher"
@@ -51,7 +51,7 @@ class Karcher(Method):
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
-        products = kernels.summed(scan(lambda x, block: kernels.gram(x)))
+        products = kernels.sum_blocks(scan(lambda x, block: kernels.gram(x)))
         return factors(
             products, int(tensor.params["max_iter"]), float(tensor.params["tol"])
         ).tolist()

@@ -17,10 +17,10 @@ class MultiSlerp(Method):
 
     m is the direction of ``sum(w_i * u_i)``; the tangents ``u_i - (u_i·m) m`` are averaged with the
     weights, followed from m along the sphere, and scaled by ``|x| = sum(w_i * |x_i|)``. Everything
-    lies in the span of the models, so the dot products between them, one pass over the tensor, are
-    all that is needed to find the factor on each. Where the unit vectors cancel, or one has
-    NaN or infinity in it, the result is ``sum(w_i * x_i)``. With a base model, the x are task
-    vectors, and the base is added at the end.
+    lies in the span of the models, so the factor on each follows from the dot products between
+    them, from one pass over the tensor. Where the unit vectors cancel, or one has NaN or
+    infinity in it, the result is ``sum(w_i * x_i)``. With a base model, the x are task vectors, and
+    the base is added at the end.
     """
 
     name = "multislerp"
@@ -57,7 +57,7 @@ class MultiSlerp(Method):
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
-        products = kernels.summed(
+        products = kernels.sum_blocks(
             scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
         )
         weights = np.array(tensor.values("weight"))
@@ -69,7 +69,7 @@ class MultiSlerp(Method):
         if len(tensor.others) == 1:
             return inputs[tensor.others[0]]
         mixed = kernels.weighted_sum(kernels.subtract_base(inputs, tensor.base), statistics)
-        return mixed if tensor.base is None else kernels.added(inputs[tensor.base], mixed)
+        return mixed if tensor.base is None else kernels.add_scaled(inputs[tensor.base], mixed)
 
 
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:

@@ -65,7 +65,7 @@ class NuSlerp(Method):
             )
         else:
             products = scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
-        return self._factors(tensor, kernels.summed(products))
+        return self._factors(tensor, kernels.sum_blocks(products))
 
     def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         pair = kernels.subtract_base(inputs, tensor.base)
@@ -77,7 +77,7 @@ class NuSlerp(Method):
             mixed = kernels.weighted_sum_by_column(pair, statistics, self._row(tensor))
         else:
             mixed = kernels.weighted_sum(pair, [float(f) for f in statistics])
-        return mixed if tensor.base is None else kernels.added(inputs[tensor.base], mixed)
+        return mixed if tensor.base is None else kernels.add_scaled(inputs[tensor.base], mixed)
 
     def _by_row(self, tensor: TensorContext) -> bool:
         return self._split(tensor) and not tensor.params["nuslerp_row_wise"]

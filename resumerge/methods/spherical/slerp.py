@@ -10,7 +10,7 @@ from resumerge.kernels.blocks import Block, Scan
 from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 NEARLY_PARALLEL = 0.9995
-"""Above this cosine the sphere is flat enough, and dividing by its sine is not safe."""
+"""Above this cosine the interpolation is linear: a division by the sine is not safe."""
 
 SMALLEST_NORM = 1e-8
 
@@ -46,7 +46,7 @@ class Slerp(Method):
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[float, float]:
         """The factors on the base and on the other model."""
         a, b = self._roles(tensor)
-        (aa, ab), (_, bb) = kernels.summed(
+        (aa, ab), (_, bb) = kernels.sum_blocks(
             scan(lambda x, block: kernels.gram([x[a], x[b]]))
         ).tolist()
         t = float(tensor.params["t"])

@@ -1,7 +1,7 @@
-"""What methods share that add sparsified, combined task vectors (``x - base``) to the base model.
+"""The base class of methods that add sparse, combined task vectors (``x - base``) to the base.
 
-They differ in how a task vector is sparsified and in whether elements are kept only where their
-sign agrees with the majority.
+They differ in how they make a task vector sparse, and in whether they keep elements only where
+their sign agrees with the majority.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from resumerge import kernels
 from resumerge.kernels.blocks import Block, Scan, scan_mapped
 from resumerge.methods.base import Method, Parameter, TensorContext
 
-MOST_KEPT = 1 << 28
-"""Elements of the largest tensor whose masks are kept: 32 MiB for each of its inputs."""
+MAX_MASKED = 1 << 28
+"""Elements of the largest tensor whose masks stay in memory: 32 MiB for each of its inputs."""
 
 SMALLEST_NORM = 1e-7
 """A sparsified task vector with a smaller L1 norm is not rescaled; nor is one with NaN or infinity,
@@ -26,7 +26,7 @@ which would spread over the tensor."""
 
 
 def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...]:
-    """The family's parameters with one method's defaults; no rescale where nothing is dropped."""
+    """The family's parameters with one method's defaults; None for no density and no rescale."""
     shared = [
         Parameter("weight", "factor on this model's task vector", per_model=True),
         Parameter("lambda", "factor on the combined task vector", 1.0),
@@ -44,13 +44,13 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
 
 
 @dataclass(frozen=True)
-class Kept:
+class TaskVectorStatistics:
     """What the blocks need to know of the whole task vectors, by input.
 
     Args:
-        selections: which elements are among the largest.
-        factors: what makes up for the dropped elements.
-        masks: those of every block, a bit an element, where they are kept.
+        selections: the elements that `mask` keeps, as `select` returned them.
+        factors: the L1 norm before the mask, divided by the norm after it.
+        masks: of every block, one bit for each element; only with `reuse_masks`.
     """
 
     selections: Mapping[int, Any]
@@ -58,14 +58,14 @@ class Kept:
     masks: Mapping[int, Sequence[np.ndarray]]
 
 
-NOTHING = Kept({}, {}, {})
+NO_STATISTICS = TaskVectorStatistics({}, {}, {})
 
 
 class TaskVectors(Method):
     """``base + lambda * sum(m_i * w_i * s_i(x_i - base)) / divisor``.
 
-    s_i sparsifies, m_i is 1 where the element takes part (always, or by sign consensus), and the
-    divisor is 1 or, with `normalize`, ``sum(m_i * w_i)`` where that is not nearly zero.
+    s_i makes sparse, m_i is 1 where the element takes part (always, or by sign consensus), and the
+    divisor is 1 or, with `normalize`, ``sum(m_i * w_i)`` unless that is nearly zero.
 
     With `rescale`, a sparsified task vector is multiplied so that its L1 norm is what it was
     before. That is mergekit's rule; the DARE paper divides by the density, which differs from it
@@ -76,14 +76,14 @@ class TaskVectors(Method):
     consensus: ClassVar[bool] = False
     sparse: ClassVar[bool] = True
     selection_passes: ClassVar[int] = 0
-    """Times that `select` reads the task vectors."""
-    dear_masks: ClassVar[bool] = False
-    """Whether masks that are needed twice are kept in between rather than found again."""
+    """How many times `select` reads the task vectors."""
+    reuse_masks: ClassVar[bool] = False
+    """Whether masks that are needed twice stay in memory, rather than being computed again."""
 
     def select(
         self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
     ) -> dict[int, Any]:
-        """Reduce over the task vectors what `mask` needs to know, by input.
+        """Reduce over the whole task vectors what `mask` needs; the result is by input.
 
         Args:
             densities: of the inputs that lose elements.
@@ -97,8 +97,10 @@ class TaskVectors(Method):
         """1 for the elements of input i's task vector that are kept, else 0: uint8."""
         raise NotImplementedError(f"{self.name} declares no mask")
 
-    def rule(self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any) -> Any:
-        """The same as `kernels.combined` takes it: the mask, or what makes one superfluous."""
+    def mask_or_threshold(
+        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+    ) -> Any:
+        """The mask, or a threshold that `kernels.add_task_vectors` takes in its place."""
         return self.mask(tensor, i, delta, block, selection)
 
     def compiled(self, tensor: TensorContext) -> bool:
@@ -110,38 +112,38 @@ class TaskVectors(Method):
         return 1 + self.selection_passes + bool(tensor.params["rescale"])
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
-        return len(self._densities(tensor)) * tensor.numel // 8 if self._keeps_masks(tensor) else 0
+        return len(self._densities(tensor)) * tensor.numel // 8 if self._stores_masks(tensor) else 0
 
-    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> Kept:
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> TaskVectorStatistics:
         densities = self._densities(tensor)
         if not densities:
-            return NOTHING
+            return NO_STATISTICS
         selections = self.select(
             tensor, densities, scan_mapped(scan, lambda x, block: _task_vectors(tensor, x))
         )
         if not tensor.params["rescale"]:
-            return Kept(selections, {}, {})
-        keeps_masks = self._keeps_masks(tensor)
+            return TaskVectorStatistics(selections, {}, {})
+        stores_masks = self._stores_masks(tensor)
 
-        def part(inputs: list[Any], block: Block) -> tuple[np.ndarray, list[np.ndarray]]:
+        def masked_norms(inputs: list[Any], block: Block) -> tuple[np.ndarray, list[np.ndarray]]:
             deltas = _task_vectors(tensor, inputs)
             masks = [self.mask(tensor, i, deltas[i], block, selections.get(i)) for i in densities]
-            norms = [kernels.absolute_sums(deltas[i], mask) for i, mask in zip(densities, masks)]
-            return np.array(norms), [np.packbits(mask) for mask in masks if keeps_masks]
+            norms = [kernels.l1_norms(deltas[i], mask) for i, mask in zip(densities, masks)]
+            return np.array(norms), [np.packbits(mask) for mask in masks if stores_masks]
 
-        norms, masks = zip(*scan(part))
+        norms, masks = zip(*scan(masked_norms))
         factors = {
             i: float(before / after)
-            for i, (before, after) in zip(densities, kernels.summed(norms))
+            for i, (before, after) in zip(densities, kernels.sum_blocks(norms))
             if after >= SMALLEST_NORM and math.isfinite(before)
         }
-        return Kept(selections, factors, dict(zip(densities, zip(*masks))))
+        return TaskVectorStatistics(selections, factors, dict(zip(densities, zip(*masks))))
 
     def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         base = inputs[tensor.base]  # type: ignore[index]
         if not tensor.others:
             return base
-        kept: Kept = statistics or NOTHING
+        kept: TaskVectorStatistics = statistics or NO_STATISTICS
         deltas = _task_vectors(tensor, inputs)
         weights = tensor.values("weight")
         densities = self._densities(tensor)
@@ -149,7 +151,7 @@ class TaskVectors(Method):
         total = sum(weights)
         if normalize and not self.consensus and abs(total) >= kernels.SMALLEST_DIVISOR:
             scale /= total
-        return kernels.combined(
+        return kernels.add_task_vectors(
             base,
             list(deltas.values()),
             [
@@ -170,14 +172,16 @@ class TaskVectors(Method):
         densities = {i: float(tensor.per_model[i]["density"]) for i in tensor.others}
         return {i: density for i, density in densities.items() if density < 1.0}
 
-    def _keeps_masks(self, tensor: TensorContext) -> bool:
-        """Whether masks are needed twice, dear, and small enough to be kept in between."""
-        return self.dear_masks and bool(tensor.params["rescale"]) and tensor.numel <= MOST_KEPT
+    def _stores_masks(self, tensor: TensorContext) -> bool:
+        """Whether masks are needed twice, expensive, and small enough to stay in memory."""
+        return self.reuse_masks and bool(tensor.params["rescale"]) and tensor.numel <= MAX_MASKED
 
-    def _mask(self, tensor: TensorContext, i: int, delta: Any, block: Block, kept: Kept) -> Any:
+    def _mask(
+        self, tensor: TensorContext, i: int, delta: Any, block: Block, kept: TaskVectorStatistics
+    ) -> Any:
         if i in kept.masks:
             return np.unpackbits(kept.masks[i][block.index], count=len(delta))
-        return self.rule(tensor, i, delta, block, kept.selections.get(i))
+        return self.mask_or_threshold(tensor, i, delta, block, kept.selections.get(i))
 
 
 def _task_vectors(tensor: TensorContext, inputs: list[Any]) -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""Model breadcrumbs: neither the smallest nor the very largest changes."""
+"""Model breadcrumbs: task vectors without their smallest and their very largest elements."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BREADCRUMBS = Paper(
 )
 
 
-class Masked(TaskVectors):
+class BreadcrumbsMask(TaskVectors):
     """A task vector loses its ``int(gamma * n)`` largest elements by magnitude, and then keeps
-    ``int(density * n)`` of the largest that are left: fewer large ones go where they would not be
+    ``int(density * n)`` of the largest of the rest; fewer are dropped where the rest would not be
     enough. Of equal magnitudes, those with the lowest index count as larger.
     """
 
@@ -63,14 +63,14 @@ class Masked(TaskVectors):
         return cast(np.ndarray, selection.mask(delta, block))
 
 
-class Breadcrumbs(Masked):
+class Breadcrumbs(BreadcrumbsMask):
     name = "breadcrumbs"
     summary = "task vectors without their smallest and their very largest elements"
     torch_cost = BlockCost(14.0, scratch=9.0, per_input=0.9)
     compiled_cost = BlockCost(2.9, scratch=3.2, per_input=0.45)
 
 
-class BreadcrumbsTies(Masked):
+class BreadcrumbsTies(BreadcrumbsMask):
     name = "breadcrumbs_ties"
     summary = "breadcrumbs' masks, then TIES' sign consensus"
     papers = (BREADCRUMBS, TIES)

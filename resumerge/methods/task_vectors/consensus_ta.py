@@ -13,7 +13,7 @@ class ConsensusTaskArithmetic(Method):
     """``base + lambda * [sum(m_i) >= agree] * sum(y_i)`` with ``y_i = w_i * (x_i - base)``.
 
     ``m_i = |y_i| >= threshold_i * |sum(y_j) - y_i|``: the element matters to model i, compared with
-    what the others make of it. Elements that matter to fewer than `agree` models (or to fewer than
+    the other models' changes. Elements that matter to fewer than `agree` models (or to fewer than
     all, where there are not so many) stay the base's.
     """
 
@@ -49,7 +49,7 @@ class ConsensusTaskArithmetic(Method):
         if not tensor.others:
             return base
         given = [tensor.per_model[i] for i in tensor.others]
-        return kernels.voted_sum(
+        return kernels.add_voted_sum(
             base,
             kernels.subtract_base(inputs, tensor.base),
             tensor.values("weight"),

@@ -18,12 +18,12 @@ DARE = Paper(
 )
 
 
-class Dropped(TaskVectors):
+class RandomDrop(TaskVectors):
     """Each element of a task vector is kept with probability `density`."""
 
     papers: ClassVar[tuple[Paper, ...]] = (DARE,)
     parameters = parameters(normalize=False, rescale=True)
-    dear_masks = True
+    reuse_masks = True
 
     def mask(
         self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
@@ -32,14 +32,14 @@ class Dropped(TaskVectors):
         return kernels.random_mask(len(delta), density, f"{tensor.seed}/{i}/{tensor.name}", block)
 
 
-class DareLinear(Dropped):
+class DareLinear(RandomDrop):
     name = "dare_linear"
     summary = "task vectors with elements dropped at random, and the rest rescaled"
     torch_cost = BlockCost(9.0, scratch=25.0, per_input=1.3)
     compiled_cost = BlockCost(1.4, scratch=0.4, per_input=0.44)
 
 
-class DareTies(Dropped):
+class DareTies(RandomDrop):
     name = "dare_ties"
     summary = "DARE's random dropping, then TIES' sign consensus"
     papers = (DARE, TIES)

@@ -21,7 +21,7 @@ EPSILON = Parameter(
 )
 
 
-class SampledByRank(TaskVectors):
+class RankDrop(TaskVectors):
     """An element is kept with probability ``density - epsilon + 2 * epsilon * r / (L - 1)``.
 
     r is its rank by magnitude, from 0, within its row; rows run along dimension 1 (a tensor of one
@@ -32,7 +32,7 @@ class SampledByRank(TaskVectors):
 
     papers = (DELLA,)
     version = 2
-    dear_masks = True
+    reuse_masks = True
 
     def row_elements(self, tensor: TensorContext) -> int | None:
         return math.prod(tensor.shape[1:]) if len(tensor.shape) > 1 else tensor.numel
@@ -50,7 +50,7 @@ class SampledByRank(TaskVectors):
         density = float(tensor.per_model[i]["density"])
         if density <= 0.0:
             return np.zeros(len(delta), np.uint8)
-        return kernels.kept_by_rank(
+        return kernels.rank_mask(
             delta,
             tensor.shape[1] if len(tensor.shape) > 1 else tensor.numel,
             density,
@@ -61,7 +61,7 @@ class SampledByRank(TaskVectors):
         )
 
 
-class Della(SampledByRank):
+class Della(RankDrop):
     name = "della"
     summary = "task vectors sampled by magnitude, then TIES' sign consensus"
     parameters = (*parameters(normalize=True, rescale=True), EPSILON)
@@ -70,7 +70,7 @@ class Della(SampledByRank):
     compiled_cost = BlockCost(4.0, scratch=1.8, per_input=0.25)
 
 
-class DellaLinear(SampledByRank):
+class DellaLinear(RankDrop):
     name = "della_linear"
     summary = "task vectors sampled by magnitude, and the rest rescaled"
     parameters = (*parameters(normalize=False, rescale=True), EPSILON)

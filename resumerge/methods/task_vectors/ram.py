@@ -38,7 +38,7 @@ class Ram(Method):
             return base
         deltas = kernels.subtract_base(inputs, tensor.base)
         epsilon = float(tensor.params["epsilon"])
-        return kernels.averaged_changes(base, deltas, epsilon, [1.0] * len(deltas))
+        return kernels.add_mean_change(base, deltas, epsilon, [1.0] * len(deltas))
 
 
 class RamPlus(Method):
@@ -71,9 +71,9 @@ class RamPlus(Method):
         if not tensor.others:
             return []
         epsilon = float(tensor.params["epsilon"])
-        counts = kernels.summed(
+        counts = kernels.sum_blocks(
             scan(
-                lambda x, block: kernels.changed_counts(
+                lambda x, block: kernels.count_changes(
                     kernels.subtract_base(x, tensor.base), epsilon
                 )
             )
@@ -87,4 +87,4 @@ class RamPlus(Method):
         if not tensor.others:
             return base
         deltas = kernels.subtract_base(inputs, tensor.base)
-        return kernels.averaged_changes(base, deltas, float(tensor.params["epsilon"]), statistics)
+        return kernels.add_mean_change(base, deltas, float(tensor.params["epsilon"]), statistics)

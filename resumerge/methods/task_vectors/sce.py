@@ -57,9 +57,9 @@ class Sce(Method):
 
         def squares(x: list[Any], block: Block) -> np.ndarray:
             deltas = kernels.subtract_base(x, tensor.base)
-            return kernels.squares(deltas, self._mask(deltas, block, selection))
+            return kernels.sums_of_squares(deltas, self._mask(deltas, block, selection))
 
-        energies = (kernels.summed(scan(squares)) / tensor.numel).tolist()
+        energies = (kernels.sum_blocks(scan(squares)) / tensor.numel).tolist()
         total = sum(energies)
         if not SMALLEST_ENERGY <= total < math.inf:
             return selection, [1.0 / len(energies)] * len(energies)
@@ -72,7 +72,7 @@ class Sce(Method):
         selection, weights = statistics
         deltas = kernels.subtract_base(inputs, tensor.base)
         mask = self._mask(deltas, block, selection)
-        return kernels.weighted_majority(base, deltas, mask, weights)
+        return kernels.add_majority_mean(base, deltas, mask, weights)
 
     def _selects(self, tensor: TensorContext) -> bool:
         return float(tensor.params["select_topk"]) < 1.0

@@ -40,7 +40,7 @@ class Ties(TaskVectors):
     def select(
         self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
     ) -> dict[int, Any]:
-        counts = {i: kept_count(density, tensor.numel) for i, density in densities.items()}
+        counts = {i: elements_to_keep(density, tensor.numel) for i, density in densities.items()}
         return dict(kernels.select_largest(counts, tensor.numel, scan))
 
     def mask(
@@ -48,10 +48,12 @@ class Ties(TaskVectors):
     ) -> np.ndarray:
         return cast(np.ndarray, selection.mask(delta, block))
 
-    def rule(self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any) -> Any:
-        return selection.rule(delta, block)
+    def mask_or_threshold(
+        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+    ) -> Any:
+        return selection.mask_or_threshold(delta, block)
 
 
-def kept_count(density: float, numel: int) -> int:
-    """How many elements a density keeps: at least one, unless the density is zero."""
+def elements_to_keep(density: float, numel: int) -> int:
+    """The number of elements that a density keeps: at least one, unless the density is zero."""
     return max(1, int(density * numel)) if density > 0.0 else 0

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def weighted_sum(terms: Sequence[Any], weights: Sequence[float]) -> Any:
-    """``sum(w_i * x_i)``, each product and each sum rounded to float32, in the order given.
+    """``sum(w_i * x_i)``; each product and each sum is rounded to float32, in the order given.
 
     Args:
-        terms: vectors of one length; torch's are used up, and the first of them is the result.
+        terms: vectors of one length; torch's are overwritten, and the first one is the result.
     """
     if isinstance(terms[0], Vector):
         return calls.weighted_sum(terms, weights)
@@ -25,8 +25,8 @@ def weighted_sum(terms: Sequence[Any], weights: Sequence[float]) -> Any:
     return total
 
 
-def plain_sum(terms: Sequence[Any]) -> Any:
-    """The sum of vectors; torch's in the first of them."""
+def sum_vectors(terms: Sequence[Any]) -> Any:
+    """The sum of vectors, in the order given; torch's is computed in the first one."""
     if isinstance(terms[0], Vector):
         return weighted_sum(terms, [1.0] * len(terms))
     total = terms[0]
@@ -35,21 +35,21 @@ def plain_sum(terms: Sequence[Any]) -> Any:
     return total
 
 
-def added(base: Any, change: Any, scale: float = 1.0) -> Any:
-    """``base + scale * change``, rounded after each; torch's vectors are used up."""
+def add_scaled(base: Any, change: Any, scale: float = 1.0) -> Any:
+    """``base + scale * change``, rounded after each operation; torch's vectors are overwritten."""
     return weighted_sum([base, change], [1.0, scale])
 
 
-def sum_added(base: Any, changes: Sequence[Any], scale: float) -> Any:
-    """``base + scale * sum(x_i)``, rounded after each; torch's vectors are used up."""
+def add_scaled_sum(base: Any, changes: Sequence[Any], scale: float) -> Any:
+    """``base + scale * sum(x_i)``, rounded after each operation; torch's are overwritten."""
     if isinstance(base, Vector):
         ones = [1.0] * len(changes)
         return calls.combine(base, changes, [None] * len(changes), ones, ones, 0, scale)
-    return added(base, plain_sum(changes), scale)
+    return add_scaled(base, sum_vectors(changes), scale)
 
 
 def zeros_like(vector: Tensor) -> Tensor:
-    """A vector of zeros to add to."""
+    """A vector of zeros, of the same shape and dtype."""
     import torch
 
     return torch.zeros_like(vector)

@@ -21,7 +21,7 @@ def column_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
 def weighted_sum_along(
     terms: Sequence[Vector], weights: np.ndarray, row: int, by_column: bool
 ) -> Vector:
-    """``sum(w_i * x_i)``, the weights those of each row or of each column: ``(n, …)``."""
+    """``sum(w_i * x_i)``; `weights` has shape (n, rows) or, `by_column`, (n, columns)."""
     out = np.empty(len(terms[0]), np.float32)
     weights = np.ascontiguousarray(weights, np.float32)
     call(

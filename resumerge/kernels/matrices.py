@@ -1,4 +1,7 @@
-"""Matrices by row or by column: flat vectors of rows of one length."""
+"""Operations by row or by column on flat vectors that hold matrices.
+
+`row` is the length of a row, in elements.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resumerge.kernels.accumulate import plain_sum
-from resumerge.kernels.reduce import CHUNK, LANES, TOGETHER
-from resumerge.native import Vector, along, calls
+from resumerge.kernels.reductions import CHUNK, LANES, WIDENED_ELEMENTS
+from resumerge.kernels.sums import sum_vectors
+from resumerge.native import Vector, calls
+from resumerge.native import matrices as compiled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 @np.errstate(invalid="ignore")
 def row_gram(vectors: Sequence[Any], row: int) -> np.ndarray:
-    """The dot products of every two vectors' rows, each added up as `gram` does it.
+    """The dot products of every two vectors' rows, added in the order that `gram` uses.
 
     Returns:
         float64, shape ``(len(vectors), len(vectors), rows)``.
@@ -29,7 +33,7 @@ def row_gram(vectors: Sequence[Any], row: int) -> np.ndarray:
         return _products_on_device(matrices, 1)
     count, rows = len(vectors), len(matrices[0])
     products = np.empty((count, count, rows))
-    together = max(1, TOGETHER // max(row, LANES))
+    together = max(1, WIDENED_ELEMENTS // max(row, LANES))
     for first in range(0, rows, together):
         some = slice(first, first + together)
         wide = [_in_lanes(matrix.numpy()[some]) for matrix in matrices]
@@ -47,7 +51,7 @@ def column_gram(vectors: Sequence[Any], row: int) -> np.ndarray:
         float64, shape ``(len(vectors), len(vectors), row)``.
     """
     if isinstance(vectors[0], Vector):
-        return along.column_gram(vectors, row)
+        return compiled.column_gram(vectors, row)
     matrices = [vector.view(-1, row) for vector in vectors]
     if vectors[0].device.type != "cpu":
         return _products_on_device(matrices, 0)
@@ -65,16 +69,19 @@ def column_gram(vectors: Sequence[Any], row: int) -> np.ndarray:
 
 
 def weighted_sum_by_row(terms: Sequence[Any], weights: Sequence[np.ndarray], row: int) -> Any:
-    """``sum(w_i * x_i)``, the weights of a vector being one for each of its rows.
+    """``sum(w_i * x_i)``, where each vector has a weight for each of its rows.
 
     Each weight, product and sum is rounded to float32, in the order given; torch's vectors are
-    used up.
+    overwritten.
     """
     return _weighted_sum(terms, weights, row, by_column=False)
 
 
 def weighted_sum_by_column(terms: Sequence[Any], weights: Sequence[np.ndarray], row: int) -> Any:
-    """The same with a weight for each column."""
+    """``sum(w_i * x_i)``, where each vector has a weight for each of its columns.
+
+    Rounding and overwriting are as in `weighted_sum_by_row`.
+    """
     return _weighted_sum(terms, weights, row, by_column=True)
 
 
@@ -82,9 +89,9 @@ def _weighted_sum(
     terms: Sequence[Any], weights: Sequence[np.ndarray], row: int, by_column: bool
 ) -> Any:
     if isinstance(terms[0], Vector):
-        return along.weighted_sum_along(terms, np.array(weights), row, by_column)
+        return compiled.weighted_sum_along(terms, np.array(weights), row, by_column)
     matrices = [term.view(-1, row) for term in terms]
-    return plain_sum(
+    return sum_vectors(
         [
             matrix.mul_(matrix.new_tensor(weight).unsqueeze(0 if by_column else 1))
             for matrix, weight in zip(matrices, weights)

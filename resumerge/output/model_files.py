@@ -1,4 +1,4 @@
-"""The files beside the shards that make the output a model that loads."""
+"""The files beside the shards, in the order in which the engine writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resumerge.mirror.backup_names import CARD
 from resumerge.output.card import model_card
 from resumerge.output.config import output_config
 from resumerge.output.index import index_json
-from resumerge.output.token_ids import renumbered
+from resumerge.output.token_ids import remap_token_ids
 from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
 from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, fetch, list_companions
@@ -32,8 +32,8 @@ def companions(
     """Every file of the output but the shards: its name, and its bytes or the file to copy.
 
     Tokenizer, generation config and the like are the reference model's, unless the recipe says
-    otherwise of the tokenizer. Of a model with an adapter the tokenizer is the adapter's where it
-    has one. config.json comes last: without it no loader takes the folder for a model.
+    otherwise. The tokenizer of a model with an adapter is the adapter's, if it has one. config.json
+    comes last: without it, loaders do not recognise the folder as a model.
 
     Args:
         name: of the output, for the model card.
@@ -48,8 +48,8 @@ def companions(
     for companion in names:
         path = carrier.folder / companion
         if companion == GENERATION and plan.vocabulary is not None:
-            said = _of_host(plan, metadata, offline=offline)
-            yield companion, _json(renumbered(read_json(path), plan.vocabulary, said))
+            host_config = _generation_config_of_host(plan, metadata, offline=offline)
+            yield companion, _json(remap_token_ids(read_json(path), plan.vocabulary, host_config))
         else:
             yield companion, path
     if len(plan.shards) > 1:
@@ -62,8 +62,10 @@ def companions(
         yield "config.json", _json(config)
 
 
-def _of_host(plan: Plan, metadata: MetadataCache, *, offline: bool) -> dict[str, Any]:
-    """What the model whose tokenizer the output has says in its generation_config.json, if any."""
+def _generation_config_of_host(
+    plan: Plan, metadata: MetadataCache, *, offline: bool
+) -> dict[str, Any]:
+    """The host's generation_config.json; its config.json where it has none."""
     assert plan.vocabulary is not None
     host = plan.vocabulary.host.source
     if GENERATION not in list_companions(host):
@@ -74,4 +76,4 @@ def _of_host(plan: Plan, metadata: MetadataCache, *, offline: bool) -> dict[str,
 
 def _json(value: Mapping[str, Any]) -> bytes:
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    return text.encode(errors="backslashreplace")  # half a surrogate pair: JSON escapes it so too
+    return text.encode(errors="backslashreplace")  # JSON's own escape of a lone surrogate

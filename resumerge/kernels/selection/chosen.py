@@ -1,4 +1,4 @@
-"""Which elements of a vector a selection keeps."""
+"""The result of a selection: which elements of a vector it keeps."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels.blocks import Block
-from resumerge.kernels.selection.keys import KINDS, Key, magnitude_bits
+from resumerge.kernels.selection.keys import KEY_CODES, Key, magnitude_bits
 from resumerge.native import Vector, calls
 
 
 @dataclass
 class Selection:
-    """Which elements of one vector are the k largest.
+    """The k largest elements of one vector.
 
     Args:
         threshold: key of the k-th largest; elements above it are kept.
-        equal: how many elements equal to it are kept, counted from the first
-            index; 0 keeps nothing at all.
-        before: for each block, how many elements equal to it stand in the blocks before, and in
-            the end how many there are; empty where all of them are kept.
+        equal: number of elements equal to it that are kept, those with the lowest indices; 0 keeps
+            no element at all.
+        before: for each block, the number of elements equal to it in the blocks before, and at the
+            end their total; empty where all of them are kept.
     """
 
     threshold: int
@@ -34,7 +34,7 @@ class Selection:
             return np.zeros(len(values), np.uint8)
         quota = self._quota(len(values), block)
         if isinstance(values, Vector):
-            return calls.mask_above(values, KINDS[key], self.threshold, quota)
+            return calls.mask_above(values, KEY_CODES[key], self.threshold, quota)
         bits, threshold = key(values), np.uint32(self.threshold)
         if quota >= len(bits):
             return (bits >= threshold).view(np.uint8)
@@ -43,14 +43,14 @@ class Selection:
             kept[np.flatnonzero(bits == threshold)[:quota]] = True
         return kept.view(np.uint8)
 
-    def rule(self, values: Any, block: Block) -> Any:
-        """What `combined` keeps of a block by magnitude: a mask, or a threshold in its place."""
+    def mask_or_threshold(self, values: Any, block: Block) -> Any:
+        """The mask by magnitude for `add_task_vectors`, or a threshold for the compiled kernel."""
         if self.equal == 0 or not isinstance(values, Vector):
             return self.mask(values, block)
-        return calls.Above(self.threshold, self._quota(len(values), block))
+        return calls.Threshold(self.threshold, self._quota(len(values), block))
 
     def _quota(self, length: int, block: Block) -> int:
-        """How many elements of a block that are equal to the threshold are kept."""
+        """Number of a block's elements equal to the threshold that are kept."""
         if not self.before:
             return length
         return max(0, self.equal - self.before[block.index])

@@ -1,4 +1,4 @@
-"""Keys inside a bracket, collected block by block, and the rank that is looked for among them."""
+"""Keys inside a bracket, collected block by block, and the selection at a rank among them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from itertools import accumulate
 
 import numpy as np
 
-from resumerge.kernels.selection.growing import Growing
-from resumerge.kernels.selection.histograms import bin_of
+from resumerge.kernels.selection.chosen import Selection
+from resumerge.kernels.selection.growing_array import GrowingArray
+from resumerge.kernels.selection.histograms import locate_bin
 from resumerge.kernels.selection.keys import Bits
-from resumerge.kernels.selection.memory import MOST_COLLECTED
-from resumerge.kernels.selection.selected import Selection
+from resumerge.kernels.selection.limits import MAX_COLLECTED
 
 _FINE_BITS = 12
 _EXPECTED = 64
-"""Of the elements, at most one in so many is inside, as a rule."""
+"""One in this many elements is usually inside the bracket, at most."""
 _AT_ONCE = 1 << 16
-"""Keys that are counted at a time: NumPy weighs them with numbers of 8 bytes."""
+"""Keys that are counted at a time: NumPy makes 8-byte weights for them."""
 
 
-class Collected:
+class BracketKeys:
     """The different keys inside a bracket of each block, with how many elements have each.
 
     Args:
-        rank: of the key that is looked for (from 1, the largest).
+        rank: of the threshold (from 1, the largest key).
         numel: elements of the vector.
         low: the least key of the bracket.
     """
 
     def __init__(self, rank: int, numel: int, low: np.uint32) -> None:
         self._rank, self._low = rank, low
-        expected = min(numel // _EXPECTED, MOST_COLLECTED)
-        self._keys, self._counts = Growing(expected), Growing(expected)
+        expected = min(numel // _EXPECTED, MAX_COLLECTED)
+        self._keys, self._counts = GrowingArray(expected), GrowingArray(expected)
         self._ends: list[int] = []
         self._too_many = False
 
@@ -39,24 +39,24 @@ class Collected:
         return len(self._keys)
 
     def add(self, above: int, keys: Bits, counts: np.ndarray) -> None:
-        """Take in the next block.
+        """Add the next block.
 
         Args:
-            above: how many of its elements have keys above the bracket.
-            keys: the different ones inside, ascending: uint32.
-            counts: how many elements have each: uint32.
+            above: number of its elements with keys above the bracket.
+            keys: the distinct keys inside, ascending: uint32.
+            counts: number of elements with each: uint32.
         """
         self._rank -= above
-        if self._too_many or len(self) + len(keys) > MOST_COLLECTED:
+        if self._too_many or len(self) + len(keys) > MAX_COLLECTED:
             self._too_many = True
-            self._keys, self._counts = Growing(0), Growing(0)
+            self._keys, self._counts = GrowingArray(0), GrowingArray(0)
             return
         self._keys.append(keys)
         self._counts.append(counts)
         self._ends.append(len(self))
 
     def selection(self) -> Selection | None:
-        """What is kept; None where the rank is not inside, or too many keys were."""
+        """The selection; None if the rank is not inside the bracket, or too many keys are."""
         keys, counts = self._keys.whole, self._counts.whole
         if self._too_many or not 1 <= self._rank <= counts.sum(dtype=np.int64):
             return None
@@ -72,7 +72,7 @@ class Collected:
     def _within(self, keys: Bits, counts: np.ndarray) -> tuple[np.uint32, int]:
         """The key of the rank, and its rank among equal ones.
 
-        By a histogram, and a sort of what is in the one bin.
+        By a histogram, then a sort of the keys in one bin.
         """
         shift = np.uint32(max(0, int(keys.max() - self._low).bit_length() - _FINE_BITS))
         bins = (keys - self._low) >> shift
@@ -80,7 +80,7 @@ class Collected:
         for start in range(0, len(bins), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             numbers += np.bincount(bins[part], counts[part], len(numbers)).astype(np.int64)
-        chosen, rank = bin_of(numbers, self._rank)
+        chosen, rank = locate_bin(numbers, self._rank)
         keys, counts = keys[bins == chosen], counts[bins == chosen]
         order = np.argsort(keys)[::-1]
         threshold = keys[order[np.searchsorted(np.cumsum(counts[order]), rank)]]

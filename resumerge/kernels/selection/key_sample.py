@@ -1,4 +1,4 @@
-"""Between which keys the k-th largest is to be expected, from a sample of a vector's keys."""
+"""Brackets that probably contain the k-th largest key, from a sample of a vector's keys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from resumerge.kernels.selection.growing import Growing
+from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.kernels.selection.keys import Bits
-from resumerge.kernels.selection.memory import (
-    MOST_COLLECTED,
+from resumerge.kernels.selection.limits import (
+    MAX_COLLECTED,
     SAMPLED,
     STANDARD_ERRORS,
     sample_step,
@@ -18,13 +18,13 @@ from resumerge.kernels.selection.memory import (
 
 Bracket = tuple[np.uint32, np.uint32]
 
-_LARGEST = np.uint32(0xFFFFFFFF)
+_MAX_KEY = np.uint32(0xFFFFFFFF)
 _FEW_BLOCKS = 8
 _LEAST_REACH = 0.03
-"""Of the elements, to both sides, where there are too few blocks to say how much they differ."""
+"""Share of the elements to both sides, where there are too few blocks to estimate a variance."""
 
 
-class Sampled:
+class KeySample:
     """A sample of the keys of each block of a vector.
 
     Args:
@@ -33,45 +33,45 @@ class Sampled:
 
     def __init__(self, numel: int) -> None:
         self._numel = numel
-        self._keys = Growing(int(1.02 * numel) // (SAMPLED * sample_step(numel)))
+        self._keys = GrowingArray(int(1.02 * numel) // (SAMPLED * sample_step(numel)))
         self._starts: list[int] = []
 
     def add(self, keys: Bits) -> None:
-        """Take in a sample of the next block: uint32, at least one."""
+        """Add the sample of the next block: uint32, at least one key."""
         self._starts.append(len(self._keys))
         self._keys.append(keys)
 
     def brackets(self, ranks: Sequence[int]) -> dict[int, Bracket]:
-        """The least and the greatest key that each k-th largest is expected between.
+        """The bracket (least and greatest key, inclusive) in which each k-th largest is expected.
 
         Args:
-            ranks: numbers k. Those whose bracket would hold too much are left out.
+            ranks: numbers k. Those with too many keys in their bracket are left out.
         """
         keys, numel = self._keys.whole, self._numel
-        ordered = keys.copy()  # as far as is asked for: a sort takes several times as long
+        ordered = keys.copy()  # partitioned as needed: a sort takes several times as long
         found = {}
         for k in ranks:
             middle = max(0, self._place(k / numel))
             ordered.partition(middle)
             reach = self._reach(keys, ordered[middle])
-            if 2.0 * reach * numel > MOST_COLLECTED:
+            if 2.0 * reach * numel > MAX_COLLECTED:
                 continue
             low, high = self._place(k / numel + reach), self._place(k / numel - reach)
             ordered.partition([max(0, low), min(high, len(keys) - 1)])
             found[k] = (
                 ordered[low] if low >= 0 else np.uint32(0),
-                ordered[high] if high < len(keys) else _LARGEST,
+                ordered[high] if high < len(keys) else _MAX_KEY,
             )
         return found
 
     def _place(self, share: float) -> int:
-        """Where, among all in ascending order, the last of the largest is; below 0 for none."""
+        """Index, in ascending order, of the smallest key of the largest share; below 0 for none."""
         return len(self._keys) - 1 - int(share * len(self._keys))
 
     def _reach(self, keys: Bits, middle: np.uint32) -> float:
-        """How far a bracket reaches to both sides, as a share of the elements.
+        """Half the width of a bracket, as a share of the elements.
 
-        In standard errors, of the elements as if independent and of the blocks.
+        From the standard errors of the elements, as if independent, and of the blocks.
         """
         pieces = [keys[a:b] for a, b in pairwise([*self._starts, len(keys)])]
         shares = [np.count_nonzero(piece > middle) / len(piece) for piece in pieces]

@@ -1,11 +1,11 @@
-"""Order over models: each element's values sorted."""
+"""Order statistics of each element over the models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from resumerge.kernels.accumulate import plain_sum
+from resumerge.kernels.sums import sum_vectors
 from resumerge.native import Vector, elements
 
 if TYPE_CHECKING:
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 def trimmed_mean(vectors: Sequence[Any], cut: int) -> Any:
     """The mean of each element's values without the `cut` lowest and the `cut` highest.
 
-    NaN where one vector has it; torch's vectors are used up. The additions turn -0 into 0, which
-    processors order differently.
+    NaN where one vector has NaN. The additions turn -0 into 0: processors differ in how they order
+    the two. torch's vectors are overwritten.
     """
     if isinstance(vectors[0], Vector):
         return elements.trimmed_mean(vectors, cut)
     count = len(vectors)
     values = [vector.add_(0.0) for vector in vectors]
-    middle = sort_over(values)[cut : count - cut] if cut else values
-    return plain_sum(middle).div_(count - 2 * cut)
+    middle = sort_elementwise(values)[cut : count - cut] if cut else values
+    return sum_vectors(middle).div_(count - 2 * cut)
 
 
-def sort_over(vectors: Sequence[Tensor]) -> list[Tensor]:
+def sort_elementwise(vectors: Sequence[Tensor]) -> list[Tensor]:
     """Float32 vectors of one length whose elements ascend from the first vector to the last.
 
     By a network of minima and maxima (odd-even transposition sort), which is several times faster

@@ -1,0 +1,50 @@
+"""Limits of a selection, and the memory that it takes: for the estimate of a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+SAMPLED, THINNED = 16, 4
+"""A sampling scan reads one element in `SAMPLED`; at most one in `THINNED` of these is used."""
+MAX_SAMPLE = 1 << 21
+"""Elements of 4 bytes; a larger sample is thinned further."""
+MAX_COLLECTED = 1 << 22
+"""Keys inside a bracket that are collected at most; 8 bytes each, with their counts."""
+STANDARD_ERRORS = 3.5
+"""Half the width of a bracket around the threshold that a sample suggests. Fewer than one bracket
+in a thousand misses; a miss costs two more scans."""
+MIN_EQUAL = 8
+"""Differences of 16-bit numbers: inside a block's bracket, at least this many share a key."""
+
+
+def sample_step(numel: int) -> int:
+    """One in this many of the elements that a sampling scan reads belongs to the sample."""
+    step = THINNED
+    while numel // (SAMPLED * step) > MAX_SAMPLE:
+        step *= 2
+    return step
+
+
+def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 32) -> int:
+    """Bytes that a selection in several vectors at once takes: samples, then brackets.
+
+    Args:
+        numel: elements of each vector, treated as independent of each other.
+        shares: for each vector, the ranks k, each as a share of the elements.
+        bits: width of the numbers that the vectors are differences of.
+    """
+    if not shares:
+        return 0
+    sample = max(1, numel // (SAMPLED * sample_step(numel)))
+    brackets = largest = 0
+    for p in (p for ps in shares for p in ps):
+        # A standard error of the elements, at its largest, and one of the blocks.
+        errors = 0.5 + math.sqrt(max(0.0, p * (1.0 - p)))
+        inside = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample))
+        different = inside if bits > 16 else inside // MIN_EQUAL
+        held = min(different, numel, MAX_COLLECTED)
+        brackets += 8 * held  # keys and counts
+        largest = max(largest, held)
+    samples = (len(shares) + 1) * sample  # as collected, and one of them sorted
+    return max(4 * samples, brackets + 5 * largest)  # looking for a rank among one's keys
