@@ -47,7 +47,7 @@ def sign_consensus_sum(
     signs = majority_sign(sum_vectors([terms[0].clone(), *terms[1:]]))
     kept = [keep_agreeing(term, signs) for term in terms]
     divisor = _taking_part(kept, weights) if normalize else None
-    mixed = sum_vectors(kept).mul_(signs)
+    mixed: Tensor = sum_vectors(kept).mul_(signs)
     return mixed if divisor is None else mixed.div_(divisor)
 
 

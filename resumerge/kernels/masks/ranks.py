@@ -79,13 +79,15 @@ def _keys(rows: np.ndarray) -> np.ndarray:
     lowest = np.maximum(largest, _HIGHEST) - np.uint32(_HIGHEST)
     keys = np.maximum(rows >> _PRECISION, lowest)
     keys -= lowest
-    return np.minimum(keys, _HIGHEST + 1, out=keys).astype(np.uint16)
+    result: np.ndarray = np.minimum(keys, _HIGHEST + 1, out=keys).astype(np.uint16)
+    return result
 
 
 def _place_in_rows(elements: np.ndarray, row: int, stride: int) -> np.ndarray:
     """Where elements are once rows that were `stride` apart lie one after the other."""
     run, inside = np.divmod(elements, row * stride)
-    return run * (row * stride) + inside % stride * row + inside // stride
+    result: np.ndarray = run * (row * stride) + inside % stride * row + inside // stride
+    return result
 
 
 def _ranks_above(keys: np.ndarray, chosen: np.ndarray, bounds: np.ndarray) -> np.ndarray:
@@ -102,7 +104,7 @@ def _ranks_above(keys: np.ndarray, chosen: np.ndarray, bounds: np.ndarray) -> np
     first = chosen // row * row  # of the element's row
     there = ascending[first + np.clip(least, 0, row - 1)]
     own = keys.reshape(-1)[chosen]
-    above = (own > there) & (least < row) | (least <= 0)
+    above: np.ndarray = (own > there) & (least < row) | (least <= 0)
     equal = np.flatnonzero((own == there) & (least > 0) & (least < row))
     if len(equal):
         start = first[equal]

@@ -65,4 +65,5 @@ class Band:
 
     def mask(self, values: Any, block: Block) -> np.ndarray:
         """1 where an element of the block is in the band, else 0: uint8."""
-        return self.outer.mask(values, block) & (self.inner.mask(values, block) ^ 1)
+        band: np.ndarray = self.outer.mask(values, block) & (self.inner.mask(values, block) ^ 1)
+        return band

@@ -76,5 +76,5 @@ class KeySample:
         pieces = [keys[a:b] for a, b in pairwise([*self._starts, len(keys)])]
         shares = [np.count_nonzero(piece > middle) / len(piece) for piece in pieces]
         errors = 0.5 / len(keys) ** 0.5 + float(np.std(shares)) / len(shares) ** 0.5
-        reach = STANDARD_ERRORS * errors
+        reach: float = STANDARD_ERRORS * errors
         return max(reach, _LEAST_REACH) if len(shares) < _FEW_BLOCKS else reach

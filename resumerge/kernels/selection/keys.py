@@ -26,7 +26,7 @@ def magnitude_bits(values: Any) -> Bits:
     """
     if isinstance(values, Vector):
         return calls.keys(values, calls.MAGNITUDE)
-    found = values.cpu().numpy().view(np.uint32) & _MAGNITUDE
+    found: np.ndarray = values.cpu().numpy().view(np.uint32) & _MAGNITUDE
     if found.max(initial=0) > INFINITY:
         found[found > INFINITY] = _NAN_MAGNITUDE
     return found
@@ -37,7 +37,7 @@ def ordered_bits(values: Any) -> Bits:
     if isinstance(values, Vector):
         return calls.keys(values, calls.ORDERED)
     bits = values.cpu().numpy().view(np.uint32)
-    found = np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    found: np.ndarray = np.where(bits & _SIGN, ~bits, bits | _SIGN)
     found[(bits & _MAGNITUDE) > INFINITY] = _NAN_KEY
     return found
 

@@ -52,9 +52,8 @@ class Karcher(Method):
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
         products = kernels.sum_blocks(scan(lambda x, block: kernels.gram(x)))
-        return factors(
-            products, int(tensor.params["max_iter"]), float(tensor.params["tol"])
-        ).tolist()
+        max_iter, tol = int(tensor.params["max_iter"]), float(tensor.params["tol"])
+        return list(map(float, factors(products, max_iter, tol)))
 
     def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         return inputs[0] if len(inputs) == 1 else kernels.weighted_sum(inputs, statistics)
@@ -62,13 +61,15 @@ class Karcher(Method):
 
 def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
     """The factor on each model, from their dot products with each other."""
+    result: np.ndarray
     if not np.isfinite(products).all():
         return np.full(len(products), 1.0 / len(products))
     norms = np.sqrt(np.diag(products))
     used = norms > tol
     inverse = np.where(used, 1.0 / np.where(used, norms, 1.0), 0.0)
     if not used.any():
-        return inverse * norms.mean()
+        result = inverse * norms.mean()
+        return result
     cosines = np.where(np.outer(used, used), products, 0.0) * np.outer(inverse, inverse)
     mean = used / used.sum()
     length = _length(cosines, mean)
@@ -88,7 +89,7 @@ def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
             break
         mean = math.cos(length) * mean + math.sin(length) / length * step
         mean = mean / _length(cosines, mean)
-    result: np.ndarray = mean * inverse * norms.mean()
+    result = mean * inverse * norms.mean()
     return result
 
 

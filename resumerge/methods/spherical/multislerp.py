@@ -63,7 +63,7 @@ class MultiSlerp(Method):
         weights = np.array(tensor.values("weight"))
         if tensor.params["normalize_weights"]:
             weights = weights / weights.sum()
-        return factors(products, weights, float(tensor.params["eps"])).tolist()
+        return list(map(float, factors(products, weights, float(tensor.params["eps"]))))
 
     def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
         if len(tensor.others) == 1:
