@@ -47,7 +47,7 @@ $(VENV)/.ready-test: $(VENV)/.ready
 	touch $@
 
 $(VENV)/.ready-docs: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt 'mkdocs>=1.6,<2'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt mkdocs
 	touch $@
 
 clean:
