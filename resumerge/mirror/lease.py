@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import secrets
 import threading
@@ -18,6 +19,8 @@ from resumerge.host.processes import birth, clock, pid_space
 from resumerge.ledger import now
 from resumerge.mirror.lease_record import DONE, LeaseRecord, epochs, holder_of, lease_name
 from resumerge.mirror.stores.base import Store, StoreError
+
+_log = logging.getLogger(__name__)
 
 BEATS = 4
 """A lease whose heart missed so many beats is dead."""
@@ -113,6 +116,7 @@ class Lease:
                 if there is None or there.owner != mine.owner:
                     take_over = False
                     continue
+            _log.info("lease of %s taken, fencing token %d", store.url, mine.epoch)
             return cls(store, mine)
 
     def check(self) -> None:
@@ -294,6 +298,7 @@ def retry(store: Store, ask: Callable[[], _T]) -> _T:
                 raise Resumable(
                     "mirror", f"The mirror at {store.url} cannot be reached: {error}"
                 ) from error
+            _log.info("%s is asked again in %.1f s: %s", store.url, max(pause, asked), error)
             time.sleep(max(pause, asked))
             pause = min(2 * pause, 2.0)
 

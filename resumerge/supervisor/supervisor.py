@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import signal
@@ -18,6 +19,8 @@ from resumerge.supervisor import ledger_entries as journal
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 from resumerge.supervisor.worker import Worker
 from resumerge.supervisor.worker_exit import WorkerExit, cause_of
+
+_log = logging.getLogger(__name__)
 
 MOST_FAILURES = 5
 """Times that a worker is started again without a newly committed block."""
@@ -152,6 +155,7 @@ class Supervisor:
                 self._teller.gave_up(death, run)
                 return RESUMABLE
             orders = self._next(orders, death, run or orders.run, facts.get("floor", 0))
+            _log.info("worker ended: %s; the next one gets %s", death, orders)
             self._teller.died(death, orders)
             if not self._pause(failures if death.cause == "oom" else 0):
                 self._teller.stopped(self._signals[0][0], orders.run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from resumerge.engine.resources.governor import Governor
 from resumerge.ledger import Ledger, UnitCommit, take_snapshot
 from resumerge.planning.plan import Plan, Unit
 from resumerge.storage import Storage
+
+_log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS, SAMPLES = 1.0, 600
 """Least time between two samples in the ledger, and after how many it begins to grow: their number
@@ -133,6 +136,7 @@ class Committer:
         for number in done:
             del self._hashes[number]
             self._left[self._plan.units[number].shard] -= 1
+        _log.debug("batch %d committed: %d blocks", self._batch, len(batch))
         self._committed(done)
 
     def _sample(self) -> dict[str, int] | None:
@@ -153,5 +157,6 @@ class Committer:
         shard = self._plan.shards[number]
         self._files.seal(shard)
         self._ledger.seal(number)
+        _log.info("shard %s sealed", shard.name)
         take_snapshot(self._ledger, self._storage)
         self._sealed(number)

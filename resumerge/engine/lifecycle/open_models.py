@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +14,8 @@ from resumerge.errors import InputError, Problem, Resumable
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import MetadataCache, Source, open_source
+
+_log = logging.getLogger(__name__)
 
 
 class SourcesUnavailable(InputError):
@@ -41,7 +44,9 @@ def open_sources(
     for refs in _near_and_far(recipe, pins):
         for ref in refs:
             try:
-                opened[ref] = open_source(ref, pins, offline=offline, metadata=metadata)
+                source = open_source(ref, pins, offline=offline, metadata=metadata)
+                opened[ref] = source
+                _log.info("opened %s: %s, in %s", ref, source.kind, source.folder)
             except Resumable as error:
                 hint = f"If {ref} is meant as a folder: there is none of that name in {Path.cwd()}."
                 raise Resumable(error.reason, f"{error}\n{hint}") from error

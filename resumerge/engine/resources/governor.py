@@ -7,6 +7,7 @@ what a kill can cost. Where not even one block fits, `wait_for_room` holds the e
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -19,6 +20,8 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.host.memory import Memory, MemoryGauge, rss
 from resumerge.planning.estimates.memory import MemoryNeed
+
+_log = logging.getLogger(__name__)
 
 LARGEST_BATCH = 128 << 20
 """Bytes. Larger batches make commits no cheaper and kills more expensive."""
@@ -231,6 +234,7 @@ class Governor:
 
     def _tell(self, kind: str, reason: str, **facts: Any) -> None:
         available = self.memory.available
+        _log.info("%s: %s %s", kind, reason, facts)
         self._event(kind, reason=reason, **facts, rss=self.rss, available=available)
 
 
