@@ -179,7 +179,7 @@ class Options:
         default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     take_over: bool = _option(
-        Flag(), "Continue although another machine holds the mirror: that machine is gone.",
+        Flag(), "Take the mirror over from another machine, which must no longer be running.",
         *_MERGES, default=False, needs_mirror=True,
     )  # fmt: skip
     bring_back: bool = _option(

@@ -1,4 +1,4 @@
-"""``resumerge demo``: a merge that is killed half-way, told in the terminal."""
+"""``resumerge demo``: a merge that is killed halfway and resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from resumerge.ui.terminal.status import show_run
 from resumerge.ui.terminal.terminal import out as stdout
 
 LAYERS, HIDDEN, INNER, VOCABULARY = 6, 1024, 2816, 16000
-"""A Llama of 95 M parameters: large enough to be killed half-way, made in a second."""
+"""A Llama of 95 M parameters: large enough to be killed halfway, and made in a second."""
+
+KILL_AT = 0.4
+"""Part of the output that is committed before the kill."""
 
 RECIPE = """\
 # TIES-merging of two fine-tunes of one base.
@@ -45,15 +48,15 @@ def command() -> None:
 
 
 def run_demo(console: Console) -> int:
-    """Merge, kill, status, resume, verify, compare; the exit code."""
+    """Merge, kill, show the status, resume, verify, compare; return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="resumerge-demo-"))
     try:
-        return _tell(console, folder)
+        return _demonstrate(console, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _tell(console: Console, folder: Path) -> int:
+def _demonstrate(console: Console, folder: Path) -> int:
     def say(text: str) -> None:
         console.print(f"\n[bold cyan]{text}[/bold cyan]", markup=True, highlight=False)
 
@@ -64,26 +67,30 @@ def _tell(console: Console, folder: Path) -> int:
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.format(folder=folder))
 
-    say("2. resumerge run recipe.yaml merged --no-supervise — and SIGKILL when half is committed")
-    home = RunStore(folder / "state")
-    share = kill_half_way(recipe, folder / "merged", home)
+    say("2. resumerge run recipe.yaml merged --no-supervise — and SIGKILL once 40 % is committed")
+    runs = RunStore(folder / "state")
+    share = kill_halfway(recipe, folder / "merged", runs)
     console.print(f"   killed with {share:.0%} committed", highlight=False)
 
     say("3. resumerge status")
-    console.print(show_run(_status(home)), crop=False)
+    console.print(show_run(_status(runs)), crop=False)
 
     say("4. resumerge resume")
-    _resumerge("resume", "--state-dir", str(home.folder))
-    console.print(show_run(_status(home)), crop=False)
+    _resumerge("resume", "--state-dir", str(runs.folder))
+    console.print(show_run(_status(runs)), crop=False)
 
     say("5. resumerge verify")
-    _resumerge("verify", "--state-dir", str(home.folder))
+    _resumerge("verify", "--state-dir", str(runs.folder))
 
     say("6. The same recipe without interruption, compared byte for byte")
     _resumerge(
-        "run", str(recipe), str(folder / "calm" / "merged"), "--state-dir", str(folder / "b")
+        "run",
+        str(recipe),
+        str(folder / "uninterrupted" / "merged"),
+        "--state-dir",
+        str(folder / "b"),
     )
-    same = same_files(folder / "merged", folder / "calm" / "merged")
+    same = same_files(folder / "merged", folder / "uninterrupted" / "merged")
     files = len([path for path in (folder / "merged").rglob("*") if path.is_file()])
     if same and share < 1.0:
         console.print(
@@ -91,13 +98,14 @@ def _tell(console: Console, folder: Path) -> int:
         )
         return 0
     console.print(
-        "\n[red]The files differ, or the merge was over before the kill.[/red]", markup=True
+        "\n[red]The files differ, or the merge had finished before it was killed.[/red]",
+        markup=True,
     )
     return 1
 
 
 def make_model(folder: Path, seed: int) -> int:
-    """Write a random Llama: the base for seed 0, else that base with a small change.
+    """Write a random Llama: the base for seed 0, otherwise the base with small random changes.
 
     Returns:
         The size of its weights in bytes.
@@ -138,25 +146,25 @@ def make_model(folder: Path, seed: int) -> int:
     return (folder / "model.safetensors").stat().st_size
 
 
-def kill_half_way(recipe: Path, out: Path, home: RunStore) -> float:
-    """Start a merge and SIGKILL it once half is committed; the share that was."""
+def kill_halfway(recipe: Path, out: Path, runs: RunStore) -> float:
+    """Start a merge and kill it once 40 % is committed; return the share that was committed."""
     worker = subprocess.Popen(
         [
             *_command("run", str(recipe), str(out)),
             "--no-supervise",
             "--state-dir",
-            str(home.folder),
+            str(runs.folder),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     while worker.poll() is None:
-        if home.runs() and _share(home) >= 0.4:
+        if runs.runs() and _share(runs) >= KILL_AT:
             os.kill(worker.pid, signal.SIGKILL)
             break
         time.sleep(0.02)
     worker.wait()
-    return _share(home)
+    return _share(runs)
 
 
 def same_files(a: Path, b: Path) -> bool:
@@ -167,13 +175,13 @@ def same_files(a: Path, b: Path) -> bool:
     )
 
 
-def _status(home: RunStore) -> dict[str, Any]:
-    run: dict[str, Any] = status_json(home, None)["runs"][0]
+def _status(runs: RunStore) -> dict[str, Any]:
+    run: dict[str, Any] = status_json(runs, None)["runs"][0]
     return run
 
 
-def _share(home: RunStore) -> float:
-    done = _status(home)["bytes"]
+def _share(runs: RunStore) -> float:
+    done = _status(runs)["bytes"]
     return float(done["committed"] / done["total"])
 
 
@@ -182,6 +190,6 @@ def _command(*words: str) -> list[str]:
 
 
 def _resumerge(*words: str) -> None:
-    """Run a command, its messages in line with ours."""
+    """Run a command; its messages appear in order with this process's own."""
     sys.stdout.flush()
     subprocess.run(_command(*words), check=True, stderr=subprocess.STDOUT)

@@ -1,4 +1,4 @@
-"""mergekit's own command-line options, so that a command copied from a tutorial works here."""
+"""mergekit's own options: a command line copied from a tutorial of mergekit works here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 COMMANDS = ("run", "plan")
-"""The commands that mergekit has under another name."""
+"""Commands that mergekit has, too."""
 
 _RENAMED = {"--cuda": ["--device", "cuda"], "--no-cuda": [], "-j": ["--threads"]}
 
@@ -36,36 +36,36 @@ _VALUED = {
     "--transformers-cache",
     "--write-threads",
 }
-_MEANINGFUL = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
+_REFUSED = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
 
 
 def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of a command line without options that mean nothing here, and a note for each.
+    """A command line without mergekit's options that have no effect here, and a note about each.
 
-    Options of ``run`` and ``plan`` may stand before the command too. Those that would change the
-    output are left in, to be refused.
+    Options of ``run`` and ``plan`` that stand before the command are moved behind it. Options of
+    mergekit that would change the output are left in place: the command refuses them.
     """
     if not any(command in words for command in COMMANDS):
         return list(words), []
-    place = next(number for number, word in enumerate(words) if word in COMMANDS)
-    before = words[:place]
+    position = next(number for number, word in enumerate(words) if word in COMMANDS)
+    before = words[:position]
     if any(not word.startswith("-") or word in ("--help", "--version") for word in before[:1]):
         return list(words), []
-    kept = [words[place]]
+    taken = [words[position]]
     notes: list[str] = []
-    rest = iter([*before, *words[place + 1 :]])
+    rest = iter([*before, *words[position + 1 :]])
     for word in rest:
         name, has_value, _ = word.partition("=")
         if word == "--":
-            kept += [word, *rest]
+            taken += [word, *rest]
         elif word in _RENAMED:
-            kept += _RENAMED[word]
+            taken += _RENAMED[word]
         elif re.fullmatch("-j[0-9]+", word):
-            kept += ["--threads", word[2:]]
-        elif name in (_FLAGS | _VALUED) - _MEANINGFUL:
-            notes.append(f"{name} means nothing here and is ignored")
+            taken += ["--threads", word[2:]]
+        elif name in (_FLAGS | _VALUED) - _REFUSED:
+            notes.append(f"{name} is an option of mergekit that has no effect here")
             if name in _VALUED and not has_value:
                 next(rest, None)
         else:
-            kept.append(word)
-    return kept, notes
+            taken.append(word)
+    return taken, notes

@@ -1,4 +1,4 @@
-"""The exact command that goes on with a run."""
+"""The commands that messages tell users to type: to resume a run, to repair what is damaged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from resumerge.printable import shell_line
 
 
 def resume_command(run: str, state_dir: Path | None, options: Options | None = None) -> str:
-    """``resumerge resume RUN --state-dir DIR``: it works from any folder and in any shell.
+    """``resumerge resume RUN --state-dir DIR``, for any working folder and any shell.
 
     Args:
-        options: of the command that stopped short; those that the run does not keep are repeated.
+        options: of the command that stopped; those that have to be given again are in the result.
     """
     words = ["resumerge", "resume", run, "--state-dir", str(RunStore(state_dir).folder)]
     if options is not None:
@@ -32,27 +32,27 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
 
 
 def has_mirror(run: str, options: Options) -> bool:
-    """Whether a run's ledger has the mirror that these options name."""
+    """Whether the run's ledger records the mirror that these options name."""
     path = RunStore(options.state_dir).folder / run / LEDGER_FILE
     try:
-        noted = read_run(path)["mirror"]
+        recorded = read_run(path)["mirror"]
     except sqlite3.Error:
         return False
-    return options.mirror is not None and noted == normalise(options.mirror)
+    return options.mirror is not None and recorded == normalise(options.mirror)
 
 
 def mirror_command(url: str) -> str:
-    """``resumerge resume DEST``: on any machine."""
+    """``resumerge resume DEST``, for any machine."""
     return shell_line(["resumerge", "resume", url])
 
 
 def remake_command(url: str) -> str:
-    """What makes a finished model again in its mirror, where nothing is known but the mirror."""
+    """The command that makes a mirror's finished model again, where no run of it is known."""
     return shell_line(["resumerge", "run", "RECIPE", "OUT", "--mirror", url, "--restart"])
 
 
 def command_of(run: Mapping[str, Any]) -> str:
-    """What goes on with one of the runs of ``resumerge status --json``."""
+    """The command that resumes a run, given as in ``resumerge status --json``."""
     mirror = run.get("mirror")
     if mirror and not mirror["here"]:
         return mirror_command(mirror["url"])
@@ -60,15 +60,15 @@ def command_of(run: Mapping[str, Any]) -> str:
 
 
 def repair_command(target: str, state_dir: Path | None) -> str:
-    """``resumerge cache repair TARGET``, with the state folder that knows of the damage."""
+    """``resumerge cache repair TARGET``, with the state folder that records the damage."""
     folder = str(RunStore(state_dir).folder)
     return shell_line(["resumerge", "cache", "repair", target, "--state-dir", folder])
 
 
 def repeat_command() -> str:
-    """The command that this process was started with: what resumes where no run exists yet.
+    """The command that this process was started with. It resumes where no run was created yet.
 
-    It works from any folder, though its paths, and the recipe's, may be relative.
+    Paths in it and in the recipe may be relative: ``--chdir`` makes it work from any folder.
     """
     words = sys.argv[1:]
     state = os.environ.get("RESUMERGE_STATE_DIR")
