@@ -31,16 +31,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
 
 
-class SizeType(click.ParamType):
-    """A size in bytes, like ``2GB``."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return parse_size(value) if isinstance(value, str) else value
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def options_of(command: str) -> Decorator[Any]:
@@ -76,7 +71,7 @@ def _click_option(option: Option) -> Decorator[Any]:
 
 def _click_type(type: OptionType) -> Any:
     if isinstance(type, Size):
-        return SizeType()
+        return _size
     if isinstance(type, Count):
         return click.IntRange(min=1)
     if isinstance(type, Number):
