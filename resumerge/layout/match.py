@@ -20,7 +20,7 @@ class Rename:
     theirs: str
 
     def __str__(self) -> str:
-        return f"{self.theirs or '(nothing)'} for {self.ours or '(nothing)'}"
+        return f"the prefix {self.theirs or '(none)'} in place of {self.ours or '(none)'}"
 
 
 def match_names(

@@ -36,33 +36,23 @@ class Expressions:
     def target(self, spec: TensorSpec) -> Target | None:
         """The output tensor; None if there is a problem, or if the output does not need it."""
         inputs = spec.slice_.inputs
-        found = [self.models.find(i.model, n) for i, n in zip(inputs, spec.names)]
+        found = [self.models.find(i.model, name) for i, name in zip(inputs, spec.names)]
         if None in found and self._head_is_optional(spec):
             return None
         reference = self.models.reference
         own = self.models.sources[reference].tensors[spec.like] if spec.like else None
         guide = guide_of(self.recipe, spec.slice_)
-        of, like = guide.model, found[inputs.index(guide)]
-        if like is None:
+        ref, template = guide.model, found[inputs.index(guide)]
+        if template is None:
             assert own is not None
-            of, like = reference, own
-        if spec.module is None or like.dtype not in FLOATS:
-            return self._copied(spec, of, like)
-        if None in found and is_computed(like):
-            return self._copied(spec, of, like)
+            ref, template = reference, own
+        cannot_merge = template.dtype not in FLOATS or (None in found and is_computed(template))
+        if spec.module is None or cannot_merge:
+            return self._copied(spec, ref, template)
         if own is not None and not is_computed(own):
-            of, like = reference, own
-        operands = []
-        shape = self._shape(of, like)
+            ref, template = reference, own
         base = base_of(self.recipe, spec.slice_)
-        for input_, name, tensor in zip(inputs, spec.names, found):
-            if tensor is None:
-                self.mismatches.missing(input_, name, of)
-            elif self._shape(input_.model, tensor) != shape or tensor.dtype not in FLOATS:
-                self.mismatches.unlike(input_, name, of, like, tensor)
-            else:
-                params = self.parameters.of_input(spec, input_, name, is_base=input_.model == base)
-                operands.append(Operand(self.models.numbers[input_.model], tensor, params))
+        operands = self._operands(spec, found, ref, template, base)
         if len(operands) < len(inputs):
             return None
         expression = Expression(
@@ -73,6 +63,32 @@ class Expressions:
             self.recipe.dtype,
         )
         return self._merged(spec, self.method, expression)
+
+    def _operands(
+        self,
+        spec: TensorSpec,
+        found: list[TensorInfo | None],
+        ref: ModelRef,
+        template: TensorInfo,
+        base: ModelRef | None,
+    ) -> list[Operand]:
+        """The tensors of all inputs that have the template's shape; the others are mismatches.
+
+        Args:
+            found: the tensor of each input, or None.
+            ref: the model of the template.
+        """
+        operands = []
+        shape = self._shape(ref, template)
+        for input_, name, tensor in zip(spec.slice_.inputs, spec.names, found):
+            if tensor is None:
+                self.mismatches.missing(input_, name, ref)
+            elif self._shape(input_.model, tensor) != shape or tensor.dtype not in FLOATS:
+                self.mismatches.unlike(input_, name, ref, template, tensor)
+            else:
+                params = self.parameters.of_input(spec, input_, name, is_base=input_.model == base)
+                operands.append(Operand(self.models.numbers[input_.model], tensor, params))
+        return operands
 
     def _merged(self, spec: TensorSpec, method: Method, expression: Expression) -> Target:
         shape = expression.operands[0].tensor.shape

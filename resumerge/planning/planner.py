@@ -197,16 +197,16 @@ class _Planner:
             whole = ModulePart("the model", frozenset(), layers.main, tuple(names))
             return [(self.recipe.modules[0], whole)], []
         parts = find_parts(names, layers)
-        pairs: list[ModuleMatch] = []
+        matches: list[ModuleMatch] = []
         for module in self.recipe.modules:
             part = next((p for p in parts if module.name in p.names), None)
             if part is None:
                 self.problems.append(self._no_such_part(module, parts))
-            elif any(part is taken for _, taken in pairs):
-                self.problems.append(self._named_twice(module, part, pairs))
+            elif any(part is taken for _, taken in matches):
+                self.problems.append(self._named_twice(module, part, matches))
             else:
-                pairs.append((module, part))
-        return pairs, [p for p in parts if all(p is not taken for _, taken in pairs)]
+                matches.append((module, part))
+        return matches, [p for p in parts if all(p is not taken for _, taken in matches)]
 
     def _no_such_part(self, module: Module, parts: list[ModulePart]) -> Problem:
         every = [name for part in parts for name in sorted(part.names)]
@@ -223,8 +223,8 @@ class _Planner:
             fix=did_you_mean(str(module.name), every) or "Write one of these names",
         )
 
-    def _named_twice(self, module: Module, part: ModulePart, pairs: list[ModuleMatch]) -> Problem:
-        first = next(m.name for m, taken in pairs if taken is part)
+    def _named_twice(self, module: Module, part: ModulePart, matches: list[ModuleMatch]) -> Problem:
+        first = next(m.name for m, taken in matches if taken is part)
         return self.recipe.problem(
             f"The module {part.name} is named twice",
             module.path,
@@ -233,19 +233,17 @@ class _Planner:
             fix="Delete one of the two",
         )
 
-    def _layer_maps(self, pairs: list[ModuleMatch]) -> list[LayerMap]:
+    def _layer_maps(self, modules: list[ModuleMatch]) -> list[LayerMap]:
         """Where the layers of stacked modules come from; empty if there are problems already."""
         if self.problems:
             return []
-        maps = [
-            layer_map(self.models, module, part.stack)
-            for module, part in pairs
-            if module.stacked and part.stack
-        ]
-        for (module, part), found in zip([p for p in pairs if p[0].stacked], maps):
-            problems, notes = check_kinds(self.recipe, self.models, module, part, found)
-            self.problems += problems
-            self.notes += notes
+        maps = []
+        for module, part in modules:
+            if module.stacked and part.stack:
+                maps.append(layer_map(self.models, module, part.stack))
+                problems, notes = check_kinds(self.recipe, self.models, module, part, maps[-1])
+                self.problems += problems
+                self.notes += notes
         return maps
 
     def _tensor_specs(
@@ -295,7 +293,7 @@ class _Planner:
                 )
         for ref in self.sources:
             for rename in models.renames(ref):
-                self.notes.append(f"tensors of {ref} are matched with {rename}")
+                self.notes.append(f"tensors of {ref} are matched by name, with {rename}")
             if names := unused.get(ref):
                 self.notes.append(
                     f"{ref} has {len(names)} tensors that {reference} lacks; "
@@ -322,22 +320,22 @@ class _Planner:
             for input_, name in zip(spec.slice_.inputs, spec.names):
                 used[input_.model].add(name)
         ours = models.sources[models.reference].tensors
-        extra: dict[ModelRef, list[str]] = {}
+        unused: dict[ModelRef, list[str]] = {}
         for ref, source in self.sources.items():
             known = used[ref] | {models.name_in(ref, name) for name in ours}
-            extra[ref] = [
+            unused[ref] = [
                 n for n in source.tensors if n not in known and not is_tied_copy(source, n)
             ]
         for module, part in whole:
             stacks = {s for s in models.layers[models.reference].counts if _holds(part, s)}
             for input_ in module.slices[0].inputs:
                 merged = {models.stack_in(input_.model, stack) for stack in stacks}
-                for name in extra[input_.model]:
+                for name in unused[input_.model]:
                     located = models.layers[input_.model].locate(name)
                     tensor = models.sources[input_.model].tensors[name]
                     if located and located.stack in merged and not is_computed(tensor):
                         mismatches.surplus(input_, name, models.reference)
-        return extra
+        return unused
 
 
 def _holds(part: ModulePart, stack: str) -> bool:
