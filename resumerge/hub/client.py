@@ -5,22 +5,23 @@ from __future__ import annotations
 import errno
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from resumerge.errors import Resumable, ResumergeError, refuse
+from resumerge.retry import Backoff, retry
 
 T = TypeVar("T")
 
-WAITS: Sequence[float] = (1, 2, 4, 8)
-"""Seconds between attempts at a small request."""
+LONGEST_ASKED = 300.0
+"""Seconds. If the Hub asks for a longer pause (``Retry-After``), the call fails."""
 
-DOWNLOAD_WAITS: Sequence[float] = (1, 2, 4, 8, 16, 30)
-"""Seconds between attempts at a download, while no attempt adds a byte."""
+REQUEST = Backoff(first=1, longest=8, retries=4, longest_asked=LONGEST_ASKED)
+"""For a small request."""
 
-LONGEST_WAIT = 300.0
-"""Seconds: the run ends with an error if the Hub asks for a longer wait (``Retry-After``)."""
+DOWNLOAD = Backoff(first=1, longest=30, retries=6, longest_asked=LONGEST_ASKED)
+"""For a file. Calls that bring more bytes of it do not count."""
 
 
 def hub_call(
@@ -28,9 +29,9 @@ def hub_call(
     *,
     repo: str,
     revision: str | None,
-    waits: Sequence[float] | None = None,
+    backoff: Backoff = REQUEST,
     sleep: Callable[[float], None] | None = None,
-    progress: Callable[[], int] | None = None,
+    progress: Callable[[], int] = lambda: 0,
 ) -> T:
     """Call the Hub, and retry while the network or the Hub itself fails temporarily.
 
@@ -38,7 +39,7 @@ def hub_call(
         do: one request or download that is safe to repeat.
         repo: repo id, for messages.
         revision: branch or commit, for messages.
-        waits: seconds before each further attempt; `WAITS` if None.
+        backoff: the pauses between calls.
         sleep: waits the given number of seconds; `time.sleep` if None. An exception ends the call.
         progress: number of bytes received so far; attempts that increase it are not counted.
 
@@ -46,24 +47,24 @@ def hub_call(
         InputError: the Hub refuses: no such repo, revision or file, or no permission.
         Resumable: ``network`` after the last attempt; ``disk_full`` without a retry.
     """
-    waits = WAITS if waits is None else waits
-    left = list(waits)
-    most = progress() if progress is not None else 0
-    while True:
+
+    def call() -> T:
         try:
             return do()
         except Exception as error:
             failure = explain(error, repo, revision)
             if failure is None:
                 raise
-            if progress is not None and progress() > most:
-                left, most = list(waits), progress()
-            asked = retry_after(error)
-            is_last = not left or asked > LONGEST_WAIT
-            if is_last or not (isinstance(failure, Resumable) and failure.reason == "network"):
-                raise failure from error
-            seconds = max(left.pop(0), asked)
-        (sleep or time.sleep)(seconds)
+            raise failure from error
+
+    return retry(
+        call,
+        backoff,
+        is_temporary=lambda error: isinstance(error, Resumable) and error.reason == "network",
+        retry_after=lambda error: retry_after(error.__cause__ or error),
+        progress=progress,
+        sleep=sleep,
+    )
 
 
 def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from resumerge.errors import Resumable
 from resumerge.hub.cache import HubFile
 from resumerge.hub.callbacks import DownloadCallbacks
-from resumerge.hub.client import DOWNLOAD_WAITS, hub_call
+from resumerge.hub.client import DOWNLOAD, hub_call
 from resumerge.hub.content_hash import CHUNK, content_digest, is_intact
 from resumerge.hub.http import Response, get
 from resumerge.hub.metadata_cache import MetadataCache
@@ -68,7 +68,7 @@ def download_by_ranges(
                 lambda: _receive(file, part, metadata, callbacks),
                 repo=file.repo,
                 revision=file.commit,
-                waits=DOWNLOAD_WAITS,
+                backoff=DOWNLOAD,
                 sleep=callbacks.sleep,
                 progress=lambda: part.length,
             )
@@ -227,7 +227,7 @@ def _download_by_xet(file: HubFile, metadata: MetadataCache, callbacks: Download
             lambda: download_by_xet(file, progressed),
             repo=file.repo,
             revision=file.commit,
-            waits=DOWNLOAD_WAITS,
+            backoff=DOWNLOAD,
             sleep=callbacks.sleep,
         )
         path = file.content

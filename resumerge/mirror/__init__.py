@@ -1,4 +1,11 @@
-"""A second, durable place that sealed shards and snapshots of the ledger are copied to."""
+"""A mirror: the copy of a run, made while it merges, that outlives the machine.
+
+Here are the replicator (a thread beside the engine), the lease, snapshots of the ledger, the
+manifest of a finished mirror, the state of any mirror, and its audit. `stores/` has the places that
+a mirror can be in. How a run is reconciled with its mirror is in `engine/mirrored`.
+
+May import: `ledger`, `hub`, `host`, and the modules below them; never `engine`.
+"""
 
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.replicator import ReplicationOptions, Replicator

@@ -1,5 +1,5 @@
-"""Is a mirror consistent? What its newest snapshot, or `done.json`, promises is compared with what
-is there, by SHA-256.
+"""Is a mirror consistent? Every file that the manifest, or else the newest snapshot, promises is
+compared with the file in the mirror, by SHA-256.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from resumerge.mirror.lease_record import DONE
 from resumerge.mirror.manifest import read_manifest
-from resumerge.mirror.snapshots import Snapshot, is_first, newest, opened, snapshots
+from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
+from resumerge.mirror.snapshots import newest_snapshot, open_snapshot, promises_nothing
 from resumerge.mirror.stores.base import Moved, Store
 
 TRIES = 20
-"""A mirror that is worked on meanwhile may change between two looks; then it is looked at anew."""
+"""A run that is writing to the mirror may change it during the audit, which is then repeated."""
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What was found.
+    """What an audit found.
 
     Args:
-        state: ``empty`` where nothing is promised yet, ``unfinished`` or ``finished``.
-        snapshot: the newest one that is whole, of an unfinished mirror.
-        files: bytes and SHA-256 of each file that is promised, by name.
+        state: ``empty`` if nothing is promised yet, ``unfinished`` or ``finished``.
+        snapshot: the newest intact one, of an unfinished mirror.
+        files: bytes and SHA-256 of each promised file, by name.
         problems: what is wrong, by the name of the file.
     """
 
     state: str
-    snapshot: Snapshot | None
+    snapshot: SnapshotName | None
     files: Mapping[str, tuple[int, str]]
     problems: Mapping[str, str]
 
@@ -40,41 +40,42 @@ class AuditResult:
 
 
 def check_mirror(store: Store, moved: Moved = lambda nbytes: None) -> AuditResult:
-    """Read everything that a mirror promises, also while it is being written to.
+    """Read everything that a mirror promises. A run may be writing to it at the same time.
 
     Args:
-        moved: told of the bytes that are read; may raise to stop.
+        moved: gets the number of bytes that were read; may raise to stop.
 
     Raises:
-        OSError: it cannot be read now.
+        OSError: the mirror cannot be read now.
     """
     for _ in range(TRIES):
-        before = _books(store)
-        found = _look(store, before, moved)
-        if found.consistent or _books(store) == before:
+        before = _promising_files(store)
+        found = _audit(store, before, moved)
+        if found.consistent or _promising_files(store) == before:
             break
     return found
 
 
-def _books(store: Store) -> set[str]:
-    """Names of what says what is promised."""
+def _promising_files(store: Store) -> set[str]:
+    """Names of the snapshots and the manifest."""
     names = store.list()
-    return {snapshot.name for snapshot in snapshots(names)} | ({DONE} & set(names))
+    return {snapshot.name for snapshot in snapshot_names(names)} | ({MANIFEST_FILE} & set(names))
 
 
-def _look(store: Store, books: set[str], moved: Moved) -> AuditResult:
-    done = read_manifest(store) if DONE in books else None
-    if done is not None:
-        return AuditResult("finished", None, done.files, compare(store, done.files, moved))
-    known = snapshots(books)
-    found = newest(store, books)
+def _audit(store: Store, names: set[str], moved: Moved) -> AuditResult:
+    manifest = read_manifest(store) if MANIFEST_FILE in names else None
+    if manifest is not None:
+        problems = compare(store, manifest.files, moved)
+        return AuditResult("finished", None, manifest.files, problems)
+    known = snapshot_names(names)
+    found = newest_snapshot(store, names)
     if found is None:
-        first = not known or is_first(store.list(), store.own_files)
-        problems = {} if first else {known[0].name: "no snapshot of the ledger is whole"}
+        fresh = not known or promises_nothing(store.list(), store.own_files)
+        problems = {} if fresh else {known[0].name: "no snapshot of the ledger is intact"}
         return AuditResult("empty", None, {}, problems)
     snapshot, data = found
     try:
-        with opened(data) as ledger:
+        with open_snapshot(data) as ledger:
             files = ledger.mirrored_files()
     except sqlite3.DatabaseError as error:
         return AuditResult("unfinished", snapshot, {}, {snapshot.name: str(error)})
@@ -82,16 +83,20 @@ def _look(store: Store, books: set[str], moved: Moved) -> AuditResult:
 
 
 def compare(store: Store, files: Mapping[str, tuple[int, str]], moved: Moved) -> dict[str, str]:
-    """What is wrong with which file."""
-    there = store.list()
+    """What is wrong with files in a mirror, by name.
+
+    Args:
+        files: bytes and SHA-256 that each should have.
+    """
+    listed = store.list()
     problems = {}
     for name, (nbytes, sha256) in files.items():
         if ".." in PurePosixPath(name).parts or name.startswith("/"):
-            problems[name] = "its name leads out of the mirror"
-        elif name not in there:
+            problems[name] = "its name points outside of the mirror"
+        elif name not in listed:
             problems[name] = "it is missing"
-        elif there[name] != nbytes:
-            problems[name] = f"it has {there[name]} bytes and not {nbytes}"
+        elif listed[name] != nbytes:
+            problems[name] = f"it has {listed[name]} bytes instead of {nbytes}"
         elif store.sha256(name, moved) != sha256:
             problems[name] = "its content differs"
     return problems

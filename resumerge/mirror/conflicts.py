@@ -1,88 +1,76 @@
-"""Files in a mirror that are not the run's: the user's, who may put some there at any time.
+"""Conflicting files: files of the user in a mirror, with the name of a file of the run.
 
-None of them is written over or removed. A model card is theirs to write, and is left as it is; any
-other file would change what the model is, and gets another name where the place can do that.
+None of them is replaced or removed. A model card is the user's to edit and stays. Any other file
+would change the model, and gets a backup name if the store can rename.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from resumerge.errors import Resumable
 from resumerge.mirror.backup_names import CARD, backup_name
-from resumerge.mirror.stores.base import METADATA, Moved, Store
+from resumerge.mirror.stores.base import Moved, Store
 
-_BOOK = re.compile(
-    rf"{re.escape(METADATA)}/"
-    r"(ledger-\d{6,}-\d{6,}-[0-9a-f]{32}\.db|lease-\d{6,9}\.json|done\.json"
-    r"|probe-[0-9a-f]{8}-\d|clock-[0-9a-f]{8})(\.part)?"
-)
-
-Tell = Callable[[str, str], None]
-"""Told the name of a file that is not ours, and the name that it has now."""
+OnConflict = Callable[[str, str], None]
+"""Gets the name of a conflicting file, and the name that it has now."""
 
 
-def metadata_in(names: Iterable[str]) -> set[str]:
-    """Those among the names of files that are the run's bookkeeping, whole or not."""
-    return {name for name in names if _BOOK.fullmatch(name)}
+class ConflictResolver:
+    """Keeps the names of a run's files free in its mirror."""
 
+    def __init__(self, store: Store, on_conflict: OnConflict, moved: Moved) -> None:
+        self._store, self._on_conflict, self._moved = store, on_conflict, moved
+        self._reported: set[str] = set()
 
-class ConflictKeeper:
-    """Makes way for files of a run in its mirror."""
-
-    def __init__(self, store: Store, tell: Tell, moved: Moved) -> None:
-        self._store, self._tell, self._moved = store, tell, moved
-        self._told: set[str] = set()
-
-    def make_way(self, name: str, content: bytes | Path, there: int | None) -> bool:
-        """See that a name is free for a file of the run, or has one of ours.
+    def make_way(self, name: str, content: bytes | Path, size: int | None) -> bool:
+        """See that a file of the run can be written under its name.
 
         Args:
-            content: that is to have this name: the bytes, or where they are.
-            there: bytes of the file that has it now; None where none has.
+            content: what is to be written: the bytes, or the local file.
+            size: bytes of the file in the mirror with this name; None if there is none.
 
         Returns:
-            False where the file that is there is to stay under its name.
+            False if the file in the mirror is the user's and keeps the name.
 
         Raises:
-            Resumable: it is the user's, and the place cannot give it another name.
+            Resumable: the file is the user's, and the store cannot rename it.
             OSError: the mirror cannot be used now.
         """
-        if there is None or self._is_ours(name, content, there):
+        if size is None or self._is_of_the_run(name, content, size):
             return True
         if name == CARD:
-            if name not in self._told:
-                self._told.add(name)
-                self._tell(name, name)
+            if name not in self._reported:
+                self._reported.add(name)
+                self._on_conflict(name, name)
             return False
-        aside = backup_name(name, self._store.list().__contains__)
-        if not self._store.rename(name, aside):
+        backup = backup_name(name, self._store.list().__contains__)
+        if not self._store.rename(name, backup):
             raise Resumable(
                 "mirror",
-                f"The mirror at {self._store.url} has a file that this run did not write, {name}. "
-                "Give it another name, or delete it, then resume",
+                f"The mirror at {self._store.url} has a file that this run did not write: {name}. "
+                "Rename or delete it, then resume",
             )
-        self._tell(name, aside)
+        self._on_conflict(name, backup)
         return True
 
-    def _is_ours(self, name: str, content: bytes | Path, there: int) -> bool:
-        """Whether it is what is to be brought, or the beginning of that."""
+    def _is_of_the_run(self, name: str, content: bytes | Path, size: int) -> bool:
+        """Whether the file in the mirror is the content, its beginning, or a placeholder."""
         nbytes = len(content) if isinstance(content, bytes) else content.stat().st_size
-        if isinstance(content, Path) and there == nbytes and name.endswith(".safetensors"):
-            return True  # a shard, which may be damaged; whoever brings it reads all of it
+        if isinstance(content, Path) and size == nbytes and name.endswith(".safetensors"):
+            return True  # a shard, intact or damaged: the upload compares all of it
         found = self._store.sha256(name, self._moved)
         if found is None:
             return False
-        if there <= nbytes and found == _sha256(content, there):
+        if size <= nbytes and found == _sha256(content, size):
             return True
-        return self._store.is_placeholder(name, there)
+        return self._store.is_placeholder(name, size)
 
 
 def _sha256(content: bytes | Path, nbytes: int) -> str:
-    """Of the first so many bytes."""
+    """SHA-256 of the first so many bytes."""
     digest = hashlib.sha256()
     for piece in _pieces(content):
         digest.update(memoryview(piece)[:nbytes])

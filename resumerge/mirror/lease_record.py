@@ -1,40 +1,42 @@
-"""A lease as it is written down in a mirror, by whoever: ``.resumerge/lease-EEEEEE.json``."""
+"""The content of a lease file, ``.resumerge/lease-EEEEEE.json``. Anybody may have written it."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from resumerge.ledger import now
-from resumerge.mirror.stores.base import METADATA, Store
+from resumerge.mirror.names import leases
+from resumerge.mirror.stores.base import Store
 from resumerge.printable import printable
 
-DONE = f"{METADATA}/done.json"
-"""There when the run is finished."""
-
 LARGEST_LEASE = 1 << 16
+"""Bytes."""
 
-_LEASE = re.compile(rf"{re.escape(METADATA)}/lease-([0-9]{{6,9}})\.json", re.ASCII)
-_EPOCH = re.compile(rf"{re.escape(METADATA)}/(?:lease|ledger)-([0-9]{{6,9}})[-.].*", re.ASCII)
+_KEYS = {"heartbeat": "beat"}
+"""Keys in the file that differ from the names of the fields."""
+
+_NOT_IN_FILE = ("token", "raw", "readable")
 
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """Who holds a lease.
+    """Which process holds a lease.
 
     Args:
-        owner: random, another one for each lease.
-        space, born: tell whether a process with this number is the one that is meant.
-        beat: counts the heart's beats.
-        at: the time of the last one, ISO 8601, by the holder's clock.
-        seconds: it is dead when it did not change for so long.
-        released: it ended in order; anybody may go on.
+        owner: a random text, different for each lease.
+        space: the PID namespace, which `pid` belongs to.
+        born: when the process started, to tell it from a later one with the same `pid`.
+        heartbeat: counts the renewals.
+        at: the time of the last renewal, ISO 8601, by the owner's clock.
+        seconds: the owner is dead if the file has not changed for so long.
+        released: the owner ended in order: anybody may take the next lease.
+        token: the fencing token, from the file's name.
         raw: the file's bytes.
-        known: whether they could be read as a lease.
+        readable: whether the bytes are a lease.
     """
 
     run: str = ""
@@ -48,73 +50,66 @@ class LeaseRecord:
     at: str = ""
     seconds: float = 60.0
     released: bool = False
-    epoch: int = 0
+    token: int = 0
     raw: bytes = b""
-    known: bool = True
+    readable: bool = True
 
     def __str__(self) -> str:
-        return printable(f"pid {self.pid} on {self.host}" if self.known else self.host)
+        return printable(f"pid {self.pid} on {self.host}" if self.readable else self.host)
 
-    def claiming(self, epoch: int) -> LeaseRecord:
-        """The same, of another epoch."""
-        return replace(self, epoch=epoch, at=now())
+    def with_token(self, token: int) -> LeaseRecord:
+        """The record of a new lease with this fencing token."""
+        return replace(self, token=token, at=now())
 
-    def beating(self, *, released: bool) -> LeaseRecord:
-        """A beat later."""
+    def renewed(self, *, released: bool) -> LeaseRecord:
+        """The record after one more heartbeat."""
         return replace(self, heartbeat=self.heartbeat + 1, at=now(), released=released)
 
     def as_bytes(self) -> bytes:
-        """For the file."""
-        written = {k: v for k, v in asdict(self).items() if k not in ("epoch", "raw", "known")}
+        """The content of the file."""
+        written = {key: getattr(self, name) for name, key in _file_keys().items()}
         return json.dumps(written).encode() + b"\n"
 
 
-def lease_name(epoch: int) -> str:
-    """Of the lease of an epoch, in a mirror."""
-    return f"{METADATA}/lease-{epoch:06}.json"
-
-
-def epochs(files: Iterable[str]) -> list[int]:
-    """Those of all leases and snapshots among these names."""
-    return [int(match[1]) for name in files if (match := _EPOCH.fullmatch(name))]
-
-
-def holder_of(store: Store, files: Mapping[str, int] | None = None) -> LeaseRecord | None:
-    """Who holds the lease of the highest epoch; None where there is none.
+def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRecord | None:
+    """The lease with the highest fencing token; None if there is none.
 
     Args:
-        files: of the place, where they were listed already.
+        files: the store's files, if they have just been listed.
 
     Raises:
-        OSError: the place cannot be read now.
+        OSError: the store cannot be read now.
     """
     files = store.list() if files is None else files
-    found = {int(match[1]): name for name in files if (match := _LEASE.fullmatch(name))}
-    for epoch in sorted(found, reverse=True):
-        if files[found[epoch]] > LARGEST_LEASE:
-            return LeaseRecord(epoch=epoch, raw=b"too large", known=False)
+    for token, name in sorted(leases(files).items(), reverse=True):
+        if files[name] > LARGEST_LEASE:
+            return LeaseRecord(token=token, raw=b"too large", readable=False)
         try:
-            return _read(store.get(found[epoch]), epoch)
-        except FileNotFoundError:  # it was removed since
+            return _parse(store.get(name), token)
+        except FileNotFoundError:  # its owner has removed it since
             continue
     return None
 
 
-def _read(raw: bytes, epoch: int) -> LeaseRecord:
-    """A lease from a file that anybody may have written, or that is just being written."""
+def _parse(raw: bytes, token: int) -> LeaseRecord:
+    """A record from bytes that anybody may have written, or that are incomplete."""
+    unreadable = LeaseRecord(token=token, raw=raw, readable=False)
     try:
-        told: Any = json.loads(raw)
-        facts = {
-            field.name: told[field.name]
-            for field in fields(LeaseRecord)
-            if field.name not in ("epoch", "raw", "known")
-        }
+        content: Any = json.loads(raw)
+        values = {name: content[key] for name, key in _file_keys().items()}
     except (ValueError, TypeError, KeyError, RecursionError):
-        return LeaseRecord(epoch=epoch, raw=raw, known=False)
+        return unreadable
     default = LeaseRecord()
-    for name, value in facts.items():
+    for name, value in values.items():
         kind = (int, float) if name == "seconds" else type(getattr(default, name))
-        unfit = not isinstance(value, kind) or (isinstance(value, str) and len(value) > 300)
-        if unfit or (name == "seconds" and not math.isfinite(value)):
-            return LeaseRecord(epoch=epoch, raw=raw, known=False)
-    return LeaseRecord(**facts, epoch=epoch, raw=raw)
+        if not isinstance(value, kind) or (isinstance(value, str) and len(value) > 300):
+            return unreadable
+    if not math.isfinite(values["seconds"]):
+        return unreadable
+    return LeaseRecord(**values, token=token, raw=raw)
+
+
+def _file_keys() -> dict[str, str]:
+    """The fields that are in the file, with their keys there."""
+    names = (field.name for field in fields(LeaseRecord) if field.name not in _NOT_IN_FILE)
+    return {name: _KEYS.get(name, name) for name in names}

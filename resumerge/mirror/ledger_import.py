@@ -40,7 +40,7 @@ class InvalidLedger(Exception):
     """It is not the ledger of a run, or says what cannot be."""
 
 
-def copy_ledger(strange: Path, ours: Path) -> None:
+def import_ledger(strange: Path, ours: Path) -> None:
     """Make a ledger with what a stranger's says of its run.
 
     What belongs to the machine that wrote it is left out: its downloads, and its files beside the

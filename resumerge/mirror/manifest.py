@@ -1,7 +1,7 @@
-"""The end of a mirror: the files beside the shards, then the word that it is whole.
+"""The end of a mirrored run: the files beside the shards, then the manifest, ``done.json``.
 
-`done.json` names every file of the model with its bytes and SHA-256. From the moment that it is
-there the ledger's snapshots are not needed any more.
+The manifest names every file of the model with its bytes and SHA-256. Once it exists, the leases
+and the snapshots of the ledger are not needed any more, and are removed.
 """
 
 from __future__ import annotations
@@ -17,37 +17,41 @@ from typing import Any
 import xxhash
 
 from resumerge.ledger import Ledger, now
-from resumerge.mirror.conflicts import ConflictKeeper, metadata_in
-from resumerge.mirror.lease_record import DONE as MANIFEST_FILE
-from resumerge.mirror.lease_record import epochs, lease_name
+from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.ledger_import import is_folder_name, is_safe_name
-from resumerge.mirror.snapshots import snapshots
+from resumerge.mirror.names import (
+    MANIFEST_FILE,
+    fencing_tokens,
+    lease_name,
+    metadata_in,
+    snapshot_names,
+)
 from resumerge.mirror.stores.base import Moved, Store
 
-LAST_EPOCH = 10**9
+LAST_TOKEN = 10**9
 
-_WORD = re.compile("[A-Za-z0-9_-]{1,100}")
+_IDENTIFIER = re.compile("[A-Za-z0-9_-]{1,100}")
 
 SHARD = ".safetensors"
-"""At the end of a shard's name, and of no other file's."""
+"""The suffix of a shard's name, and of no other file of a model."""
 
 SMALL = 4 << 20
-"""Bytes that are written at once; a larger file is uploaded."""
+"""Bytes that one `put` writes at most; a larger file is uploaded."""
 
 Companions = Iterable[tuple[str, "bytes | Path"]]
-"""The files beside the shards, config.json last: their names, and their bytes or where they are."""
+"""The files beside the shards, config.json last: names, and their bytes or the local files."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished mirror says of itself.
+    """What a finished mirror contains.
 
     Args:
-        run: id.
+        run: the run's id.
         fingerprint: of the recipe and its sources.
         files: bytes and SHA-256 (hex digits) of each file, by name.
-        seed, shard_size: that it was made with.
-        output: name of the output folder, without those above it; None where it is not known.
+        seed, shard_size: options that the run was started with.
+        output: the last part of the output folder's path; None if it is not usable.
     """
 
     run: str
@@ -59,75 +63,74 @@ class Manifest:
 
 
 def read_manifest(store: Store) -> Manifest | None:
-    """What `done.json` says; None where it is not there, or not whole.
+    """The manifest of a mirror; None if it does not exist or is not intact.
 
     Raises:
         OSError: the mirror cannot be read now.
     """
     try:
-        said = json.loads(store.get(MANIFEST_FILE))
-        checksum = said.pop("checksum")
-        if checksum != _checksum(said):
+        content = json.loads(store.get(MANIFEST_FILE))
+        checksum = content.pop("checksum")
+        if checksum != _checksum(content):
             return None
-        files = {name: (row["bytes"], row["sha256"]) for name, row in said["files"].items()}
-        name = said.get("output")
-        done = Manifest(
-            run=said["run"],
-            fingerprint=said["fingerprint"],
-            files=files,
-            seed=said["seed"],
-            shard_size=said["shard_size"],
+        name = content.get("output")
+        manifest = Manifest(
+            run=content["run"],
+            fingerprint=content["fingerprint"],
+            files={n: (row["bytes"], row["sha256"]) for n, row in content["files"].items()},
+            seed=content["seed"],
+            shard_size=content["shard_size"],
             output=name if is_folder_name(name) else None,
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return done if _is_fit(done) else None
+    return manifest if _is_valid(manifest) else None
 
 
-def _is_fit(done: Manifest) -> bool:
-    """Whether it can be what a run of ours said; anybody may have written it."""
-    said = (done.run, done.fingerprint, *(sha256 for _, sha256 in done.files.values()))
+def _is_valid(manifest: Manifest) -> bool:
+    """Whether a run can have written this; anybody may have."""
+    hashes = (sha256 for _, sha256 in manifest.files.values())
     return (
-        all(isinstance(text, str) and _WORD.fullmatch(text) for text in said)
-        and all(map(is_safe_name, done.files))
-        and all(isinstance(n, int) and n >= 0 for n, _ in done.files.values())
-        and all(isinstance(n, int | None) for n in (done.seed, done.shard_size))
+        all(
+            isinstance(text, str) and _IDENTIFIER.fullmatch(text)
+            for text in (manifest.run, manifest.fingerprint, *hashes)
+        )
+        and all(map(is_safe_name, manifest.files))
+        and all(isinstance(n, int) and n >= 0 for n, _ in manifest.files.values())
+        and all(isinstance(n, int | None) for n in (manifest.seed, manifest.shard_size))
     )
 
 
-def missing_files(done: Manifest, there: Mapping[str, int]) -> list[str]:
-    """Names of files that a finished mirror lacks: shards that are missing or of another size, and
-    missing files beside them. The latter may have been edited since.
+def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
+    """Files that a finished mirror lacks: shards that are missing or have another size, and missing
+    files beside them. The user may have edited the latter.
 
     Args:
-        there: bytes of every file that is there, by name.
+        listed: bytes of every file in the mirror, by name.
     """
     return sorted(
         name
-        for name, (nbytes, _) in done.files.items()
-        if name not in there or (name.endswith(SHARD) and there[name] != nbytes)
+        for name, (nbytes, _) in manifest.files.items()
+        if name not in listed or (name.endswith(SHARD) and listed[name] != nbytes)
     )
 
 
-def complete(
-    store: Store, companions: Companions, keeper: ConflictKeeper, moved: Moved
+def upload_companions(
+    store: Store, companions: Companions, conflicts: ConflictResolver, moved: Moved
 ) -> Iterator[tuple[str, int, str]]:
-    """Bring the files beside the shards there, over those of an earlier try.
-
-    Args:
-        keeper: of files that are not ours.
+    """Upload the files beside the shards, replacing those of an earlier attempt.
 
     Yields:
-        Of each its name, bytes and SHA-256.
+        The name, bytes and SHA-256 of each file.
 
     Raises:
-        Resumable: another file is in the place of one of them.
+        Resumable: a file of the user has one of the names.
         OSError: the mirror cannot be used now.
     """
-    there = store.list()
+    listed = store.list()
     for group in _groups(companions):
         moved(0)
-        group = {n: d for n, d in group.items() if keeper.make_way(n, d, there.get(n))}
+        group = {n: d for n, d in group.items() if conflicts.make_way(n, d, listed.get(n))}
         small = {name: data for name, data in group.items() if isinstance(data, bytes)}
         if small:
             store.put(small)
@@ -139,46 +142,46 @@ def complete(
                 yield name, path.stat().st_size, store.upload(name, path, moved)
 
 
-def say_done(
-    store: Store, ledger: Ledger, epoch: int, files: Mapping[str, tuple[int, str]]
+def write_manifest(
+    store: Store, ledger: Ledger, token: int, files: Mapping[str, tuple[int, str]]
 ) -> None:
-    """Say that a mirror is whole, and remove the bookkeeping.
+    """Write the manifest, and remove the other metadata.
 
     Args:
-        epoch: of the lease; what another machine wrote that has taken over since stays.
+        token: the fencing token of the lease; metadata with a higher one stays.
         files: bytes and SHA-256 of each file of the model.
 
     Raises:
         OSError: the mirror cannot be used now.
     """
     run = ledger.run() or {}
-    began = json.loads(run["options"])
-    said = {
+    options = json.loads(run["options"])
+    content = {
         "run": run["id"],
         "fingerprint": run["fingerprint"],
-        "seed": began.get("seed"),
-        "shard_size": began.get("shard_size"),
+        "seed": options.get("seed"),
+        "shard_size": options.get("shard_size"),
         "output": Path(run["output"]).name,
         "finished": now(),
         "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
     }
-    text = json.dumps({**said, "checksum": _checksum(said)}, indent=2)
-    store.put({MANIFEST_FILE: text.encode()}, _leftovers(store.list(), epoch, files))
+    text = json.dumps({**content, "checksum": _checksum(content)}, indent=2)
+    store.put({MANIFEST_FILE: text.encode()}, _to_remove(store.list(), token, files))
 
 
 def remove_metadata(store: Store) -> None:
-    """Remove what a finished mirror has besides the model, where that was cut off.
+    """Remove the metadata of a finished mirror, if a run was killed before it had removed all.
 
     Raises:
         OSError: the mirror cannot be used now.
     """
-    done = read_manifest(store)
-    if done is not None and (rest := _leftovers(store.list(), LAST_EPOCH, done.files)):
-        store.put({}, rest)
+    manifest = read_manifest(store)
+    if manifest and (remove := _to_remove(store.list(), LAST_TOKEN, manifest.files)):
+        store.put({}, remove)
 
 
 def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:
-    """The files, in their order: a large one alone, small ones together as far as memory goes."""
+    """The files in their order: each large one alone, small ones together up to `SMALL` bytes."""
     group: dict[str, bytes | Path] = {}
     nbytes = 0
     for name, content in companions:
@@ -194,19 +197,19 @@ def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:
         yield group
 
 
-def _leftovers(there: Iterable[str], epoch: int, files: Iterable[str]) -> list[str]:
-    """What is there besides the model: bookkeeping, and beginnings of files of the model.
+def _to_remove(listed: Iterable[str], token: int, files: Iterable[str]) -> list[str]:
+    """Metadata up to a fencing token, and incomplete files of the model.
 
-    Leases come last: while there is anything else of ours, it is known whose it is.
+    Leases come last: they say whose the other metadata is.
     """
-    names = set(there)
-    later = {old.name for old in snapshots(names) if old.epoch > epoch}
-    later |= {lease_name(n) for n in epochs(names) if n > epoch}
-    books = metadata_in(names) - {MANIFEST_FILE}
-    parts = {f"{name}.part" for name in files} & names
-    leases = {lease_name(n) for n in epochs(names)}
-    return sorted((books | parts) - later, key=lambda name: (name in leases, name))
+    names = set(listed)
+    leases = {lease_name(n) for n in fencing_tokens(names)}
+    later = {snapshot.name for snapshot in snapshot_names(names) if snapshot.token > token}
+    later |= {lease_name(n) for n in fencing_tokens(names) if n > token}
+    metadata = metadata_in(names) - {MANIFEST_FILE}
+    incomplete = {f"{name}.part" for name in files} & names
+    return sorted((metadata | incomplete) - later, key=lambda name: (name in leases, name))
 
 
-def _checksum(said: Mapping[str, Any]) -> str:
-    return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
+def _checksum(content: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())

@@ -1,6 +1,6 @@
-"""What a mirror holds: nothing, an unfinished run, a finished one, or something of somebody else.
+"""What a mirror holds: nothing, an unfinished run, a finished one, or other files.
 
-Whatever is there may have been written by anybody.
+Anybody may have written what is read here.
 """
 
 from __future__ import annotations
@@ -10,31 +10,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import xxhash
-
 from resumerge.mirror.backup_names import is_backup
-from resumerge.mirror.lease_record import DONE
 from resumerge.mirror.ledger_import import (
     LARGEST_SNAPSHOT,
     InvalidLedger,
-    copy_ledger,
-    is_safe_name,
+    import_ledger,
 )
 from resumerge.mirror.manifest import Manifest, read_manifest
-from resumerge.mirror.snapshots import is_first, snapshots
+from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
+from resumerge.mirror.snapshots import is_intact, promises_nothing
 from resumerge.mirror.stores.base import METADATA, Store
 
 NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
     "nothing",
     "an unfinished run",
     "a finished run",
-    "files that no run of ours wrote",
+    "files that no run wrote",
     "a run whose ledger cannot be used",
 )
 
-LARGEST_DONE = 1 << 24
-LOOKS = 3
-"""Snapshots that vanish while they are read were followed by newer ones."""
+LARGEST_MANIFEST = 1 << 24
+"""Bytes."""
+
+TRIES = 3
+"""A snapshot that disappears while it is read has been replaced by a newer one."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,10 @@ class MirrorState:
 
     Args:
         what: one of the constants of this module.
-        files: bytes of everything that is there, by name.
-        done: of a finished run.
-        snapshot: of an unfinished run: the name of the one that was taken.
-        skipped: snapshots that are newer and cannot be used, with why.
+        files: bytes of every file in the mirror, by name.
+        done: the manifest of a finished run.
+        snapshot: of an unfinished run: the name of the snapshot that was read.
+        skipped: newer snapshots that cannot be used, each with the reason.
         own_files: of the store, see `Store`.
     """
 
@@ -59,71 +58,64 @@ class MirrorState:
 
     @property
     def others(self) -> list[str]:
-        """Names of files that are neither metadata nor the store's own."""
-        return sorted(n for n in self.files if not _is_ours(n) and n not in self.own_files)
+        """Names of files that are neither metadata nor backups nor the store's own."""
+        return sorted(
+            name
+            for name in self.files
+            if not name.startswith(f"{METADATA}/")
+            and not is_backup(name)
+            and name not in self.own_files
+        )
 
 
 def read_state(store: Store, ledger: Path) -> MirrorState:
-    """See what a place holds.
+    """Find out what a store holds.
 
     Args:
-        ledger: where the ledger of an unfinished run is to be written; it must not be there.
+        ledger: where the ledger of an unfinished run is written; the file must not exist.
 
     Raises:
-        OSError: the place cannot be read now.
+        OSError: the store cannot be read now.
     """
-    for _ in range(LOOKS):
+    for _ in range(TRIES):
         files = store.list()
-        if 0 < files.get(DONE, 0) <= LARGEST_DONE and (done := read_manifest(store)) is not None:
-            return MirrorState(FINISHED, files, done, own_files=store.own_files)
-        skipped, vanished = [], False
-        for snapshot in snapshots(files):
-            if files[snapshot.name] > LARGEST_SNAPSHOT:
-                skipped.append(f"{snapshot.name}: larger than a ledger can be")
-                continue
+        state = MirrorState(NOTHING, files, own_files=store.own_files)
+        if 0 < files.get(MANIFEST_FILE, 0) <= LARGEST_MANIFEST and (done := read_manifest(store)):
+            return replace(state, what=FINISHED, done=done)
+        skipped, disappeared = [], False
+        for snapshot in snapshot_names(files):
             try:
-                data = store.get(snapshot.name)
+                _import_snapshot(store, snapshot, files[snapshot.name], ledger)
             except FileNotFoundError:
-                vanished = True
-                continue
-            if xxhash.xxh3_128_hexdigest(data) != snapshot.checksum:
-                skipped.append(f"{snapshot.name}: cut short or damaged")
-                continue
-            try:
-                _take(data, ledger)
+                disappeared = True
             except InvalidLedger as error:
                 skipped.append(f"{snapshot.name}: {error}")
-                continue
-            return MirrorState(
-                UNFINISHED, files, None, snapshot.name, tuple(skipped), store.own_files
-            )
-        if not vanished:
+            else:
+                return replace(
+                    state, what=UNFINISHED, snapshot=snapshot.name, skipped=tuple(skipped)
+                )
+        if not disappeared:
             break
-    held = MirrorState(NOTHING, files, skipped=tuple(skipped), own_files=store.own_files)
-    promised = not is_first(files, store.own_files)  # an incomplete first snapshot promises nothing
-    if skipped and promised:
-        return replace(held, what=DAMAGED)
-    return replace(held, what=FOREIGN, skipped=()) if held.others else held
+    if skipped and not promises_nothing(files, store.own_files):
+        return replace(state, what=DAMAGED, skipped=tuple(skipped))
+    if state.others:
+        return replace(state, what=FOREIGN)
+    return replace(state, skipped=tuple(skipped))
 
 
-def _is_ours(name: str) -> bool:
-    return name.startswith(f"{METADATA}/") or is_backup(name)
+def _import_snapshot(store: Store, snapshot: SnapshotName, nbytes: int, ledger: Path) -> None:
+    """Write a ledger with the content of a snapshot.
 
-
-def _take(data: bytes, ledger: Path) -> None:
+    Raises:
+        FileNotFoundError: the snapshot does not exist any more.
+        InvalidLedger: it cannot be used.
+    """
+    if nbytes > LARGEST_SNAPSHOT:
+        raise InvalidLedger("larger than a ledger can be")
+    data = store.get(snapshot.name)
+    if not is_intact(snapshot, data):
+        raise InvalidLedger("incomplete or damaged")
     with tempfile.TemporaryDirectory(dir=ledger.parent) as folder:
-        strange = Path(folder) / "strange.db"
-        strange.write_bytes(data)
-        copy_ledger(strange, ledger)
-
-
-__all__ = [
-    "DAMAGED",
-    "FINISHED",
-    "FOREIGN",
-    "NOTHING",
-    "UNFINISHED",
-    "MirrorState",
-    "is_safe_name",
-    "read_state",
-]
+        untrusted = Path(folder) / "untrusted.db"
+        untrusted.write_bytes(data)
+        import_ledger(untrusted, ledger)

@@ -61,7 +61,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
     from resumerge.engine.resources.signals import StopRequest
     from resumerge.mirror.lease import retry
-    from resumerge.mirror.lease_record import holder_of
+    from resumerge.mirror.lease_record import read_lease
     from resumerge.options import Options
     from resumerge.report.status import describe
 
@@ -72,7 +72,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
         return _finished(far.url, held.done.run, held.done.files)
     if not held.snapshot:
         raise refuse_mirror(far, held)
-    holder = retry(far.store, lambda: holder_of(far.store, held.files))
+    holder = retry(far.store, lambda: read_lease(far.store, held.files))
     alive = holder is not None and not holder.released and _age(holder.at) < HEARD_SECONDS
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.set_mirror_url(far.url)

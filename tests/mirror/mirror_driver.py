@@ -24,6 +24,7 @@ from resumerge.mirror import replicator as mirror_module
 from resumerge.mirror.stores import folder as folder_module
 from resumerge.options import Options
 from resumerge.planning import plan
+from resumerge.retry import Backoff
 from resumerge.ui.progress.progress import ConsoleReporter
 
 LEASE_SECONDS = "1"
@@ -35,7 +36,7 @@ def shrink() -> None:
     plan.BLOCK = 512
     engine.BLOCK = 512
     governor.LARGEST_BATCH = governor.SMALLEST_BATCH = 8192
-    mirror_module.FIRST_PAUSE, mirror_module.LONGEST_PAUSE = 0.01, 0.1
+    mirror_module.BACKOFF = Backoff(first=0.01, longest=0.1)
     folder_module.SETTLE_SECONDS = 0.1
 
 

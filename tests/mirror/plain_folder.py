@@ -1,4 +1,4 @@
-"""A place that is a folder and nothing else, which can be made to fail."""
+"""A store that is a folder and nothing else, which can be made to fail."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class PlainFolder(Store):
     fails: called with the name of each operation; may raise.
     """
 
+    scheme = "plain"
+    example = "plain:///a/folder"
     heartbeat_seconds = 10.0
 
     def __init__(self, folder: Path, fails: Callable[[str], None] = lambda name: None) -> None:
@@ -24,6 +26,10 @@ class PlainFolder(Store):
         self.url = str(folder)
         self.clock: datetime | None = None
         folder.mkdir(exist_ok=True)
+
+    @classmethod
+    def open(cls, address: str, *, offline: bool = False) -> PlainFolder:
+        return cls(Path(address))
 
     def now(self) -> datetime | None:
         return self.clock

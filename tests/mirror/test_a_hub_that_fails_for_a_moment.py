@@ -188,7 +188,7 @@ def test_a_hub_that_hangs_is_given_up(
     from loopback_hub.pointing import forget_connections
 
     hub.part_bytes = None
-    monkeypatch.setattr(hub_client, "SILENCE", 0.3)
+    monkeypatch.setattr(hub_client, "IDLE_TIMEOUT", 0.3)
     forget_connections()
     hub.fail(STEPS[step], stall_after=20, times=None)
     began = time.monotonic()
@@ -197,7 +197,7 @@ def test_a_hub_that_hangs_is_given_up(
     assert time.monotonic() - began < 15
     hub.faults.clear()
     hub.over.set()  # nobody hangs any more
-    monkeypatch.setattr(hub_client, "SILENCE", 60.0)
+    monkeypatch.setattr(hub_client, "IDLE_TIMEOUT", 60.0)
     forget_connections()
     bring(store, tmp_path)
     assert is_brought(hub, tmp_path)
@@ -223,7 +223,7 @@ def test_what_arrived_is_compared_with_what_was_sent(
     sha256 = hashlib.sha256(shard(tmp_path).read_bytes()).hexdigest()
     right = hub.stored[sha256]
     hub.stored[sha256] = bytes([right[0] ^ 1]) + right[1:]
-    with pytest.raises(StoreError, match="not in org/merged as it was sent"):
+    with pytest.raises(StoreError, match="in org/merged differs from what was sent"):
         store.put({".resumerge/new": b"names it"})
     hub.stored[sha256] = right
     store.put({})

@@ -156,7 +156,7 @@ def test_bytes_that_were_stored_and_never_committed_are_not_sent_again(
     sent = hub.received
     after_a_kill = HubStore(URL)
     after_a_kill.upload(SHARD, shard(tmp_path), nothing)
-    after_a_kill.write({})
+    after_a_kill.put({})
     assert hub.received == sent >= 300_000
     assert hub.contents(REPO) == {SHARD: shard(tmp_path).read_bytes()}
 

@@ -22,7 +22,8 @@ from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, pid_space
 from resumerge.ledger import now
 from resumerge.mirror import Lease
-from resumerge.mirror.lease_record import DONE, LeaseRecord, holder_of, lease_name
+from resumerge.mirror.lease_record import LeaseRecord, read_lease
+from resumerge.mirror.names import MANIFEST_FILE, lease_name
 from resumerge.mirror.stores.base import METADATA
 
 SECONDS = 0.8
@@ -43,11 +44,11 @@ folder, kind, at = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 place = {{"PlainFolder": PlainFolder, "Weak": Weak}}[kind](folder)
 time.sleep(max(0.0, at - time.time()))
 try:
-    lease = Lease.take(place, "run")
+    lease = Lease.acquire(place, "run")
 except InputError as error:
     print("refused", flush=True)
     sys.exit(2)
-print("taken", lease.epoch, flush=True)
+print("taken", lease.token, flush=True)
 try:
     while True:
         lease.check()
@@ -74,11 +75,11 @@ def taken() -> Iterator[list[Lease]]:
     leases: list[Lease] = []
     yield leases
     for lease in leases:
-        lease.end()
+        lease.stop()
 
 
-def write(store: PlainFolder, holder: LeaseRecord, epoch: int = 1) -> None:
-    store.put({lease_name(epoch): holder.as_bytes()})
+def write(store: PlainFolder, record: LeaseRecord, token: int = 1) -> None:
+    store.put({lease_name(token): record.as_bytes()})
 
 
 def machine(
@@ -109,17 +110,17 @@ def test_another_machine_whose_heart_beats_is_not_disturbed(store: PlainFolder) 
     over = threading.Event()
 
     def heartbeat() -> None:
-        holder = ELSEWHERE
+        record = ELSEWHERE
         while not over.wait(SECONDS / 4):
-            holder = holder.beating(released=False)
-            write(store, holder)
+            record = record.renewed(released=False)
+            write(store, record)
 
     thread = threading.Thread(target=heartbeat)
     thread.start()
     notes: list[str] = []
     try:
         with pytest.raises(InputError, match="pid 77 on elsewhere"):
-            Lease.take(store, "run", note=notes.append)
+            Lease.acquire(store, "run", note=notes.append)
     finally:
         over.set()
         thread.join()
@@ -133,12 +134,12 @@ def test_one_whose_heart_stands_still_is_followed_after_its_time(
 ) -> None:
     write(store, ELSEWHERE)
     began = time.monotonic()
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     assert time.monotonic() - began >= SECONDS
-    assert taken[0].epoch == 2
-    holder = holder_of(store)
-    assert holder is not None
-    assert (holder.host, holder.pid) == (hostname(), os.getpid())
+    assert taken[0].token == 2
+    record = read_lease(store)
+    assert record is not None
+    assert (record.host, record.pid) == (hostname(), os.getpid())
 
 
 def test_how_long_is_waited_is_said_by_the_lease(
@@ -147,7 +148,7 @@ def test_how_long_is_waited_is_said_by_the_lease(
     monkeypatch.delenv("RESUMERGE_LEASE_SECONDS")
     write(store, replace(ELSEWHERE, seconds=2.0))
     began = time.monotonic()
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     assert 2.0 <= time.monotonic() - began < 6.0
 
 
@@ -155,14 +156,14 @@ def test_a_time_that_is_absurd_is_not_waited_for(
     store: PlainFolder, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resumerge.mirror.lease.LONGEST_SECONDS", 0.5)
-    for epoch, seconds in enumerate((1e300, -5.0), 1):
-        write(store, replace(ELSEWHERE, seconds=seconds), epoch * 10)
-        taken.append(Lease.take(store, "run"))
-        taken[-1].end()
+    for token, seconds in enumerate((1e300, -5.0), 1):
+        write(store, replace(ELSEWHERE, seconds=seconds), token * 10)
+        taken.append(Lease.acquire(store, "run"))
+        taken[-1].stop()
 
 
 @pytest.mark.parametrize(
-    ("holder", "epoch"),
+    ("record", "token"),
     [
         (replace(ELSEWHERE, released=True), 1),
         (replace(HERE, born=1), 1),
@@ -171,13 +172,13 @@ def test_a_time_that_is_absurd_is_not_waited_for(
     ids=["released", "its number is another process's now", "its process is gone"],
 )
 def test_one_that_is_known_to_have_ended_is_followed_at_once(
-    store: PlainFolder, taken: list[Lease], holder: LeaseRecord, epoch: int
+    store: PlainFolder, taken: list[Lease], record: LeaseRecord, token: int
 ) -> None:
-    write(store, holder, epoch)
+    write(store, record, token)
     began = time.monotonic()
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     assert time.monotonic() - began < SECONDS / 2
-    assert taken[0].epoch == epoch + 1
+    assert taken[0].token == token + 1
 
 
 def test_a_live_process_of_this_machine_is_not_disturbed(store: PlainFolder) -> None:
@@ -185,30 +186,30 @@ def test_a_live_process_of_this_machine_is_not_disturbed(store: PlainFolder) -> 
     write(store, replace(HERE, pid=parent, born=birth(parent) or 0))
     began = time.monotonic()
     with pytest.raises(InputError, match=f"pid {parent} on"):
-        Lease.take(store, "run")
+        Lease.acquire(store, "run")
     assert time.monotonic() - began < SECONDS / 2
 
 
 def test_two_in_one_process_are_two(store: PlainFolder, taken: list[Lease]) -> None:
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     with pytest.raises(InputError):
-        Lease.take(store, "run")
+        Lease.acquire(store, "run")
     taken[0].release()
-    taken.append(Lease.take(store, "run"))
-    assert taken[1].epoch == 2
+    taken.append(Lease.acquire(store, "run"))
+    assert taken[1].token == 2
 
 
 def test_the_user_may_know_better(store: PlainFolder, taken: list[Lease]) -> None:
     write(store, ELSEWHERE)
     began = time.monotonic()
-    taken.append(Lease.take(store, "run", take_over=True))
+    taken.append(Lease.acquire(store, "run", take_over=True))
     assert time.monotonic() - began < SECONDS / 2
 
 
 def test_epochs_of_snapshots_count(store: PlainFolder, taken: list[Lease]) -> None:
     store.put({f"{METADATA}/ledger-000007-000001-{'0' * 32}.db": b""})
-    taken.append(Lease.take(store, "run"))
-    assert taken[0].epoch == 8
+    taken.append(Lease.acquire(store, "run"))
+    assert taken[0].token == 8
 
 
 def test_old_by_both_clocks_is_followed_at_once_and_by_one_of_them_is_watched(
@@ -219,20 +220,20 @@ def test_old_by_both_clocks_is_followed_at_once_and_by_one_of_them_is_watched(
     write(store, replace(ELSEWHERE, at=old))
     began = time.monotonic()
     store.clock = datetime.now(UTC) - hours  # ours runs ahead
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     assert time.monotonic() - began >= SECONDS
-    taken[0].end()
+    taken[0].stop()
     write(store, replace(ELSEWHERE, at=old), 9)
     began = time.monotonic()
     store.clock = datetime.now(UTC)
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     assert time.monotonic() - began < SECONDS / 2
 
 
 def test_who_was_followed_finds_it_and_writes_nothing_more(
     store: PlainFolder, taken: list[Lease]
 ) -> None:
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     first = taken[0]
     first.check()
     write(store, ELSEWHERE, 2)
@@ -259,9 +260,9 @@ def test_who_was_followed_while_it_was_suspended_writes_nothing_more(tmp_path: P
         assert says(first) == "mirror_taken_over"
         assert first.wait(10) == 75
         assert second.poll() is None
-        holder = holder_of(store)
-        assert holder is not None
-        assert (holder.host, holder.epoch) == ("second", 2)
+        record = read_lease(store)
+        assert record is not None
+        assert (record.host, record.token) == ("second", 2)
     finally:
         for process in filter(None, (first, second)):
             process.kill()
@@ -271,7 +272,7 @@ def test_who_was_followed_while_it_was_suspended_writes_nothing_more(tmp_path: P
 def test_who_was_quicker_in_following_a_dead_one_is_not_dead(store: PlainFolder) -> None:
     write(store, replace(HERE, pid=2**22 - 1))
     parent = os.getppid()
-    quicker = replace(HERE, owner="quicker", pid=parent, born=birth(parent) or 0, epoch=2)
+    quicker = replace(HERE, owner="quicker", pid=parent, born=birth(parent) or 0, token=2)
     seen: list[str] = []
 
     def happens(name: str) -> None:
@@ -282,7 +283,7 @@ def test_who_was_quicker_in_following_a_dead_one_is_not_dead(store: PlainFolder)
 
     store.fails = happens
     with pytest.raises(InputError, match="working on this mirror"):
-        Lease.take(store, "run")
+        Lease.acquire(store, "run")
     assert "quicker" in seen
 
 
@@ -322,9 +323,9 @@ def test_what_cannot_be_read_as_a_lease_is_watched_like_one(
 ) -> None:
     store.put({lease_name(3): raw})
     began = time.monotonic()
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     assert time.monotonic() - began >= SECONDS
-    assert taken[0].epoch == 4
+    assert taken[0].token == 4
 
 
 def test_a_place_that_fails_for_a_moment_is_asked_again(tmp_path: Path, taken: list[Lease]) -> None:
@@ -335,15 +336,15 @@ def test_a_place_that_fails_for_a_moment_is_asked_again(tmp_path: Path, taken: l
             raise OSError("Transport endpoint is not connected")
 
     store = PlainFolder(tmp_path / "mirror", fails)
-    taken.append(Lease.take(store, "run"))
-    assert taken[0].epoch == 1
+    taken.append(Lease.acquire(store, "run"))
+    assert taken[0].token == 1
 
 
 def test_while_the_place_is_out_of_reach_nothing_may_be_written(
     tmp_path: Path, taken: list[Lease]
 ) -> None:
     store = PlainFolder(tmp_path / "mirror")
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
 
     def fails(operation: str) -> None:
         raise OSError("Transport endpoint is not connected")
@@ -359,7 +360,7 @@ def test_while_the_place_is_out_of_reach_nothing_may_be_written(
 def test_books_that_are_gone_are_not_written_again(tmp_path: Path, taken: list[Lease]) -> None:
     """The mount is gone, and what is there now is the empty folder that it was mounted on."""
     store = PlainFolder(tmp_path / "mirror")
-    taken.append(Lease.take(store, "run"))
+    taken.append(Lease.acquire(store, "run"))
     store.folder.rename(tmp_path / "unmounted")
     store.folder.mkdir()
     time.sleep(SECONDS)
@@ -371,26 +372,26 @@ def test_books_that_are_gone_are_not_written_again(tmp_path: Path, taken: list[L
 def test_a_finished_mirror_is_lost_to_who_was_followed(
     store: PlainFolder, taken: list[Lease]
 ) -> None:
-    taken.append(Lease.take(store, "run"))
-    store.put({DONE: b"{}"}, [lease_name(1)])
+    taken.append(Lease.acquire(store, "run"))
+    store.put({MANIFEST_FILE: b"{}"}, [lease_name(1)])
     time.sleep(SECONDS)
     with pytest.raises(Resumable):
         taken[0].check()
-    assert list(store.list()) == [DONE]
+    assert list(store.list()) == [MANIFEST_FILE]
 
 
 def test_who_releases_is_followed_at_once_by_another_machine(
     store: PlainFolder, taken: list[Lease]
 ) -> None:
-    first = Lease.take(store, "run")
+    first = Lease.acquire(store, "run")
     first.release()
     second = machine(store.folder, host="second")
     began = time.monotonic()
     try:
         assert says(second) == "taken 2"
-        holder = holder_of(store)
-        assert holder is not None
-        assert holder.host == "second"
+        record = read_lease(store)
+        assert record is not None
+        assert record.host == "second"
         assert time.monotonic() - began < 30
     finally:
         second.kill()

@@ -34,18 +34,18 @@ def test_downloads_leave_room(
     first, second = plan.shards[:2]
 
     store = FolderStore(tmp_path / "mirror")
-    lease = Lease.take(store, "run")
+    lease = Lease.acquire(store, "run")
     mirror = Replicator(
         store, lease, None, out, ReplicationOptions(then_delete=True), Storage(), print
     )
     room = DiskQuota(plan, files, progress, mirror)
     lease.release()
-    assert room.leaves(False) == room.leaves(True) == first.nbytes + RESERVE
+    assert room.reserved_bytes(False) == room.reserved_bytes(True) == first.nbytes + RESERVE
     assert room.opens(0)
     assert files.partial(first).stat().st_size == first.nbytes
-    assert room.leaves(False) == second.nbytes + RESERVE
-    assert room.leaves(True) == 0, "the shard that has its file goes first"
-    assert DiskQuota(plan, files, progress).leaves(False) == 0, (
+    assert room.reserved_bytes(False) == second.nbytes + RESERVE
+    assert room.reserved_bytes(True) == 0, "the shard that has its file goes first"
+    assert DiskQuota(plan, files, progress).reserved_bytes(False) == 0, (
         "without a mirror all have their files"
     )
 

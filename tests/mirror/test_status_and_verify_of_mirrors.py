@@ -19,7 +19,8 @@ from resumerge.cli.main import app
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger, now
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror.lease_record import LeaseRecord, lease_name
+from resumerge.mirror.lease_record import LeaseRecord
+from resumerge.mirror.names import lease_name
 from resumerge.ui.html.report import page
 from resumerge.ui.terminal.status import show_run
 
@@ -184,7 +185,7 @@ def test_damage_in_a_mirror_alone(made: Path, there: Path) -> None:
 
 
 def test_a_mirror_that_is_away_is_no_damage(freed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resumerge.mirror.lease.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("resumerge.mirror.retrying.RETRY_SECONDS", 0.3)
     state, mirror = freed.with_name("out.state"), freed.with_name("mirror")
     mirror.rename(mirror.with_name("unmounted"))
     mirror.write_text("no folder")

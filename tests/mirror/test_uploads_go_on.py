@@ -68,7 +68,7 @@ def test_an_upload_goes_on_where_it_was_cut_off(tmp_path: Path, shard: Path, ext
         FolderStore(mirror).upload("a.safetensors", shard, cut_after(4))
     assert not (mirror / "a.safetensors").exists()
     store = FolderStore(mirror, Counting(extends=extends))
-    assert store.abilities.extend is extends
+    assert store.capabilities.extend is extends
     before = store._storage.written
     assert store.upload("a.safetensors", shard, nothing) == sha256(shard)
     sent = store._storage.written - before
@@ -97,7 +97,7 @@ def test_a_beginning_that_is_not_the_shards_own_is_sent_again(tmp_path: Path, sh
 def test_a_whole_file_is_compared_and_not_sent(tmp_path: Path, shard: Path) -> None:
     FolderStore(tmp_path / "mirror").upload("a.safetensors", shard, nothing)
     store = FolderStore(tmp_path / "mirror", Counting())
-    assert store.abilities
+    assert store.capabilities
     before = store._storage.written
     assert store.upload("a.safetensors", shard, nothing) == sha256(shard)
     assert store._storage.written == before

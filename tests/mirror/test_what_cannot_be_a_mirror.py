@@ -16,7 +16,8 @@ import resumerge
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import now
-from resumerge.mirror.lease_record import LeaseRecord, lease_name
+from resumerge.mirror.lease_record import LeaseRecord
+from resumerge.mirror.names import lease_name
 from resumerge.options import Options
 from resumerge.report.resume_command import resume_command
 

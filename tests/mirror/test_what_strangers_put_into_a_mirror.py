@@ -14,7 +14,8 @@ from merging import working_in
 
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
-from resumerge.mirror.state import DAMAGED, UNFINISHED, is_safe_name, read_state
+from resumerge.mirror.ledger_import import is_safe_name
+from resumerge.mirror.state import DAMAGED, UNFINISHED, read_state
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 

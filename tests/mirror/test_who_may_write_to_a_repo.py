@@ -78,7 +78,7 @@ def test_a_run_that_may_not_write_there_is_refused_at_its_beginning(
     else:
         monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(InputError, match="hf auth login") as caught:
-        Lease.take(HubStore(URL), "run")
+        Lease.acquire(HubStore(URL), "run")
     assert caught.value.exit_code == 2
     assert "write" in caught.value.problems[0].fix
 
@@ -136,10 +136,10 @@ def test_a_hub_that_asks_for_much_patience_at_the_beginning_is_come_back_to(
     hub: Hub, sleeps: list[float]
 ) -> None:
     hub.fail("/api/", status=429, headers={"Retry-After": "7"}, times=1)
-    Lease.take(HubStore(URL), "run").release()
+    Lease.acquire(HubStore(URL), "run").release()
     assert 7.0 in sleeps
     hub.fail("/api/", status=429, headers={"Retry-After": "3600"}, times=None)
     sleeps.clear()
     with pytest.raises(Resumable, match="HTTP 429"):
-        Lease.take(HubStore(URL), "run")
+        Lease.acquire(HubStore(URL), "run")
     assert sleeps == []

@@ -227,7 +227,7 @@ class Attempt:
     @property
     def _frees(self) -> bool:
         """Whether shards go away once the mirror has them."""
-        return self.mirror is not None and self.mirror.manner.then_delete
+        return self.mirror is not None and self.mirror.options.then_delete
 
     def _companions(self) -> Iterator[tuple[str, bytes | Path]]:
         return companions(self.plan, self.out.name, self.metadata, offline=self.offline)

@@ -1,7 +1,6 @@
-"""Giving up what a run wrote to its mirror, and nothing else.
+"""Abandon a run in its mirror (``--restart``): remove what it wrote there, and nothing else.
 
-What is to be removed is found first, so that everything that can be refused is refused while all is
-still there.
+All files are found before any is removed, so that a refusal leaves the mirror unchanged.
 """
 
 from __future__ import annotations
@@ -15,116 +14,125 @@ from resumerge.engine.mirrored.mirror_session import SHOWN, MirrorSession
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
 from resumerge.mirror.backup_names import backup_name, is_backup
-from resumerge.mirror.conflicts import metadata_in
-from resumerge.mirror.lease import retry
-from resumerge.mirror.lease_record import epochs, lease_name
-from resumerge.mirror.manifest import MANIFEST_FILE, SHARD, read_manifest
+from resumerge.mirror.manifest import SHARD, read_manifest
+from resumerge.mirror.names import MANIFEST_FILE, fencing_tokens, lease_name, metadata_in
+from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.mirror.stores.folder import PART
 
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """What is in a mirror that is to be given up.
+    """The files of a run in its mirror.
 
     Args:
-        remove: names, in the order that they go.
-        aside: names of files that somebody edited, by the ones that they get.
+        remove: names, in the order of removal.
+        backups: names of files that the user edited, with the backup names that they get.
     """
 
     remove: list[str]
-    aside: Mapping[str, str]
+    backups: Mapping[str, str]
 
 
 def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
-    """Bytes and SHA-256 of what a ledger says is in the mirror, by name."""
+    """Bytes and SHA-256 of the files that a run may have in its mirror, by name.
+
+    A shard that is not recorded as mirrored has -1 bytes.
+    """
     return {**{shard["name"]: (-1, "") for shard in ledger.shards()}, **ledger.mirrored_files()}
 
 
 def find_written(
-    far: MirrorSession, run: str, files: Mapping[str, tuple[int, str]]
+    mirror: MirrorSession, run: str, files: Mapping[str, tuple[int, str]]
 ) -> WrittenFiles:
-    """What a run wrote to its mirror; nothing is changed yet, but the mirror is held.
+    """Find what a run wrote to its mirror. This acquires the lease and changes nothing else.
 
     Args:
-        files: bytes and SHA-256 of each, by name. A shard of that size that differs is damaged;
-            what else differs was edited.
+        files: bytes and SHA-256 of each file, by name. A shard with these bytes is the run's, even
+            if its content differs (it is damaged). Another file that differs was edited.
 
     Raises:
-        InputError: there is something else; nothing was removed.
+        InputError: there are other files.
         Resumable: the mirror cannot be reached.
     """
-    lease = far.hold(run)
-    there = far.files()
-    if (done := retry(far.store, lambda: read_manifest(far.store))) and done.run == run:
-        files = {**files, **done.files}
-    ours = {
-        name
-        for name, (nbytes, sha256) in files.items()
-        if there.get(name) == nbytes
-        and (
-            name.endswith(SHARD)
-            or retry(far.store, lambda: far.store.sha256(name, far.moved)) == sha256  # noqa: B023
+    store = mirror.store
+    lease = mirror.hold(run)
+    listed = mirror.files()
+    if (manifest := retry(store, lambda: read_manifest(store))) and manifest.run == run:
+        files = {**files, **manifest.files}
+
+    def is_unedited(name: str, nbytes: int, sha256: str) -> bool:
+        return listed.get(name) == nbytes and (
+            name.endswith(SHARD) or retry(store, lambda: store.sha256(name, mirror.moved)) == sha256
         )
-    }
-    edited = sorted((files.keys() & there.keys()) - ours)
-    ours |= {name + PART for name in files} & there.keys()
-    leases = {lease_name(n) for n in epochs(there)}
-    books = {name for name in there if name.startswith(f"{METADATA}/")} - leases
-    known = ours | books | leases | far.store.own_files | set(edited)
-    if others := sorted(n for n in there if n not in known and not is_backup(n)):
+
+    written = {name for name, file in files.items() if is_unedited(name, *file)}
+    edited = sorted((files.keys() & listed.keys()) - written)
+    written |= {name + PART for name in files} & listed.keys()
+    leases = {lease_name(token) for token in fencing_tokens(listed)}
+    metadata = {name for name in listed if name.startswith(f"{METADATA}/")} - leases
+    known = written | metadata | leases | store.own_files | set(edited)
+    if others := sorted(n for n in listed if n not in known and not is_backup(n)):
         raise refuse(
             "The mirror holds files that the run did not write",
-            where=far.url,
-            expected="nothing but what the run wrote there",
+            where=mirror.url,
+            expected="only files that the run wrote",
             found=", ".join(others[:SHOWN]),
-            fix="move away what is to be kept, and delete the rest",
+            fix="move the files that you need to another place, and delete the rest",
         )
-    first = [name for name in ("config.json",) if name in ours]
-    rest = sorted(ours - set(first))
-    last = sorted(metadata_in(books), key=lambda name: (name != MANIFEST_FILE, name))
+    # Without config.json, nothing loads the model. The leases stay: this process holds one.
+    config = [name for name in ("config.json",) if name in written]
+    last = sorted(metadata_in(metadata), key=lambda name: (name != MANIFEST_FILE, name))
     lease.check()
-    return WrittenFiles([*first, *rest, *last], backup_names(edited, there))
+    remove = [*config, *sorted(written - set(config)), *last]
+    return WrittenFiles(remove, backup_names(edited, listed))
 
 
-def abandon_mirror(far: MirrorSession, theirs: WrittenFiles) -> None:
-    """Remove what a run wrote to its mirror; what was edited since gets another name.
-
-    Raises:
-        InputError, Resumable: the mirror cannot be used.
-    """
-    back_up(far, theirs.aside)
-    if theirs.remove:
-        retry(far.store, lambda: far.store.put({}, theirs.remove))
-
-
-def back_up(far: MirrorSession, names: Mapping[str, str]) -> None:
-    """Give files of a mirror other names; they are there under one of both at every instant.
+def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
+    """Remove what a run wrote to its mirror; files that the user edited get backup names.
 
     Raises:
         InputError, Resumable: the mirror cannot be used.
     """
-    store = far.store
-    for name, aside in names.items():
-        if retry(store, lambda: _rename(store, name, aside)):  # noqa: B023
+    back_up(mirror, written.backups)
+    if written.remove:
+        retry(mirror.store, lambda: mirror.store.put({}, written.remove))
+
+
+def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
+    """Give files of a mirror backup names. Each file has one of both names at every instant.
+
+    Args:
+        names: backup names, by the present ones.
+
+    Raises:
+        InputError, Resumable: the mirror cannot be used.
+    """
+    store = mirror.store
+    for name, backup in names.items():
+        if retry(store, lambda: _rename(store, name, backup)):  # noqa: B023
             continue
         with TemporaryDirectory(prefix="resumerge-") as folder:
             copy = Path(folder) / "copy"
-            retry(store, lambda: store.download(name, copy, far.moved))  # noqa: B023
-            retry(store, lambda: store.upload(aside, copy, far.moved))  # noqa: B023
+            retry(store, lambda: store.download(name, copy, mirror.moved))  # noqa: B023
+            retry(store, lambda: store.upload(backup, copy, mirror.moved))  # noqa: B023
             retry(store, lambda: store.put({}, [name]))  # noqa: B023
 
 
-def _rename(store: Store, name: str, aside: str) -> bool:
-    """Rename a file where the place can do that; one that an earlier try renamed stays so."""
+def _rename(store: Store, name: str, backup: str) -> bool:
+    """Rename a file if the store can. An earlier attempt may have done it."""
     try:
-        return store.rename(name, aside)
+        return store.rename(name, backup)
     except FileNotFoundError:
-        if aside not in store.list():
+        if backup not in store.list():
             raise
         return True
 
 
-def backup_names(names: Iterable[str], there: Mapping[str, int]) -> dict[str, str]:
-    """The names that files get which are set aside: none that is there."""
-    return {name: backup_name(name, there.__contains__) for name in names}
+def backup_names(names: Iterable[str], listed: Mapping[str, int]) -> dict[str, str]:
+    """Backup names for some files of a mirror; none is taken.
+
+    Args:
+        listed: bytes of every file in the mirror, by name.
+    """
+    return {name: backup_name(name, listed.__contains__) for name in names}

@@ -1,26 +1,24 @@
-"""Whether a run may have its mirror where a user says; asked before anything is written."""
+"""Checks of the options about a mirror, before anything is written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from resumerge.errors import Problem, refuse
-from resumerge.mirror import Store
+from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.registry import expected_address
 from resumerge.options import Options
 
 
 def check_state_apart(state: Path, store: Store) -> None:
-    """The state folder must not lie in the mirror: databases in use do not belong on a drive.
+    """The state folder must not lie in the mirror: a network drive is no place for databases in
+    use.
 
     Raises:
         InputError: it does.
     """
     folder = store.local_folder
-    if folder is None:
-        return
-    here, there = state.absolute().resolve(), folder.resolve()
-    if here == there or there in here.parents:
+    if folder is not None and state.absolute().resolve().is_relative_to(folder.resolve()):
         raise refuse(
             "The state folder lies in the mirror",
             where=store.url,
@@ -31,10 +29,10 @@ def check_state_apart(state: Path, store: Store) -> None:
 
 
 def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
-    """Options about a mirror need one, named or known to the run.
+    """Options about a mirror need one, from the command or the run.
 
     Args:
-        options: as given now.
+        options: of the command.
         url: of the mirror, if there is one.
     """
     names = options.needing_mirror()

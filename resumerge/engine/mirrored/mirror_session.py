@@ -1,4 +1,4 @@
-"""A run's mirror as one session has to do with it: its place, and the right to write there."""
+"""The mirror of a run during one command: its store, its lease, and checks of its address."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from resumerge.engine.execute.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable, refuse
-from resumerge.mirror import Lease, Store
-from resumerge.mirror.lease import retry
+from resumerge.mirror.lease import Lease
+from resumerge.mirror.retrying import retry
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, MirrorState, read_state
+from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 
@@ -18,12 +19,12 @@ SHOWN = 5
 
 
 class MirrorSession:
-    """A mirror, held by this process from `hold` to `release`."""
+    """A mirror in use by this process, which holds the lease from `hold` to `release`."""
 
     def __init__(self, url: str, options: Options, reporter: Reporter, stop: StopRequest) -> None:
         """
         Raises:
-            InputError: the address is none.
+            InputError: no store has such an address.
         """
         self.store: Store = open_store(url, offline=options.offline)
         self._take_over, self._reporter, self._stop = options.take_over, reporter, stop
@@ -31,49 +32,49 @@ class MirrorSession:
 
     @property
     def url(self) -> str:
-        """As the ledger has it."""
+        """The normalised address, as the ledger records it."""
         return self.store.url
 
     def check_mounted(self) -> None:
-        """A folder can only be there where the one above it is.
+        """Verify that the parent of a mirror's folder exists.
 
         Raises:
-            Resumable: it is not.
+            Resumable: it does not; the drive is probably not mounted.
         """
         folder = self.store.local_folder
-        if folder is not None and not (above := folder.parent).is_dir():
+        if folder is not None and not folder.parent.is_dir():
             raise Resumable(
                 "mirror",
-                f"The mirror at {self.url} cannot be reached: there is no {above}. Mount the drive,"
-                " then resume; what is merged here stays",
+                f"The mirror at {self.url} cannot be reached: the folder {folder.parent} does not "
+                "exist. Mount the drive, then resume; nothing that was merged is lost",
             )
 
     def read_state(self, ledger: Path) -> MirrorState:
-        """See what the mirror holds; see `resumerge.mirror.state.look`.
+        """Find out what the mirror holds; see `resumerge.mirror.state.read_state`.
 
         Raises:
-            InputError: nothing can be read there.
-            Resumable: it cannot be reached.
+            InputError: the store denies it.
+            Resumable: the mirror cannot be reached.
         """
         return retry(self.store, lambda: read_state(self.store, ledger))
 
     def files(self) -> dict[str, int]:
-        """Bytes of every file that is there, by name.
+        """Bytes of every file in the mirror, by name.
 
         Raises:
-            InputError, Resumable: as `look`.
+            InputError, Resumable: as for `read_state`.
         """
         return retry(self.store, self.store.list)
 
     def hold(self, run: str) -> Lease:
-        """The lease, taken now unless it is held already.
+        """The lease; the first call acquires it.
 
         Raises:
-            InputError: another machine works there, or nothing can be written there.
-            Resumable: it cannot be reached.
+            InputError: another machine is working on the mirror, or it is read-only.
+            Resumable: the mirror cannot be reached.
         """
         if self._lease is None:
-            self._lease = Lease.take(
+            self._lease = Lease.acquire(
                 self.store,
                 run,
                 take_over=self._take_over,
@@ -83,74 +84,73 @@ class MirrorSession:
         return self._lease
 
     def note(self, text: str) -> None:
-        """Tell a person something about it."""
+        """Show a message to the user."""
         self._reporter.note(text)
 
     def release(self) -> None:
-        """Let other machines go on."""
+        """Release the lease, if this process holds it."""
         if self._lease is not None:
             self._lease.release()
             self._lease = None
 
     def moved(self, nbytes: int) -> None:
-        """Bytes came from there: the watchdog hears of it, and a signal is heard."""
+        """Bytes were moved: tell the watchdog, and stop if a signal came."""
         self._reporter.heartbeat()
         self._stop.check()
 
 
-def check_reachable(far: MirrorSession) -> list[Problem]:
-    """A mirror's folder is made, the one that it lies in is not: a drive that is not mounted must
-    not be taken for an empty one."""
-    return far.store.check_address()
+def check_reachable(mirror: MirrorSession) -> list[Problem]:
+    """What is wrong with the place of a mirror; see `Store.check_address`."""
+    return mirror.store.check_address()
 
 
-def check_apart(out: Path, far: MirrorSession) -> list[Problem]:
-    """The mirror and the output must not lie in each other."""
-    folder = far.store.local_folder
+def check_apart(out: Path, mirror: MirrorSession) -> list[Problem]:
+    """The mirror and the output must not contain each other."""
+    folder = mirror.store.local_folder
     if folder is None:
         return []
-    here, there = out.resolve(), folder.resolve()
-    if here != there and here not in there.parents and there not in here.parents:
+    out_path, mirror_path = out.resolve(), folder.resolve()
+    if not out_path.is_relative_to(mirror_path) and not mirror_path.is_relative_to(out_path):
         return []
     return [
         Problem(
             "The mirror and the output lie in each other",
-            where=far.url,
+            where=mirror.url,
             found=f"the output is {out}",
-            fix="name a folder for the mirror beside it, on another disk",
+            fix="name another folder for the mirror, on another disk",
         )
     ]
 
 
-def refuse_mirror(far: MirrorSession, held: MirrorState) -> InputError:
-    """That a mirror holds what no run can go on with, to be raised."""
-    if held.what == DAMAGED:
+def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
+    """The error for a mirror that the run cannot use."""
+    if state.what == DAMAGED:
         return refuse(
             "The mirror holds a run whose ledger cannot be used",
-            where=far.url,
-            found="; ".join(held.skipped[:SHOWN]),
-            fix="name another mirror, or delete what is in this one",
+            where=mirror.url,
+            found="; ".join(state.skipped[:SHOWN]),
+            fix="name another mirror, or delete the files in this one",
         )
-    if held.what == FOREIGN:
+    if state.what == FOREIGN:
         return refuse(
             "The mirror holds something else",
-            where=far.url,
+            where=mirror.url,
             expected="a new or empty folder or repo, or the mirror of this run",
-            found=", ".join(held.others[:SHOWN]),
-            fix="name another mirror, or move away what is there",
+            found=", ".join(state.others[:SHOWN]),
+            fix="name another mirror, or move these files to another place",
         )
-    if held.what == NOTHING:
+    if state.what == NOTHING:
         return refuse(
             "There is no run in this mirror",
-            where=far.url,
+            where=mirror.url,
             expected="the mirror of a run",
-            found="nothing",
-            fix="check its name; a drive has to be mounted first",
+            found="no files of a run",
+            fix="check the name; mount the drive first",
         )
-    run = held.done.run if held.what == FINISHED and held.done else "another"
+    run = state.done.run if state.what == FINISHED and state.done else "another"
     return refuse(
         "The mirror holds another run",
-        where=far.url,
-        found=f"{held.what}: {run}",
-        fix="name another mirror, or add --restart to give up what the run wrote there",
+        where=mirror.url,
+        found=f"{state.what}: {run}",
+        fix="name another mirror, or add --restart to delete what that run wrote there",
     )

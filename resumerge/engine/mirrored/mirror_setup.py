@@ -27,8 +27,8 @@ def replicator_of(
         Resumable: it cannot be reached.
     """
     lease = far.hold((ledger.run() or {})["id"])
-    manner = replication_options(options)
-    return Replicator(far.store, lease, ledger, out, manner, storage, reporter.note)
+    replication = replication_options(options)
+    return Replicator(far.store, lease, ledger, out, replication, storage, reporter.note)
 
 
 def replication_options(options: Options) -> ReplicationOptions:
@@ -37,5 +37,5 @@ def replication_options(options: Options) -> ReplicationOptions:
     return ReplicationOptions(
         then_delete=bool(options.mirror_then_delete),
         rate=options.mirror_rate,
-        patience=MIRROR_WAIT if wait is None else wait,
+        stall_seconds=MIRROR_WAIT if wait is None else wait,
     )

@@ -1,4 +1,4 @@
-"""The ledger and the mirror of a run are brought into agreement before it goes on."""
+"""Bring the ledger, the output folder and the mirror of a run into agreement before an attempt."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from resumerge.engine.resources.disk_errors import is_full, out_of_order
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.mirror.backup_names import CARD
-from resumerge.mirror.lease import retry
-from resumerge.mirror.lease_record import DONE
 from resumerge.mirror.manifest import SHARD, Manifest, missing_files
+from resumerge.mirror.names import MANIFEST_FILE
+from resumerge.mirror.retrying import retry
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, MirrorState
 from resumerge.mirror.stores.folder import PART
 from resumerge.planning.plan import Plan
@@ -27,189 +27,212 @@ from resumerge.storage import Storage
 
 
 class Reconciler:
-    """Between the ledger of a run, its output folder and its mirror, which is held."""
+    """Reconciles a run of this machine with its mirror, in this order: `reach`, `compare`, and
+    `bring_back` if the user asks for it."""
 
-    def __init__(self, ledger: Ledger, out: Path, far: MirrorSession, storage: Storage) -> None:
-        self._ledger, self._out, self._far, self._storage = ledger, out, far, storage
-        self._row: dict[str, Any] = ledger.run() or {}
-        self._known = set(ledger.mirrored())
+    def __init__(self, ledger: Ledger, out: Path, mirror: MirrorSession, storage: Storage) -> None:
+        self._ledger, self._out, self._mirror, self._storage = ledger, out, mirror, storage
+        self._run: dict[str, Any] = ledger.run() or {}
+        self._mirrored = set(ledger.mirrored())
+        """Names of files that the mirror should have."""
+
+    # 1. The lease, and what the mirror knows of the run
 
     def reach(self, *, named: bool) -> Manifest | None:
-        """Hold the mirror, and take over what it knows of the run and this machine does not.
+        """Acquire the lease, and adopt what the mirror knows of the run and this machine does not.
 
         Args:
-            named: the user named this mirror just now, so that it may be empty.
+            named: the command names this mirror, so that it may be empty.
 
         Returns:
-            The model, where another machine has finished it; then the mirror is not held.
+            The manifest, if another machine has finished the run. Then this process does not hold
+            the lease.
 
         Raises:
-            InputError: it holds something else, or another machine works there.
-            Resumable: it has nothing of the run any more, or cannot be reached.
+            InputError: the mirror holds something else, or another machine is working on it.
+            Resumable: the mirror holds nothing of the run any more, or cannot be reached.
         """
-        if self._row["mirror"] == self._far.url:
-            self._far.check_mounted()
+        if self._run["mirror"] == self._mirror.url:
+            self._mirror.check_mounted()
         with temporary_folder() as folder:
-            held = self._far.read_state(folder / "first.db")
-            self._check_there(held, named=named)
-            if held.what == FINISHED:
-                if held.done is None or held.done.run != self._row["id"]:
-                    raise refuse_mirror(self._far, held)
-                lacking = self._ledger.open_shards()
-                whole = self._is_whole_there(held.files, held.done, lacking)
-                if whole and lacking:
-                    return held.done
-            lease = self._far.hold(self._row["id"])
-            if held.done is not None and not whole:  # it is to be finished anew
+            state = self._mirror.read_state(folder / "before-the-lease.db")
+            self._check_not_emptied(state, named=named)
+            incomplete = None
+            if state.what == FINISHED:
+                manifest = self._manifest(state)
+                open_shards = self._ledger.open_shards()
+                if not self._is_complete(manifest, state.files, open_shards):
+                    incomplete = manifest
+                elif open_shards:
+                    return manifest
+            lease = self._mirror.hold(self._run["id"])
+            if incomplete is not None:
                 lease.check()
-                self._set_aside(held.done, held.files)
-                retry(self._far.store, lambda: self._far.store.put({}, [DONE]))
-                self._known |= set(held.done.files)
+                self._reopen(incomplete, state.files)
                 named = True
-            held = self._far.read_state(folder / LEDGER_FILE)
-            self._agree(held, folder / LEDGER_FILE, named=named)
+            state = self._mirror.read_state(folder / LEDGER_FILE)
+            self._adopt(state, folder / LEDGER_FILE, named=named)
+        if self._run["mirror"] != self._mirror.url:
+            self._change_mirror(state)
         return None
 
-    def _agree(self, held: MirrorState, path: Path, *, named: bool) -> None:
-        if held.what == UNFINISHED:
-            with closing(Ledger(path)) as theirs:
-                row = theirs.run() or {}
-                if (row["id"], row["fingerprint"]) != (self._row["id"], self._row["fingerprint"]):
-                    raise refuse_mirror(self._far, held)
-                self._own(theirs)
-        elif held.what in (FOREIGN, DAMAGED) and not self._are_ours(held):
-            raise refuse_mirror(self._far, held)
-        else:
-            self._check_there(held, named=named)
-        if self._row["mirror"] != self._far.url:
-            self._change(held)
-
-    def _check_there(self, held: MirrorState, *, named: bool) -> None:
-        """A mirror that is empty all of a sudden is none, unless the user says so."""
-        if held.what == NOTHING and self._known and not named:
+    def _check_not_emptied(self, state: MirrorState, *, named: bool) -> None:
+        """A mirror that is empty now, and was not, is probably a drive that is not mounted."""
+        if state.what == NOTHING and self._mirrored and not named:
             raise Resumable(
                 "mirror",
-                f"The mirror at {self._far.url} has nothing of this run any more. If it is a drive,"
-                " mount it, then resume; to begin with an empty mirror, name it again: "
-                f"--mirror {self._far.url}",
+                f"The mirror at {self._mirror.url} has nothing of this run any more. If it is a "
+                "drive, mount it, then resume. To start with an empty mirror, name it again: "
+                f"--mirror {self._mirror.url}",
             )
 
-    def _set_aside(self, done: Manifest, there: Mapping[str, int]) -> None:
-        """Files beside the shards that somebody edited are kept: they are written anew."""
-        store = self._far.store
+    def _manifest(self, state: MirrorState) -> Manifest:
+        """The manifest of a finished mirror, which must be of this run."""
+        if state.done is None or state.done.run != self._run["id"]:
+            raise refuse_mirror(self._mirror, state)
+        return state.done
+
+    def _is_complete(
+        self, manifest: Manifest, files: Mapping[str, int], open_shards: list[str]
+    ) -> bool:
+        """Whether a finished model is still complete in the mirror.
+
+        The sizes of all files are compared, and the content of shards that are not sealed here. If
+        all are sealed here, the ledger must know every shard as mirrored: it forgets a shard that
+        `verify` found damaged there.
+        """
+        if missing_files(manifest, files):
+            return False
+        shards = {name for name in manifest.files if name.endswith(SHARD)}
+        if not open_shards and not shards <= self._mirrored:
+            return False
+        return all(
+            name in manifest.files and self._sha256(name) == manifest.files[name][1]
+            for name in open_shards
+        )
+
+    def _reopen(self, manifest: Manifest, files: Mapping[str, int]) -> None:
+        """Remove the manifest of a mirror that is incomplete: this attempt finishes it again.
+
+        The files beside the shards are written again, too; those that the user edited get backup
+        names.
+        """
         edited = [
             name
-            for name, (_, sha256) in done.files.items()
-            if name in there
-            and not name.endswith(SHARD)
-            and retry(store, lambda: store.sha256(name, self._far.moved)) != sha256  # noqa: B023
+            for name, (_, sha256) in manifest.files.items()
+            if name in files and not name.endswith(SHARD) and self._sha256(name) != sha256
         ]
-        names = backup_names(edited, there)
-        back_up(self._far, names)
+        names = backup_names(edited, files)
+        back_up(self._mirror, names)
         for name, now in names.items():
-            self._ledger.event("file_set_aside", name=name, now=now, mirror=self._far.url)
+            self._ledger.event("file_set_aside", name=name, now=now, mirror=self._mirror.url)
+        store = self._mirror.store
+        retry(store, lambda: store.put({}, [MANIFEST_FILE]))
+        self._mirrored |= set(manifest.files)
+
+    def _adopt(self, state: MirrorState, path: Path, *, named: bool) -> None:
+        """Adopt the progress in the mirror's snapshot, which was written to `path`."""
+        if state.what == UNFINISHED:
+            with closing(Ledger(path)) as theirs:
+                record = theirs.run() or {}
+                if any(record[key] != self._run[key] for key in ("id", "fingerprint")):
+                    raise refuse_mirror(self._mirror, state)
+                self._adopt_shards(theirs)
+        elif state.what in (FOREIGN, DAMAGED):
+            if not self._wrote_all_of(state):
+                raise refuse_mirror(self._mirror, state)
+        else:
+            self._check_not_emptied(state, named=named)
+
+    def _adopt_shards(self, theirs: Ledger) -> None:
+        """Adopt shards that another machine has sealed and mirrored.
+
+        Shards that this machine has found damaged are not adopted: the mirror does not know yet.
+        """
+        forgotten = self._ledger.forgotten_shards()
+        mirrored = {n: f for n, f in theirs.mirrored_files().items() if n not in forgotten}
+        ours = {shard["name"]: shard for shard in self._ledger.shards()}
+        adopted = {}
+        for name in theirs.sealed_shards():
+            if name in mirrored and name in ours and ours[name]["state"] != "sealed":
+                number = ours[name]["number"]
+                adopted[number] = theirs.units(number)
+                self._storage.remove(self._out / (name + PARTIAL))
+        self._ledger.adopt_shards(adopted, {n: f for n, f in mirrored.items() if n in ours})
+
+    def _wrote_all_of(self, state: MirrorState) -> bool:
+        """Whether the files of a mirror without a usable snapshot are all known to our ledger."""
+        names = self._mirrored | set(self._ledger.written_names())
+        known = names | {name + PART for name in names} | {CARD}
+        return bool(self._mirrored) and set(state.others) <= known
+
+    def _change_mirror(self, state: MirrorState) -> None:
+        """Record that the run has this mirror from now on."""
+        away = [name for name in self._ledger.mirrored() if not (self._out / name).is_file()]
+        if self._run["mirror"] and away and state.what != UNFINISHED:
+            raise refuse(
+                "Some shards are only in the present mirror of the run",
+                where=self._run["mirror"],
+                found=f"{len(away)} shards, for example {away[0]}",
+                fix=f"copy them here first: `resumerge resume {self._run['id']} --bring-back`",
+            )
+        known = self._ledger.mirrored_files() if state.what == UNFINISHED else {}
+        self._ledger.set_mirror(self._mirror.url)
+        for name, (nbytes, sha256) in known.items():  # the same mirror with another address
+            if state.files.get(name) == nbytes:
+                self._ledger.note_mirrored(name, nbytes, sha256)
+
+    # 2. The shards that are only in the mirror
 
     def compare(self) -> list[str]:
-        """Read what is in the mirror alone, and forget what is not as it was.
+        """Verify the shards that are only in the mirror; forget those that are damaged or missing.
 
         Returns:
-            Names of the shards that are whole there, and not here.
+            The names of the intact ones.
 
         Raises:
-            InputError, Resumable: nothing can be read there.
+            InputError, Resumable: the mirror cannot be read.
         """
-        store = self._far.store
-        whole = []
+        intact = []
         for name, sha256 in self._ledger.mirrored().items():
             if (self._out / name).is_file():
                 continue
-            found = retry(store, lambda: store.sha256(name, self._far.moved))  # noqa: B023
+            found = self._sha256(name)
             if found == sha256:
-                whole.append(name)
+                intact.append(name)
             else:
                 what = "missing" if found is None else "other bytes"
-                self._ledger.event("mirror_damaged", name=name, found=what, mirror=store.url)
+                url = self._mirror.url
+                self._ledger.event("mirror_damaged", name=name, found=what, mirror=url)
                 self._ledger.forget_mirrored(name)
-        return whole
+        return intact
 
     def bring_back(self, names: list[str]) -> None:
-        """Bring shards here that are in the mirror alone.
+        """Copy shards here that are only in the mirror.
 
         Raises:
             InputError, Resumable: they cannot be read.
         """
-        store, noted = self._far.store, self._ledger.mirrored()
+        mirrored = self._ledger.mirrored()
         for name in names:
-            fetch_from_mirror(self._far, name, noted[name], self._out, self._storage)
-            self._ledger.event("brought_back", name=name, mirror=store.url)
+            fetch_from_mirror(self._mirror, name, mirrored[name], self._out, self._storage)
+            self._ledger.event("brought_back", name=name, mirror=self._mirror.url)
 
-    def _own(self, theirs: Ledger) -> None:
-        """Another machine may have gone on meanwhile: what it sealed is sealed.
-
-        Not what this one has found to be wrong since, and the mirror does not know of yet.
-        """
-        forgotten = self._ledger.forgotten_shards()
-        there = {n: f for n, f in theirs.mirrored_files().items() if n not in forgotten}
-        ours = {shard["name"]: shard for shard in self._ledger.shards()}
-        adopted = {}
-        for name in theirs.sealed_shards():
-            if name in there and name in ours and ours[name]["state"] != "sealed":
-                number = ours[name]["number"]
-                adopted[number] = theirs.units(number)
-                self._storage.remove(self._out / (name + PARTIAL))
-        self._ledger.adopt_shards(adopted, {n: f for n, f in there.items() if n in ours})
-
-    def _change(self, held: MirrorState) -> None:
-        """The run gets this mirror from now on."""
-        away = [name for name in self._ledger.mirrored() if not (self._out / name).is_file()]
-        if self._row["mirror"] and away and held.what != UNFINISHED:
-            raise refuse(
-                "Some shards are only in the mirror that the run has",
-                where=self._row["mirror"],
-                found=f"{len(away)} shards, like {away[0]}",
-                fix=f"bring them here first: `resumerge resume {self._row['id']} --bring-back`",
-            )
-        known = self._ledger.mirrored_files() if held.what == UNFINISHED else {}
-        self._ledger.set_mirror(self._far.url)
-        for name, (nbytes, sha256) in known.items():  # the same mirror under another name
-            if held.files.get(name) == nbytes:
-                self._ledger.note_mirrored(name, nbytes, sha256)
-
-    def _is_whole_there(self, files: Mapping[str, int], done: Manifest, lacking: list[str]) -> bool:
-        """Whether a finished model is still there: all by size, what is lacking here by content.
-
-        Where nothing is lacking here, it also has to be known to be there: it may have been found
-        damaged there.
-        """
-        if missing_files(done, files):
-            return False
-        if not lacking and any(n.endswith(SHARD) and n not in self._known for n in done.files):
-            return False
-        store = self._far.store
-        return all(
-            name in done.files
-            and retry(store, lambda: store.sha256(name, self._far.moved))  # noqa: B023
-            == done.files[name][1]
-            for name in lacking
-        )
-
-    def _are_ours(self, held: MirrorState) -> bool:
-        """Whether files without books that could be used are those that the ledger knows of."""
-        names = self._known | set(self._ledger.written_names())
-        known = names | {name + PART for name in names}
-        return bool(self._known) and set(held.others) - {CARD} <= known
+    def _sha256(self, name: str) -> str | None:
+        store = self._mirror.store
+        return retry(store, lambda: store.sha256(name, self._mirror.moved))
 
 
 def fetch_from_mirror(
-    far: MirrorSession, name: str, sha256: str | None, out: Path, storage: Storage
+    mirror: MirrorSession, name: str, sha256: str | None, out: Path, storage: Storage
 ) -> None:
-    """Bring a file of the model here, whole and compared.
+    """Copy a file of the model here, and verify it.
 
     Args:
-        sha256: None where it may be any file, as long as it is there.
+        sha256: in hex digits; None if any content is right.
 
     Raises:
-        Resumable: it is not there, or not as it was, or the disk here is full.
+        Resumable: the file is missing or damaged in the mirror, or the disk here is full.
     """
     final = out / name
     fresh = final.with_name(final.name + PARTIAL)
@@ -218,7 +241,7 @@ def fetch_from_mirror(
 
     def download() -> None:
         try:
-            far.store.download(name, fresh, far.moved)
+            mirror.store.download(name, fresh, mirror.moved)
         except OSError as error:
             if not is_full(error) and error.filename not in (str(fresh), str(fresh) + PART):
                 raise
@@ -227,25 +250,28 @@ def fetch_from_mirror(
             raise out_of_order(error) from error
 
     try:
-        retry(far.store, download)
+        retry(mirror.store, download)
     except FileNotFoundError:
         found = None
     else:
-        found = _sha256(fresh, far)
+        found = _sha256(fresh, mirror)
     if found is None or (sha256 is not None and found != sha256):
         storage.remove(fresh)
+        what = "missing" if found is None else "damaged"
         raise Resumable(
-            "mirror", f"{name} in the mirror at {far.url} is not what it was; resume without it"
+            "mirror",
+            f"{name} is {what} in the mirror at {mirror.url}. Resume without --bring-back: that "
+            "computes and mirrors it again",
         )
     storage.sync_file(fresh)
     storage.rename(fresh, final)
 
 
 def check_fits(plan: Plan, ledger: Ledger) -> None:
-    """A ledger that came from a mirror must speak of the same shards and tensors as the plan.
+    """A ledger that came from a mirror must have the same shards and tensors as the plan.
 
     Raises:
-        InputError: it does not; whoever wrote it is not to be trusted.
+        InputError: it differs; whoever wrote it cannot be trusted.
     """
     shards = [(s.index, s.name, s.nbytes, len(s.header)) for s in plan.shards]
     units = [(u.index, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
@@ -256,23 +282,23 @@ def check_fits(plan: Plan, ledger: Ledger) -> None:
         raise refuse(
             "The ledger does not describe what its recipe makes",
             where=str(ledger.path),
-            found="other shards or tensors than the plan has",
+            found="other shards or tensors than in the plan",
             fix=f"do not trust its mirror: delete {ledger.path.parent}, and run the recipe with "
             "another one",
         )
 
 
-def _sha256(path: Path, far: MirrorSession) -> str:
+def _sha256(path: Path, mirror: MirrorSession) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while data := file.read(1 << 20):
             digest.update(data)
-            far.moved(len(data))
+            mirror.moved(len(data))
     return digest.hexdigest()
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that is gone after."""
+    """A folder that is deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="resumerge-") as folder:
         yield Path(folder)

@@ -1,4 +1,4 @@
-"""What a filesystem can do, found by trying it on small files."""
+"""The capabilities of a filesystem, found by trying them on small files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resumerge.storage import Storage
 
-FAILING = {
+TEMPORARY = {
     errno.EIO,
     errno.ENOSPC,
     errno.EDQUOT,
@@ -30,20 +30,20 @@ FAILING = {
     errno.ENOMEM,
     errno.ENOENT,
 }
-"""Errors that say how a filesystem is now. Any other says what it can do."""
+"""Errors about the present state of a filesystem. Any other error means a missing capability."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What may be relied on.
+    """What a filesystem can do.
 
     Args:
-        rename: a file can get another name that is free.
-        rename_over: also one that is taken, whose file is gone then.
-        exclusive: a file can be made that must not be there yet.
-        sync: what was written to a file can be made durable.
+        rename: a file can be renamed to a name that is free.
+        rename_over: a file can be renamed over another one.
+        exclusive: a file can be created only if it does not exist.
+        sync: the content of a file can be made durable.
         sync_folder: the names in a folder can be made durable.
-        extend: a file that was closed can be written on at its end.
+        extend: a file can be opened again and extended at its end.
     """
 
     rename: bool
@@ -55,10 +55,10 @@ class Capabilities:
 
 
 def probe(folder: Path, storage: Storage) -> Capabilities:
-    """Try everything on small files in a folder, and remove them.
+    """Try every capability on small files in a folder, and remove them.
 
     Raises:
-        OSError: the filesystem fails now, or cannot even hold a small file.
+        OSError: the filesystem fails now, or cannot store a small file.
     """
     name = f"probe-{secrets.token_hex(4)}"
     files = [folder / f"{name}-{number}" for number in range(3)]
@@ -66,7 +66,7 @@ def probe(folder: Path, storage: Storage) -> Capabilities:
         for path in files[:2]:
             _fill(storage, path, path.name.encode())
             if path.read_bytes() != path.name.encode():
-                raise OSError(errno.EIO, "what is written is not what is read", str(path))
+                raise OSError(errno.EIO, "what was read differs from what was written", str(path))
         extend = _can(lambda: _extends(storage, files[0]))
         sync = _can(lambda: _syncs(storage, files[0]))
         sync_folder = _can(lambda: _syncs_folder(storage, folder))
@@ -84,7 +84,7 @@ def _can(trial: Callable[[], bool]) -> bool:
     try:
         return trial()
     except OSError as error:
-        if error.errno in FAILING:
+        if error.errno in TEMPORARY:
             raise
         return False
 
@@ -123,14 +123,14 @@ def _syncs_folder(storage: Storage, folder: Path) -> bool:
 
 
 def _renames(storage: Storage, source: Path, target: Path) -> bool:
-    """Whether the target has the source's bytes after, and the source is gone."""
+    """Whether a rename moves the source's bytes to the target."""
     data = source.read_bytes()
     storage.replace(source, target)
     return not source.exists() and target.read_bytes() == data
 
 
 def _is_exclusive(storage: Storage, path: Path) -> bool:
-    """Whether a file can be made once, and not again."""
+    """Whether a second exclusive creation of a file fails."""
     storage.remove(path)
     _fill(storage, path, b"first", exclusive=True)
     try:

@@ -1,7 +1,7 @@
-"""A mirror in a folder: a mounted Drive, a network share, another disk.
+"""A store in a folder: a mounted drive, a network share, another disk.
 
-Nothing is asked of its filesystem but files that are written from beginning to end and read back.
-What more it can do is found by trying (`abilities.py`) and then used.
+The filesystem must be able to write files from beginning to end and to read them. Whatever else it
+can do is found by trying (`capabilities.py`) and then used.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ from resumerge.mirror.stores.capabilities import Capabilities, probe
 from resumerge.storage import Storage, drop_from_cache
 
 PIECE = 1 << 20
-"""Bytes that are moved at once: what is held in memory, and the grain of stopping and of pace."""
+"""Bytes that are moved at once. Between two pieces, a transfer can wait or stop."""
 
 SYNC_BYTES = 64 << 20
-"""Bytes of an upload that may be on their way to the disk: the kernel does not bound those of a
-slow one."""
+"""Bytes of an upload between two syncs: the kernel would buffer too many for a slow disk."""
 
 SETTLE_SECONDS = 2.0
-"""Where files cannot be made exclusively: in this time others see what was written."""
+"""Without exclusive creation: the time after which other machines see a new file."""
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""A pipe that somebody put there does not keep who opens it waiting."""
+"""Opening a pipe or a link that somebody put there neither blocks nor follows it."""
 
 PART = ".part"
-"""At the end of the name of a file that is not whole."""
+"""The suffix of a file that is incomplete."""
 
 
 class FolderStore(Store):
     """Files in a folder.
 
-    Every change is an operation of `Storage`. The folder itself is made on the first change, the
-    ones above it are not: a drive that is not mounted must not be taken for an empty one.
+    Every change is an operation of `Storage`. The first change creates the folder, but not its
+    parent: a drive that is not mounted must not look like an empty one.
     """
 
     scheme = ""
@@ -54,9 +53,9 @@ class FolderStore(Store):
         self.folder = folder
         self.url = str(folder)
         self._storage = storage or Storage()
-        self._abilities: Capabilities | None = None
+        self._capabilities: Capabilities | None = None
         self._wrong: set[str] = set()
-        """Uploads that did not arrive as they were sent, and are begun anew."""
+        """Uploads whose content differed, and which begin anew."""
 
     @classmethod
     def open(cls, address: str, *, offline: bool = False) -> Self:
@@ -105,43 +104,43 @@ class FolderStore(Store):
 
     @property
     def settle_seconds(self) -> float:  # type: ignore[override]
-        return 0.0 if self.abilities.exclusive else SETTLE_SECONDS
+        return 0.0 if self.capabilities.exclusive else SETTLE_SECONDS
 
     @property
-    def abilities(self) -> Capabilities:
-        """What the filesystem can do; tried when it is first asked for.
+    def capabilities(self) -> Capabilities:
+        """What the filesystem can do. The first access tries it, and creates the folder.
 
         Raises:
             OSError: the folder cannot be used now.
         """
-        if self._abilities is None:
+        if self._capabilities is None:
             self._storage.add_folder(self.folder)
             self._storage.add_folder(self.folder / METADATA)
-            self._abilities = probe(self.folder / METADATA, self._storage)
-        return self._abilities
+            self._capabilities = probe(self.folder / METADATA, self._storage)
+        return self._capabilities
 
     def list(self) -> dict[str, int]:
-        """Bytes of every file, by name; none where there is no such folder, nor one above it.
+        """The size of every file, by name. A folder that does not exist yet is empty.
 
         Raises:
-            OSError: it cannot be read, or was there and is gone.
+            OSError: it cannot be read, or existed and is gone.
         """
         if not self.folder.is_dir():
-            if self._abilities is not None or self.folder.exists() or self.folder.is_symlink():
+            if self._capabilities is not None or self.folder.exists() or self.folder.is_symlink():
                 raise NotADirectoryError(errno.ENOTDIR, "the folder is gone", self.url)
             return {}
         found = {}
-        for store, _, names in os.walk(self.folder, onerror=_raise):
+        for folder, _, names in os.walk(self.folder, onerror=_raise):
             for name in names:
-                path = Path(store) / name
+                path = Path(folder) / name
                 try:
                     found[path.relative_to(self.folder).as_posix()] = path.lstat().st_size
-                except FileNotFoundError:  # removed since
+                except FileNotFoundError:  # deleted meanwhile
                     continue
         return found
 
     def get(self, name: str) -> bytes:
-        """A small file; of what is none (a link, a pipe), nothing."""
+        """The content of a small file; empty for anything else (a link, a pipe)."""
         path = self.folder / name
         if not _is_plain(path):
             return b""
@@ -157,10 +156,10 @@ class FolderStore(Store):
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         path = self._path(name)
-        if not self.abilities.exclusive and path.exists():
+        if not self.capabilities.exclusive and path.exists():
             return False
         try:
-            fd = self._storage.begin(path, exclusive=self.abilities.exclusive)
+            fd = self._storage.begin(path, exclusive=self.capabilities.exclusive)
         except FileExistsError:
             return False
         try:
@@ -182,21 +181,21 @@ class FolderStore(Store):
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         nbytes = path.stat().st_size
         final = self._path(name)
-        target = final.with_name(final.name + PART) if self.abilities.rename else final
+        target = final.with_name(final.name + PART) if self.capabilities.rename else final
         whole = target != final and _size(final) == nbytes and _is_plain(final)
         if whole and name not in self._wrong:
-            expected = _sha256(path, _silent(moved))
+            expected = _sha256(path, _only_stopping(moved))
             if _sha256(final, moved) == expected:
                 return expected
             self._wrong.add(name)
-        there = self._begun(name, target, nbytes)
-        if 0 < there == nbytes and not self.abilities.extend:
-            sent = _sha256(path, _silent(moved))
+        done = self._uploaded_bytes(name, target, nbytes)
+        if 0 < done == nbytes and not self.capabilities.extend:
+            sent = _sha256(path, _only_stopping(moved))
         else:
-            sent = self._send(path, target, there, moved)
+            sent = self._send(path, target, done, moved)
         if _sha256(target, moved) != sent:
             self._wrong.add(name)
-            raise OSError(errno.EIO, "what arrived is not what was sent", str(target))
+            raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if target != final:
             self._rename(target, final)
         self._wrong.discard(name)
@@ -204,7 +203,7 @@ class FolderStore(Store):
 
     def rename(self, name: str, other: str) -> bool:
         source, target = self.folder / name, self._path(other)
-        if self.abilities.rename:
+        if self.capabilities.rename:
             self._storage.replace(source, target)
             self._sync_folder(target.parent)
             return True
@@ -212,7 +211,7 @@ class FolderStore(Store):
             return False
         sent = self._send(source, target, 0, lambda nbytes: None)
         if _sha256(target, lambda nbytes: None) != sent:
-            raise OSError(errno.EIO, "what arrived is not what was sent", str(target))
+            raise OSError(errno.EIO, "the copy differs from the original", str(target))
         self._storage.remove(source)
         return True
 
@@ -241,48 +240,48 @@ class FolderStore(Store):
 
     # One file
 
-    def _begun(self, name: str, target: Path, nbytes: int) -> int:
-        """How many bytes of an upload are there from an earlier call, to go on after."""
-        there = _size(target)
-        if there is None:
+    def _uploaded_bytes(self, name: str, target: Path, nbytes: int) -> int:
+        """How many bytes an interrupted upload has written; a useless beginning is removed."""
+        done = _size(target)
+        if done is None:
             return 0
         if (
             not _is_plain(target)
-            or there > nbytes
+            or done > nbytes
             or name in self._wrong
-            or not (self.abilities.extend or there == nbytes)
+            or not (self.capabilities.extend or done == nbytes)
         ):
             self._storage.remove(target)
             self._wrong.discard(name)
             return 0
-        return there
+        return done
 
-    def _send(self, path: Path, target: Path, there: int, moved: Moved) -> str:
-        """Write what is lacking; the SHA-256 of all of the local file."""
-        moved(0)  # whoever may not write here any more stops now
-        fd = self._storage.open(target) if there else self._storage.begin(target)
+    def _send(self, path: Path, target: Path, done: int, moved: Moved) -> str:
+        """Write the local file after the first `done` bytes; the SHA-256 of all of it."""
+        moved(0)  # a process that has lost the lease stops here
+        fd = self._storage.open(target) if done else self._storage.begin(target)
         digest = hashlib.sha256()
         offset = synced = 0
         try:
             for piece in _pieces(path):
                 digest.update(piece)
-                lacking = piece[max(0, there - offset) :]
+                rest = piece[max(0, done - offset) :]
                 offset += len(piece)
-                if lacking:
-                    self._storage.write(fd, lacking, offset - len(lacking))
+                if rest:
+                    self._storage.write(fd, rest, offset - len(rest))
                 if offset - synced >= SYNC_BYTES:
                     self._sync(fd)
                     synced = offset
-                moved(len(lacking))
+                moved(len(rest))
             self._sync(fd)
-            _read_anew(fd, offset)
+            _drop_cached(fd, offset)
         finally:
             os.close(fd)
         return digest.hexdigest()
 
     def _write(self, name: str, data: bytes) -> None:
         final = self._path(name)
-        whole = self.abilities.rename_over or (self.abilities.rename and _size(final) is None)
+        whole = self.capabilities.rename_over or (self.capabilities.rename and _size(final) is None)
         target = final.with_name(final.name + PART) if whole else final
         if _size(target) is not None and not _is_plain(target):
             self._storage.remove(target)
@@ -290,25 +289,25 @@ class FolderStore(Store):
         try:
             self._storage.write(fd, data, 0)
             self._sync(fd)
-            _read_anew(fd, len(data))
+            _drop_cached(fd, len(data))
         finally:
             os.close(fd)
         if target.read_bytes() != data:
-            raise OSError(errno.EIO, "what arrived is not what was sent", str(target))
+            raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if whole:
             self._rename(target, final)
         else:
             self._sync_folder(final.parent)
 
     def _rename(self, source: Path, target: Path) -> None:
-        if not self.abilities.rename_over and _size(target) is not None:
+        if not self.capabilities.rename_over and _size(target) is not None:
             self._storage.remove(target)
         self._storage.replace(source, target)
         self._sync_folder(target.parent)
 
     def _path(self, name: str) -> Path:
-        """Where a file is to be written; folders inside the mirror are made."""
-        assert self.abilities
+        """The path of a file to write; creates the folders in its name."""
+        assert self.capabilities
         path = self.folder / name
         for folder in reversed(path.relative_to(self.folder).parents[:-1]):
             if not (self.folder / folder).is_dir():
@@ -316,16 +315,16 @@ class FolderStore(Store):
         return path
 
     def _sync(self, fd: int) -> None:
-        if self.abilities.sync:
+        if self.capabilities.sync:
             self._storage.sync_data(fd)
 
     def _sync_folder(self, folder: Path) -> None:
-        if self.abilities.sync_folder:
+        if self.capabilities.sync_folder:
             self._storage.sync_folder(folder)
 
 
 def _pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
-    """A file's bytes from a place in it on, in one buffer that is used again."""
+    """A file's bytes from an offset on, in one buffer that is reused."""
     buffer = memoryview(bytearray(PIECE))
     fd = os.open(path, _READ)
     try:
@@ -344,13 +343,13 @@ def _sha256(path: Path, moved: Moved) -> str:
     return digest.hexdigest()
 
 
-def _silent(moved: Moved) -> Moved:
-    """For bytes that are read here: nothing is moved, but who asks to stop is heard."""
+def _only_stopping(moved: Moved) -> Moved:
+    """A callback for bytes that are only read here: it can stop, and moves nothing."""
     return lambda nbytes: moved(0)
 
 
 def _size(path: Path) -> int | None:
-    """Bytes of a file; None where there is none."""
+    """Bytes of a file; None if it does not exist."""
     try:
         return path.lstat().st_size
     except FileNotFoundError:
@@ -358,16 +357,16 @@ def _size(path: Path) -> int | None:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether this is a file, and no link, pipe or device.
+    """Whether this is a regular file, and not a link, pipe or device.
 
     Raises:
-        FileNotFoundError: there is nothing.
+        FileNotFoundError: it does not exist.
     """
     return stat.S_ISREG(path.lstat().st_mode)
 
 
-def _read_anew(fd: int, nbytes: int) -> None:
-    """Let what is read next come from the disk, where that can be."""
+def _drop_cached(fd: int, nbytes: int) -> None:
+    """Let the next read come from the disk, where the system can do that."""
     with suppress(OSError):
         drop_from_cache(fd, 0, nbytes)
 

@@ -16,18 +16,23 @@ from resumerge.errors import refuse
 from resumerge.hub.cache import COMMIT, HubFile
 from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.client import is_offline
-from resumerge.hub.content_hash import hash_file, is_intact
 from resumerge.hub.download import download_by_ranges
 from resumerge.hub.http import get
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import LIST_TIMEOUT
 from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.stores.base import METADATA, Moved, Store, StoreError
-from resumerge.mirror.stores.hub_client import Conflict, Gone, NoRepo, calling
+from resumerge.mirror.stores.hub_client import Conflict, NoFile, NoRepo, hub_errors
 from resumerge.mirror.stores.hub_names import SCHEME, checked, repo_of
-from resumerge.mirror.stores.upload_reader import PIECE, UploadReader
-
-BRANCH = "main"
+from resumerge.mirror.stores.hub_uploads import (
+    BRANCH,
+    SMALL,
+    FileHashes,
+    ListedFile,
+    PendingUpload,
+    store_bytes,
+)
+from resumerge.mirror.stores.upload_reader import PIECE
 
 LARGEST_PLACEHOLDER = 1000
 """Bytes of the largest model card that can be the Hub's own."""
@@ -35,67 +40,27 @@ LARGEST_PLACEHOLDER = 1000
 _PLACEHOLDER = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
 """The model card that the Hub creates when a licence was chosen: a header without text."""
 
-SMALL = 256 << 20
-"""Bytes of the largest file that is held in memory."""
-
 TRIES = 3
-"""Commits tried in a row, where others commit at the same time."""
-
-
-@dataclass(frozen=True)
-class _There:
-    """A file as the Hub lists it.
-
-    Args:
-        nbytes: its size.
-        etag: SHA-256 of a large file, git blob id of another.
-    """
-
-    nbytes: int
-    etag: str
-
-
-@dataclass
-class _Waiting:
-    """An upload that is to be committed.
-
-    Args:
-        operation: huggingface_hub's, its bytes stored; None where they have to be sent again.
-    """
-
-    path: Path
-    nbytes: int
-    sha256: str
-    operation: Any = None
-
-    def is_there(self, there: _There | None) -> bool:
-        """Whether what the Hub lists is this file."""
-        if there is None or there.nbytes != self.nbytes:
-            return False
-        if len(there.etag) == 64:
-            return there.etag == self.sha256
-        return self.nbytes <= SMALL and is_intact(self.path, there.etag, self.nbytes)
+"""Commits tried in a row while others commit at the same time."""
 
 
 class HubStore(Store):
-    """The main branch of a model's repo, through huggingface_hub.
+    """Files in a repo of the Hub, through huggingface_hub.
 
-    The repo is made, private, on the first change.
+    The first change creates the repo; it is private. A commit is atomic: the small files and
+    removals of one `put`, and the uploads before it, are one commit.
 
-    A commit is one step, so nothing is ever half there: small files and removals of one `write`
-    are one commit, and the uploads before it come with it (`atomic`). An upload is a large file of
-    git LFS, over HTTP, from where the file can be paced and stopped, rather than through Xet: the
-    store takes it whole or not at all. A content that it has is not sent again, under whatever
-    name, committed or not; one that was cut off is sent again from its beginning (where the Hub
-    asks for parts, a part that fails for a moment is sent again alone).
+    An upload is a large file of git LFS, over HTTP and not through Xet, so that its rate can be
+    limited and it can be stopped. The Hub takes a file as a whole or not at all: an upload that was
+    interrupted begins anew. Content that the Hub has, under any name, committed or not, is not sent
+    again.
 
     A run makes one commit for the lease at the beginning, one for each snapshot of the ledger
     (together with a sealed shard), one for each heartbeat, and one or two at the end. The Hub
     allows about 128 commits an hour; beyond that it answers 429 with ``Retry-After``.
 
-    Operations are not repeated here, but for connections that fail within huggingface_hub (up to
-    some 25 seconds where nobody answers). All may be called from several threads; commits are made
-    one after the other.
+    Commits are made one after the other. A connection that fails is retried within huggingface_hub,
+    for up to 25 seconds.
     """
 
     scheme = SCHEME
@@ -116,56 +81,58 @@ class HubStore(Store):
                 where=self.url,
                 fix="run without --offline (and with HF_HUB_OFFLINE unset), or mirror to a folder",
             )
-        self._is_there = False
-        self._commits = threading.RLock()
-        self._waiting: dict[str, _Waiting] = {}
-        self._hashed: dict[tuple[Path, int, int, int], str] = {}
+        self._exists = False
+        self._commit_lock = threading.RLock()
+        self._pending: dict[str, PendingUpload] = {}
+        self._hashes = FileHashes()
 
     @classmethod
     def open(cls, address: str, *, offline: bool = False) -> Self:
         return cls(address, offline=offline)
 
-    def list(self) -> dict[str, int]:
-        """Bytes of every file, by name; also of those that the next `write` commits.
+    # The contract
 
-        None where there is no such repo, or none that this account is let know of.
+    def list(self) -> dict[str, int]:
+        """The size of every file by name, with uploads that the next `put` commits.
+
+        A repo that this account may not read is empty, until it has been used once.
         """
-        waiting = {name: upload.nbytes for name, upload in dict(self._waiting).items()}
-        return {name: there.nbytes for name, there in self._listing()[1].items()} | waiting
+        pending = {name: upload.nbytes for name, upload in dict(self._pending).items()}
+        return {name: file.nbytes for name, file in self._listing()[1].items()} | pending
 
     def now(self) -> datetime | None:
-        with calling(self.repo) as call:
+        with hub_errors(self.repo) as call:
             self._model_info()
             return call.at.astimezone(UTC) if call.at is not None else None
 
     def get(self, name: str) -> bytes:
-        self._publish(name)
+        self._commit_pending(name)
         pieces: list[bytes] = []
-        self._stream(name, SMALL, pieces.append)
+        self._stream(name, pieces.append)
         return b"".join(pieces)
 
     def sha256(self, name: str, moved: Moved) -> str | None:
-        self._publish(name)
-        there = self._listing()[1].get(name)
-        if there is None or len(there.etag) == 64:
-            return there.etag if there is not None else None
+        self._commit_pending(name)
+        listed = self._listing()[1].get(name)
+        if listed is None or listed.sha256 is not None:
+            return listed.sha256 if listed is not None else None
         digest = hashlib.sha256()
 
         def take(piece: bytes) -> None:
             digest.update(piece)
             moved(len(piece))
 
-        self._stream(name, SMALL, take)
+        self._stream(name, take)
         return digest.hexdigest()
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name in (*files, *remove):
             checked(name)
-        with self._commits:
-            self._make()
+        with self._commit_lock:
+            self._create_repo()
             for attempt in range(1, TRIES + 1):
                 try:
-                    self._write(files, remove)
+                    self._put(files, remove)
                     return
                 except Conflict:
                     if attempt == TRIES:
@@ -173,58 +140,59 @@ class HubStore(Store):
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         checked(name)
-        with self._commits:
-            self._make()
+        with self._commit_lock:
+            self._create_repo()
             for _ in range(TRIES):
-                commit, there = self._listing()
-                if name in there:
-                    # It may be ours: of a commit whose answer was lost.
+                commit, listed = self._listing()
+                if name in listed:
+                    # It is ours if the answer to our commit was lost.
                     return self.get(name) == data
                 try:
-                    self._commit([self._small(name, data)], parent=commit)
+                    self._commit([self._add(name, data)], parent=commit)
                     return True
                 except Conflict:
                     continue
-        raise StoreError(f"Others commit to {self.repo} all the time")
+        raise StoreError(f"Other commits to {self.repo} interfere")
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
+        """Store the bytes now; the next `put` commits them."""
         checked(name)
-        wanted = _Waiting(path, path.stat().st_size, self._hash(path, moved))
-        self._make()
-        if wanted.is_there(self._listing()[1].get(name)):
-            self._waiting.pop(name, None)
-            return wanted.sha256
-        known = self._waiting.get(name)
-        if known is None or known.sha256 != wanted.sha256 or known.operation is None:
-            wanted.operation = self._send(name, wanted, moved)
-            self._waiting[name] = wanted
-        return wanted.sha256
+        sha256 = self._hashes.sha256(path, lambda: moved(0))
+        upload = PendingUpload(path, path.stat().st_size, sha256)
+        self._create_repo()
+        if upload.is_listed(self._listing()[1].get(name)):
+            self._pending.pop(name, None)
+            return sha256
+        known = self._pending.get(name)
+        if known is None or known.sha256 != sha256 or known.operation is None:
+            upload.operation = store_bytes(self._api(), self.repo, name, upload, moved)
+            self._pending[name] = upload
+        return sha256
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
-        """The bytes grow in ``NAME.part``, and are renamed when their hash is the listed one."""
-        self._publish(name)
+        """The bytes grow in ``NAME.part``, which is renamed once its hash is the listed one."""
+        self._commit_pending(name)
         commit, files = self._listing()
-        there = files.get(name)
-        if there is None:
+        listed = files.get(name)
+        if listed is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
-        file = _Target(self.repo, commit, name, there.nbytes, there.etag, path)
-        told = file.partial.stat().st_size if file.partial.exists() else 0
+        file = _Target(self.repo, commit, name, listed.nbytes, listed.etag, path)
+        reported = file.partial.stat().st_size if file.partial.exists() else 0
 
-        def tell(length: int) -> None:
-            nonlocal told
-            for start in range(told, length, PIECE):
+        def report(length: int) -> None:
+            nonlocal reported
+            for start in range(reported, length, PIECE):
                 moved(min(PIECE, length - start))
-            told = length
+            reported = length
 
-        def pause(seconds: float) -> None:
+        def sleep(seconds: float) -> None:
             for _ in range(max(1, round(seconds * 4))):
                 moved(0)
                 time.sleep(0.25)
 
-        with calling(self.repo):
-            download_by_ranges(
-                file, MetadataCache(), DownloadCallbacks(tell, lambda: moved(0), pause)
-            )
+        with hub_errors(self.repo):
+            callbacks = DownloadCallbacks(report, lambda: moved(0), sleep)
+            download_by_ranges(file, MetadataCache(), callbacks)
 
     def is_placeholder(self, name: str, nbytes: int) -> bool:
         return (
@@ -233,106 +201,118 @@ class HubStore(Store):
             and _PLACEHOLDER.fullmatch(self.get(name)) is not None
         )
 
-    def _make(self) -> None:
-        """Make the repo, private, where it is not there yet; before anything is changed."""
-        if not self._is_there:
-            with calling(self.repo):
-                self._api().create_repo(self.repo, private=True, exist_ok=True)
-            self._is_there = True
+    # Requests
 
     def _api(self) -> Any:
         from huggingface_hub import HfApi
 
         return HfApi(library_name="resumerge")
 
+    def _create_repo(self) -> None:
+        """Create the repo, private, if it does not exist; called before every change."""
+        if not self._exists:
+            with hub_errors(self.repo):
+                self._api().create_repo(self.repo, private=True, exist_ok=True)
+            self._exists = True
+
     def _model_info(self) -> Any:
         return self._api().model_info(
             self.repo, revision=BRANCH, files_metadata=True, timeout=LIST_TIMEOUT
         )
 
-    def _listing(self) -> tuple[str, dict[str, _There]]:
-        """The newest commit, and its files, in one request; nothing where nothing ever was."""
+    def _listing(self) -> tuple[str, dict[str, ListedFile]]:
+        """The newest commit and its files, in one request; empty if the repo never existed."""
         try:
-            with calling(self.repo):
+            with hub_errors(self.repo):
                 info = self._model_info()
         except NoRepo:
-            if self._is_there:
+            if self._exists:
                 raise
             return "", {}
-        self._is_there = True
+        self._exists = True
         if not COMMIT.fullmatch(info.sha or ""):
             raise StoreError(f"The Hub's answer names no commit of {self.repo}")
         return info.sha, {
-            checked(sibling.rfilename): _There(
+            checked(sibling.rfilename): ListedFile(
                 sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
             )
             for sibling in info.siblings or []
         }
 
-    def _stream(self, name: str, most: int, take: Callable[[bytes], None]) -> None:
+    def _stream(self, name: str, take: Callable[[bytes], None]) -> None:
+        """Read a file of at most `SMALL` bytes."""
         from huggingface_hub import hf_hub_url
 
         total = 0
         try:
             with (
-                calling(self.repo),
+                hub_errors(self.repo),
                 get(hf_hub_url(self.repo, name, revision=BRANCH), {}) as response,
             ):
                 for chunk in response.chunks:
                     total += len(chunk)
-                    if total > most:
-                        raise StoreError(f"{name} in {self.repo} is larger than {most} bytes")
+                    if total > SMALL:
+                        raise StoreError(f"{name} in {self.repo} is larger than {SMALL} bytes")
                     take(chunk)
-        except (Gone, NoRepo) as error:
-            if isinstance(error, NoRepo) and self._is_there:
+        except (NoFile, NoRepo) as error:
+            if isinstance(error, NoRepo) and self._exists:
                 raise
             raise FileNotFoundError(f"{self.url} has no {name}") from error
 
-    def _publish(self, name: str) -> None:
-        """Commit an upload that waits for a `write`, if this is one."""
-        if checked(name) in self._waiting:
+    # Commits
+
+    def _commit_pending(self, name: str) -> None:
+        """Commit an upload that waits for a `put`, before it is read."""
+        if checked(name) in self._pending:
             self.put({})
 
-    def _write(self, files: Mapping[str, bytes], remove: Sequence[str]) -> None:
+    def _put(self, files: Mapping[str, bytes], remove: Sequence[str]) -> None:
         from huggingface_hub import CommitOperationDelete
 
-        waiting = dict(self._waiting)  # at once: others upload meanwhile
-        for name in waiting.keys() & files.keys():
-            waiting.pop(name)
-        there = self._listing()[1] if waiting or remove else {}
-        operations = [self._small(name, data) for name, data in files.items()]
-        for name, upload in waiting.items():
-            if not upload.is_there(there.get(name)):
+        pending = dict(self._pending)  # a copy: other threads may upload meanwhile
+        for name in pending.keys() & files.keys():
+            pending.pop(name)
+        listed = self._listing()[1] if pending or remove else {}
+        operations = [self._add(name, data) for name, data in files.items()]
+        for name, upload in pending.items():
+            if not upload.is_listed(listed.get(name)):
                 if upload.operation is None:
-                    upload.operation = self._send(name, upload, lambda nbytes: None)
+                    upload.operation = store_bytes(
+                        self._api(), self.repo, name, upload, lambda nbytes: None
+                    )
                 operations.append(upload.operation)
         operations += [
             CommitOperationDelete(name)
             for name in dict.fromkeys(remove)
-            if name in there and name not in files
+            if name in listed and name not in files
         ]
         try:
             if operations:
                 self._commit(operations)
         except StoreError:
-            for upload in waiting.values():  # the store may have dropped what nobody committed
+            for upload in pending.values():  # the Hub may have dropped bytes without a commit
                 upload.operation = None
             raise
-        there = self._listing()[1] if waiting else {}
-        for name, upload in waiting.items():
-            if not upload.is_there(there.get(name)):
+        listed = self._listing()[1] if pending else {}
+        for name, upload in pending.items():
+            if not upload.is_listed(listed.get(name)):
                 upload.operation = None
-                raise StoreError(f"{name} is not in {self.repo} as it was sent")
-            if self._waiting.get(name) is upload:
-                del self._waiting[name]
+                raise StoreError(f"{name} in {self.repo} differs from what was sent")
+            if self._pending.get(name) is upload:
+                del self._pending[name]
         for name in files:
-            self._waiting.pop(name, None)
+            self._pending.pop(name, None)
 
     def _commit(self, operations: Sequence[Any], parent: str | None = None) -> None:
-        with calling(self.repo):
-            names = [operation.path_in_repo for operation in operations]
-            shown = [name for name in names if not name.startswith(METADATA)] or ["books"]
-            more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        """Make one commit.
+
+        Args:
+            parent: the commit that must be the newest one; None if any may be.
+        """
+        names = [operation.path_in_repo for operation in operations]
+        shown = [name for name in names if not name.startswith(METADATA)] or ["metadata"]
+        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        with hub_errors(self.repo):
             self._api().create_commit(
                 self.repo,
                 operations,
@@ -341,51 +321,15 @@ class HubStore(Store):
                 parent_commit=parent,
             )
 
-    def _small(self, name: str, data: bytes) -> Any:
+    def _add(self, name: str, data: bytes) -> Any:
         from huggingface_hub import CommitOperationAdd
 
         return CommitOperationAdd(name, data)
 
-    def _hash(self, path: Path, moved: Moved) -> str:
-        """The SHA-256 of a file, which is read for it once until it changes."""
-        stat = path.stat()
-        key = (path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        if key not in self._hashed:
-            digest = hashlib.sha256()
-            hash_file(path, digest, lambda: moved(0))
-            self._hashed[key] = digest.hexdigest()
-        return self._hashed[key]
-
-    def _send(self, name: str, upload: _Waiting, moved: Moved) -> Any:
-        """Store a file's bytes; the operation that commits them."""
-        from huggingface_hub import CommitOperationAdd
-        from huggingface_hub.lfs import UploadInfo
-
-        with UploadReader(upload.path, moved) as sent, upload.path.open("rb") as head:
-            # Made of the file, it would be read once more, for a hash that is known.
-            operation: Any = CommitOperationAdd(name, b"")
-            operation.upload_info = UploadInfo(
-                sha256=bytes.fromhex(upload.sha256), size=upload.nbytes, sample=head.read(512)
-            )
-            operation.path_or_fileobj = sent
-            try:
-                with calling(self.repo):
-                    self._api().preupload_lfs_files(self.repo, [operation], revision=BRANCH)
-                if operation.path_or_fileobj is sent:
-                    # For the Hub it is a small file, which goes with the commit.
-                    if upload.nbytes > SMALL:
-                        raise StoreError(f"{self.repo} does not take {name}: see its .gitignore")
-                    operation.path_or_fileobj = b"".join(iter(sent.read, b""))
-            except Exception:
-                if sent.stopped is not None:
-                    raise sent.stopped from None
-                raise
-        return operation
-
 
 @dataclass(frozen=True)
 class _Target(HubFile):
-    """A file of the repo, and where on this machine it is to be."""
+    """A file of the repo that is downloaded to a path of the caller's choice."""
 
     path: Path
 

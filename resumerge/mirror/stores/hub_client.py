@@ -1,7 +1,7 @@
-"""Calls of huggingface_hub as a mirror makes them: bounded in time, silent, one failure at a time.
+"""Calls of huggingface_hub for a store: with a timeout, without output, without long retries.
 
-Left alone, the library waits for ever for an answer that does not come, waits itself for as long
-as a busy Hub asks it to, and tells the terminal about it, with signed addresses.
+By default, the library waits for a response without a limit, sleeps for as long as a busy Hub asks,
+and prints about it, with signed addresses.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from resumerge.errors import InputError, Resumable, ResumergeError
 from resumerge.hub.client import account, brief, http_error, is_transient, retry_after
 from resumerge.mirror.stores.base import StoreError
 
-SILENCE = 60.0
-"""Seconds in which nothing comes and nothing goes: the connection is given up."""
+IDLE_TIMEOUT = 60.0
+"""A connection that transfers nothing for so many seconds is closed."""
 
 
 class Conflict(StoreError):
-    """Somebody else's commit came first."""
+    """Another commit was faster."""
 
 
-class Gone(StoreError):
+class NoFile(StoreError):
     """The repo has no such file."""
 
 
 class NoRepo(StoreError):
-    """There is no such repo, or none that this account is let know of."""
+    """The repo does not exist, or this account may not read it."""
 
 
 @dataclass
 class Call:
-    """What is known of a call that is being made.
+    """Facts about a call.
 
     Args:
-        at: the Hub's clock at its last answer.
+        at: the Hub's clock at its last response.
     """
 
     at: datetime | None = None
@@ -54,14 +54,14 @@ _preparing = threading.Lock()
 
 
 @contextmanager
-def calling(repo: str) -> Iterator[Call]:
-    """Within, huggingface_hub is called for a repo, in this thread.
+def hub_errors(repo: str) -> Iterator[Call]:
+    """A context for calls of huggingface_hub about a repo; it translates their errors.
 
-    A network that fails is tried again by the library for some seconds; a Hub that fails is not.
+    The library retries a connection that fails for some seconds, and no error of the Hub.
 
     Raises:
-        PlaceError: the Hub cannot be reached, fails, or refuses; `Conflict` and `Gone` are two
-            of its reasons.
+        StoreError: the Hub cannot be reached, fails or refuses. `Conflict`, `NoFile` and `NoRepo`
+            are special cases.
     """
     call = Call()
     token = _call.set(call)
@@ -71,23 +71,23 @@ def calling(repo: str) -> Iterator[Call]:
     except StoreError:
         raise
     except ResumergeError as error:
-        told = _told(error, repo)
-        if told is None:
+        failure = _of_download(error, repo)
+        if failure is None:
             raise
-        raise told from None
+        raise failure from None
     except Exception as error:
         failure = _failure(error, repo)
         if failure is None:
             raise
-        raise failure from None  # its causes have signed addresses in them
+        raise failure from None  # its causes contain signed addresses
     finally:
         _call.reset(token)
 
 
 def _failure(error: Exception, repo: str) -> StoreError | None:
-    """What an exception out of huggingface_hub means; None if it is a bug of ours."""
+    """The error that an exception of huggingface_hub means; None if it is a bug of ours."""
     from huggingface_hub import constants
-    from huggingface_hub import errors as hub_errors
+    from huggingface_hub import errors as library_errors
 
     refusal = http_error(error)
     if (
@@ -95,43 +95,45 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
         and isinstance(error, OSError)
         and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT))
     ):
-        return None  # a file, or a disk, of this machine
+        return None  # a file or a disk of this machine
     if refusal is None:
-        # requests' or httpx's, by huggingface_hub's version. A ValueError is an answer that the
-        # library does not understand.
-        http_library = hub_errors.HfHubHTTPError.__mro__[1]
+        # The error class of requests or httpx, by huggingface_hub's version. A ValueError is a
+        # response that the library does not understand.
+        http_library = library_errors.HfHubHTTPError.__mro__[1]
         if isinstance(error, (OSError, RuntimeError, ValueError, http_library)):
             return StoreError(f"The Hub cannot be reached for {repo}: {brief(_first(error))}")
         return None
     status = refusal.response.status_code
     if is_transient(status):
         return StoreError(
-            f"The Hub does not answer for {repo}: HTTP {status}", retry_after=retry_after(error)
+            f"The Hub cannot serve {repo} now: HTTP {status}", retry_after=retry_after(error)
         )
     if status in (409, 412):
         return Conflict(f"Another commit was made in {repo} at the same time")
-    if isinstance(refusal, hub_errors.EntryNotFoundError):
-        return Gone(f"A file is not, or no more, in {repo}: {brief(refusal)}")
-    # The store's 403 says that a signed address has grown too old, and the next try gets new ones.
+    if isinstance(refusal, library_errors.EntryNotFoundError):
+        return NoFile(f"A file does not exist in {repo}: {brief(refusal)}")
+    # A 403 of the storage behind the Hub means that a signed address has expired; a retry gets a
+    # new one.
     by_hub = str(refusal.response.url).startswith(constants.ENDPOINT)
-    if (status in (401, 403) and by_hub) or isinstance(refusal, hub_errors.RepositoryNotFoundError):
+    missing = isinstance(refusal, library_errors.RepositoryNotFoundError)
+    if (status in (401, 403) and by_hub) or missing:
         kind = NoRepo if status == 404 else StoreError
         return kind(
-            f"The Hub does not let this account work in {repo}: {_said(refusal)} ({account()})",
-            fix="log in with `hf auth login`, or set HF_TOKEN, with a token that may write there",
+            f"The Hub denies this account access to {repo}: {_words(refusal)} ({account()})",
+            fix="log in with `hf auth login`, or set HF_TOKEN, with a token that may write to it",
             denied=True,
         )
-    return StoreError(f"The Hub refuses a request for {repo}: {_said(refusal)}")
+    return StoreError(f"The Hub refuses a request for {repo}: {_words(refusal)}")
 
 
-def _said(refusal: Any) -> str:
-    """Status and words of the Hub's answer."""
+def _words(refusal: Any) -> str:
+    """Status and message of the Hub's response."""
     words = brief(Exception(refusal.server_message or "")).partition(": ")[2]
     return f"HTTP {refusal.response.status_code}" + (f", {words}" if words else "")
 
 
-def _told(error: ResumergeError, repo: str) -> StoreError | None:
-    """The same of what the downloader of sources has understood already; None of other things."""
+def _of_download(error: ResumergeError, repo: str) -> StoreError | None:
+    """The same for an error of `resumerge.hub`; None for other errors."""
     if isinstance(error, InputError):
         found = "; ".join(problem.what for problem in error.problems)
         return StoreError(f"The Hub refuses a request for {repo}: {found}", denied=True)
@@ -141,15 +143,15 @@ def _told(error: ResumergeError, repo: str) -> StoreError | None:
 
 
 def _first(error: BaseException) -> BaseException:
-    """What the library has wrapped."""
+    """The error that the library has wrapped."""
     while isinstance(error, RuntimeError) and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def _prepare() -> None:
-    """See to the library's client, which it makes anew now and then, and to what it prints."""
-    import huggingface_hub.hf_api  # noqa: F401, it brings the loggers of everything that is called
+    """Set up the library's HTTP client, which it sometimes replaces, and silence its output."""
+    import huggingface_hub.hf_api  # noqa: F401, it creates the loggers of everything that is called
     from huggingface_hub.utils import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -170,10 +172,10 @@ def _prepare() -> None:
             if _look not in hooks["response"]:
                 session.event_hooks = {**hooks, "response": [*hooks["response"], _look]}
             if session.timeout.read is None:
-                session.timeout = SILENCE
+                session.timeout = IDLE_TIMEOUT
         elif _look not in session.hooks["response"]:  # requests
             session.hooks["response"].append(_look)
-            session.request = functools.partial(session.request, timeout=SILENCE)
+            session.request = functools.partial(session.request, timeout=IDLE_TIMEOUT)
 
 
 def _is_silent(record: logging.LogRecord) -> bool:
@@ -181,7 +183,7 @@ def _is_silent(record: logging.LogRecord) -> bool:
 
 
 def _look(response: Any, *args: Any, **kwargs: Any) -> None:
-    """An answer of the Hub; where it fails, the library shall not be the one who waits."""
+    """A response of the Hub. An error is raised here, before the library sleeps and retries."""
     from huggingface_hub.utils import hf_raise_for_status
 
     call = _call.get()

@@ -12,7 +12,7 @@ _ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 
 def repo_of(url: str) -> str:
-    """``org/name`` out of ``hf://org/name``.
+    """The repo in an address: ``org/name`` of ``hf://org/name``.
 
     Raises:
         InputError: it is not the name of a model's repo.
@@ -29,9 +29,9 @@ def repo_of(url: str) -> str:
         pass
     fix = "check the spelling"
     if "@" in repo:
-        fix = "leave out the part from @ on: a mirror is the main branch of its repo"
+        fix = "remove the part from @ on: a mirror is always the main branch"
     elif repo.split("/")[0] in ("models", "datasets", "spaces", "buckets"):
-        fix = "name a model's repo alone: hf://org/name"
+        fix = "name a model's repo: hf://org/name"
     raise refuse(
         "This is not the name of a model's repo on the Hub",
         where=url,
@@ -42,16 +42,16 @@ def repo_of(url: str) -> str:
 
 
 def checked(name: str) -> str:
-    """A file's name inside a mirror, as it is.
+    """The name of a file in a mirror, unchanged.
 
     Raises:
-        InputError: it leads elsewhere.
+        InputError: as a path, it leads out of a folder.
     """
     parts = name.split("/")
     if not all(parts) or {".", "..", ".git"} & set(parts) or _ODD.search(name):
         raise refuse(
             "A file's name leads out of the mirror",
             found=repr(name[:200]),
-            fix="do not use this mirror: its files are not what they seem",
+            fix="do not use this mirror: somebody has tampered with it",
         )
     return name

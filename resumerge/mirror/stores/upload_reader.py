@@ -1,4 +1,4 @@
-"""A local file as whoever sends it reads it: told piece by piece, and to be cut short."""
+"""A local file as a stream for HTTP libraries, which reports its progress and can be stopped."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 from resumerge.mirror.stores.base import Moved
 
 PIECE = 4 << 20
-"""Bytes that are read at once, at most."""
+"""Bytes that one read returns at most."""
 
 
 class Stopped(Exception):
-    """The reading was ended. No `OSError`, which HTTP libraries take for the network's."""
+    """Reading was stopped. This is not an `OSError`: HTTP libraries would retry that."""
 
 
 class UploadReader(io.BufferedIOBase):
-    """Every piece is told to `moved` before it goes out; what is sent again is told again.
+    """A file that reports each piece before it is sent, also when it is sent again.
 
     Args:
-        moved: may wait, or raise to end the sending.
+        moved: gets the number of bytes; may wait, or raise to stop.
 
     Attributes:
-        stopped: what ended the reading; whoever reads on gets `Stopped`, again and again.
+        stopped: the error that stopped it. Every further read raises `Stopped`.
     """
 
     def __init__(self, path: Path, moved: Moved) -> None:
@@ -32,7 +32,7 @@ class UploadReader(io.BufferedIOBase):
         self.stopped: Exception | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most a `PIECE`, whatever was asked for; nothing only at the end."""
+        """At most `PIECE` bytes, whatever `size` is; empty only at the end of the file."""
         if self.stopped is not None:
             raise Stopped
         try:
@@ -45,11 +45,11 @@ class UploadReader(io.BufferedIOBase):
         return data or b""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """To where the next piece is read from."""
+        """Set the position of the next read."""
         return self._stream.seek(offset, whence)
 
     def tell(self) -> int:
-        """Where the next piece is read from."""
+        """The position of the next read."""
         return self._stream.tell()
 
     def readable(self) -> bool:

@@ -1,0 +1,70 @@
+"""Names of the metadata files in a mirror: the manifest, leases, snapshots of the ledger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from resumerge.mirror.stores.base import METADATA
+
+MANIFEST_FILE = f"{METADATA}/done.json"
+"""It exists if the run is finished."""
+
+_LEASE = re.compile(rf"{re.escape(METADATA)}/lease-([0-9]{{6,9}})\.json", re.ASCII)
+_SNAPSHOT = re.compile(rf"{re.escape(METADATA)}/ledger-(\d{{6,}})-(\d{{6,}})-([0-9a-f]{{32}})\.db")
+_TOKEN = re.compile(rf"{re.escape(METADATA)}/(?:lease|ledger)-([0-9]{{6,9}})[-.].*", re.ASCII)
+_METADATA = re.compile(
+    rf"{re.escape(METADATA)}/"
+    r"(ledger-\d{6,}-\d{6,}-[0-9a-f]{32}\.db|lease-\d{6,9}\.json|done\.json"
+    r"|probe-[0-9a-f]{8}-\d|clock-[0-9a-f]{8})(\.part)?"
+)
+
+
+@dataclass(frozen=True, order=True)
+class SnapshotName:
+    """The name of a snapshot; the greatest is the newest.
+
+    Args:
+        token: fencing token of the machine that wrote it.
+        number: counts the snapshots with this token.
+        checksum: xxh3-128 of the file, 32 hex digits.
+    """
+
+    token: int
+    number: int
+    checksum: str
+
+    @property
+    def name(self) -> str:
+        """The file's name in the mirror."""
+        return f"{METADATA}/ledger-{self.token:06}-{self.number:06}-{self.checksum}.db"
+
+
+def snapshot_names(names: Iterable[str]) -> list[SnapshotName]:
+    """The snapshots among these names, newest first. Their content is not verified."""
+    found = (_SNAPSHOT.fullmatch(name) for name in names)
+    return sorted(
+        (SnapshotName(int(match[1]), int(match[2]), match[3]) for match in found if match),
+        reverse=True,
+    )
+
+
+def lease_name(token: int) -> str:
+    """The name of the lease with a fencing token."""
+    return f"{METADATA}/lease-{token:06}.json"
+
+
+def leases(names: Iterable[str]) -> dict[int, str]:
+    """The leases among these names, by their fencing token."""
+    return {int(match[1]): name for name in names if (match := _LEASE.fullmatch(name))}
+
+
+def fencing_tokens(names: Iterable[str]) -> list[int]:
+    """The fencing tokens of all leases and snapshots among these names."""
+    return [int(match[1]) for name in names if (match := _TOKEN.fullmatch(name))]
+
+
+def metadata_in(names: Iterable[str]) -> set[str]:
+    """The metadata files of a run among these names, also incomplete ones."""
+    return {name for name in names if _METADATA.fullmatch(name)}

@@ -1,0 +1,59 @@
+"""Operations of a store, retried while it fails for a moment."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TypeVar
+
+from resumerge.errors import Resumable, refuse
+from resumerge.host.processes import clock
+from resumerge.mirror.stores.base import Store, StoreError
+from resumerge.retry import Backoff
+from resumerge.retry import retry as retry_call
+
+RETRY_SECONDS = 20.0
+"""An operation that fails is repeated for so long."""
+
+_PERMANENT = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+T = TypeVar("T")
+
+
+def retry(store: Store, call: Callable[[], T]) -> T:
+    """Do something with a store, again if it fails for a moment.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        InputError: the store denies the operation.
+        Resumable: the store fails for longer than `RETRY_SECONDS`.
+    """
+    backoff = Backoff(first=0.1, longest=2.0, seconds=RETRY_SECONDS)
+    try:
+        return retry_call(call, backoff, is_temporary=_is_temporary, clock=clock)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if _is_temporary(error):
+            raise Resumable(
+                "mirror", f"The mirror at {store.url} cannot be reached: {error}"
+            ) from error
+        message, fix = (
+            (error.message, error.fix) if isinstance(error, StoreError) else (str(error), "")
+        )
+        raise refuse(
+            "The mirror cannot be used",
+            where=store.url,
+            found=message,
+            fix=fix
+            or "change its permissions, or name another mirror; to continue a run that is in this "
+            "one, copy the folder to a writable place and resume that",
+        ) from error
+
+
+def _is_temporary(error: Exception) -> bool:
+    return (
+        isinstance(error, OSError)
+        and not isinstance(error, FileNotFoundError)
+        and error.errno not in _PERMANENT
+    )

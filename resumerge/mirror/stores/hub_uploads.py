@@ -1,0 +1,117 @@
+"""Uploads to a repo of the Hub: the bytes are stored first, and a later commit names them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resumerge.hub.content_hash import hash_file, is_intact
+from resumerge.mirror.stores.base import Moved, StoreError
+from resumerge.mirror.stores.hub_client import hub_errors
+from resumerge.mirror.stores.upload_reader import UploadReader
+
+BRANCH = "main"
+
+SMALL = 256 << 20
+"""Bytes of the largest file that is held in memory."""
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file as the Hub lists it.
+
+    Args:
+        nbytes: its size.
+        etag: SHA-256 of a large file (git LFS), git blob id of another, in hex digits.
+    """
+
+    nbytes: int
+    etag: str
+
+    @property
+    def sha256(self) -> str | None:
+        """The SHA-256, if the Hub lists it."""
+        return self.etag if len(self.etag) == 64 else None
+
+
+@dataclass
+class PendingUpload:
+    """An upload that is to be committed.
+
+    Args:
+        operation: huggingface_hub's, whose bytes are stored; None if they must be sent again.
+    """
+
+    path: Path
+    nbytes: int
+    sha256: str
+    operation: Any = None
+
+    def is_listed(self, listed: ListedFile | None) -> bool:
+        """Whether the Hub lists this content."""
+        if listed is None or listed.nbytes != self.nbytes:
+            return False
+        if listed.sha256 is not None:
+            return listed.sha256 == self.sha256
+        return self.nbytes <= SMALL and is_intact(self.path, listed.etag, self.nbytes)
+
+
+class FileHashes:
+    """SHA-256 of local files; a file is read again only after it has changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Path, int, int, int], str] = {}
+
+    def sha256(self, path: Path, check: Callable[[], None]) -> str:
+        """The hash in hex digits.
+
+        Args:
+            check: called between pieces; may raise to stop.
+        """
+        stat = path.stat()
+        key = (path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        if key not in self._known:
+            digest = hashlib.sha256()
+            hash_file(path, digest, check)
+            self._known[key] = digest.hexdigest()
+        return self._known[key]
+
+
+def store_bytes(api: Any, repo: str, name: str, upload: PendingUpload, moved: Moved) -> Any:
+    """Store a file's bytes.
+
+    Args:
+        api: a `huggingface_hub.HfApi`.
+
+    Returns:
+        The operation that commits them.
+
+    Raises:
+        StoreError: the Hub cannot be reached, fails or refuses.
+    """
+    from huggingface_hub import CommitOperationAdd
+    from huggingface_hub.lfs import UploadInfo
+
+    with UploadReader(upload.path, moved) as stream, upload.path.open("rb") as head:
+        # Given the file, this would read all of it to compute the hash that is known.
+        operation: Any = CommitOperationAdd(name, b"")
+        operation.upload_info = UploadInfo(
+            sha256=bytes.fromhex(upload.sha256), size=upload.nbytes, sample=head.read(512)
+        )
+        operation.path_or_fileobj = stream
+        try:
+            with hub_errors(repo):
+                api.preupload_lfs_files(repo, [operation], revision=BRANCH)
+            if operation.path_or_fileobj is stream:
+                # The Hub takes it for a small file, whose bytes are part of the commit.
+                if upload.nbytes > SMALL:
+                    raise StoreError(f"{repo} does not accept {name}: see its .gitignore")
+                operation.path_or_fileobj = b"".join(iter(stream.read, b""))
+        except Exception:
+            if stream.stopped is not None:
+                raise stream.stopped from None
+            raise
+    return operation

@@ -1,0 +1,70 @@
+"""How fast bytes may move to and from a mirror, and for how long none have moved."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+LARGEST_FACTOR = 4
+"""Moving bytes, there and back, counts as progress up to so many times the size of the file."""
+
+
+class RateLimit:
+    """Limits the bytes per second. Time in which nothing moves is not made up for."""
+
+    def __init__(self, rate: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+        """
+        Args:
+            rate: bytes per second; None for no limit.
+        """
+        self._rate, self._clock = rate, clock
+        self._due = float("-inf")
+
+    def seconds(self, nbytes: int) -> float:
+        """How long to wait after so many more bytes."""
+        if self._rate is None:
+            return 0.0
+        now = self._clock()
+        self._due = max(self._due, now) + nbytes / self._rate
+        return self._due - now
+
+
+class TransferProgress:
+    """The rate limit of a mirror's transfers, and the time of their last progress.
+
+    Bytes of one file that are sent again and again are no progress.
+    """
+
+    def __init__(self, rate: int | None) -> None:
+        self._limit = RateLimit(rate)
+        self._lock = threading.Lock()
+        self._last = time.monotonic()
+        self._moved = self._nbytes = 0
+
+    def begin(self) -> None:
+        """A new operation begins."""
+        with self._lock:
+            self._moved = self._nbytes = 0
+
+    def expect(self, nbytes: int) -> None:
+        """The operation moves a file of so many bytes."""
+        with self._lock:
+            self._nbytes = nbytes
+
+    def moved(self, nbytes: int) -> float:
+        """So many more bytes were moved; how many seconds to wait for the rate limit."""
+        with self._lock:
+            pause = self._limit.seconds(nbytes)
+            self._moved += nbytes
+            if nbytes and self._moved <= LARGEST_FACTOR * self._nbytes:
+                self._last = time.monotonic() + pause
+            return pause
+
+    def succeeded(self) -> None:
+        """An operation succeeded."""
+        self._last = time.monotonic()
+
+    def stalled_seconds(self) -> float:
+        """Seconds since the last progress."""
+        return time.monotonic() - self._last

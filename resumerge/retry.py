@@ -1,0 +1,77 @@
+"""Calling something again that fails for a moment: the pauses grow, and the time is limited."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How often and how long to retry.
+
+    Args:
+        first: seconds of the first pause; each further one is twice as long.
+        longest: seconds of the longest pause.
+        seconds: no call is made later than so many seconds after the first one.
+        retries: calls after the first one.
+        longest_asked: a server that asks for a longer pause, in seconds, is not called again.
+    """
+
+    first: float
+    longest: float
+    seconds: float = math.inf
+    retries: float = math.inf
+    longest_asked: float = math.inf
+
+
+def retry(
+    call: Callable[[], T],
+    backoff: Backoff,
+    *,
+    is_temporary: Callable[[Exception], bool] = lambda error: isinstance(error, OSError),
+    retry_after: Callable[[Exception], float] = lambda error: getattr(error, "retry_after", 0.0),
+    progress: Callable[[], int] = lambda: 0,
+    sleep: Callable[[float], object] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """Call a function until it succeeds, or the backoff allows no further call.
+
+    Args:
+        call: safe to repeat.
+        is_temporary: whether an error may go away by itself; called once for each error.
+        retry_after: seconds that the server asks to wait, from the error.
+        progress: a number that grows when a failed call achieved something; then the pauses begin
+            again with the first one.
+        sleep: waits for so many seconds, `time.sleep` by default; what it raises ends the retries.
+        clock: seconds, monotonic.
+
+    Raises:
+        Exception: the last error of the call.
+    """
+    began, achieved = clock(), progress()
+    pause, left = backoff.first, backoff.retries
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if not is_temporary(error):
+                raise
+            if progress() > achieved:
+                pause, left, achieved = backoff.first, backoff.retries, progress()
+            asked = retry_after(error)
+            late = clock() - began + asked > backoff.seconds
+            if late or left <= 0 or asked > backoff.longest_asked:
+                raise
+            seconds = max(pause, asked)
+            _log.info("retrying in %.1f s: %s", seconds, error)
+        left, pause = left - 1, min(2 * pause, backoff.longest)
+        (sleep or time.sleep)(seconds)
