@@ -17,9 +17,9 @@ import warnings
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, Unpack
 
-from resumerge.engine.checks.preflight import OUTPUT, STATE
-from resumerge.engine.execute.reporter import Reporter
+from resumerge.engine.checks.paths import OUTPUT, STATE
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
+from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.ledger.run_store import RunStore

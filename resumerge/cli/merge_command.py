@@ -27,8 +27,8 @@ from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import print_json_line
 
 if TYPE_CHECKING:
-    from resumerge.engine.execute.reporter import Reporter
     from resumerge.engine.lifecycle.session import Session
+    from resumerge.engine.reporter import Reporter
     from resumerge.supervisor import HeartbeatPipe, WorkerSpec
     from resumerge.ui.progress.styles import PrintedReporter
 

@@ -57,10 +57,10 @@ def status_of_mirror(url: str) -> dict[str, Any]:
         InputError: there is no run in it.
         Resumable: it cannot be read now.
     """
-    from resumerge.engine.execute.reporter import Reporter
     from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
+    from resumerge.engine.reporter import Reporter
     from resumerge.engine.resources.signals import StopRequest
-    from resumerge.mirror.lease import retry
+    from resumerge.mirror.retrying import retry
     from resumerge.mirror.lease_record import read_lease
     from resumerge.options import Options
     from resumerge.report.status import describe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
+from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub.prefetch import DownloadProgress

@@ -9,7 +9,7 @@ import time
 import pytest
 from rich.console import Console
 
-from resumerge.engine.execute.reporter import ProgressUpdate
+from resumerge.engine.reporter import ProgressUpdate
 from resumerge.sources.hub.prefetch import DownloadProgress
 from resumerge.ui.progress.progress import ConsoleReporter
 

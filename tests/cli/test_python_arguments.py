@@ -11,8 +11,8 @@ import torch
 from tiny_models import write_family
 
 import resumerge
-from resumerge.engine.checks.preflight import most_threads
-from resumerge.engine.execute.reporter import Reporter
+from resumerge.engine.checks.memory import most_threads
+from resumerge.engine.reporter import Reporter
 from resumerge.errors import InputError, Resumable
 
 LINEAR = """merge_method: linear

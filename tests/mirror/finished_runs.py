@@ -10,8 +10,8 @@ from typing import Any
 from made_up_mirrors import RECIPE
 from merging import working_in
 
-from resumerge.engine.execute.reporter import Result
 from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.reporter import Result
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options

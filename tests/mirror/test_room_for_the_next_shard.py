@@ -38,13 +38,13 @@ def test_downloads_leave_room(
     mirror = Replicator(
         store, lease, None, out, ReplicationOptions(then_delete=True), Storage(), print
     )
-    room = DiskQuota(plan, files, progress, mirror)
+    quota = DiskQuota(plan, files, progress, mirror)
     lease.release()
-    assert room.reserved_bytes(False) == room.reserved_bytes(True) == first.nbytes + RESERVE
-    assert room.opens(0)
+    assert quota.reserved_bytes(False) == quota.reserved_bytes(True) == first.nbytes + RESERVE
+    assert quota.reserve(0)
     assert files.partial(first).stat().st_size == first.nbytes
-    assert room.reserved_bytes(False) == second.nbytes + RESERVE
-    assert room.reserved_bytes(True) == 0, "the shard that has its file goes first"
+    assert quota.reserved_bytes(False) == second.nbytes + RESERVE
+    assert quota.reserved_bytes(True) == 0, "the shard that has its file goes first"
     assert DiskQuota(plan, files, progress).reserved_bytes(False) == 0, (
         "without a mirror all have their files"
     )

@@ -140,7 +140,7 @@ def test_a_recipe_that_is_not_the_one_that_it_began_with_is_refused(
     made: Path, there: Path
 ) -> None:
     put(made, there, "UPDATE run SET config_text = config_text || '\ndtype: bfloat16'")
-    with pytest.raises(InputError, match="not what this run began with"):
+    with pytest.raises(InputError, match="changed since the run was created"):
         resume(made, there)
 
 

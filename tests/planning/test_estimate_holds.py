@@ -13,7 +13,7 @@ from merging import working_in
 from tiny_models import LLAMA, write_family
 
 import resumerge
-from resumerge.engine.checks.preflight import fit_threads
+from resumerge.engine.checks.memory import fit_threads
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
 from resumerge.host.speed import Speed

@@ -67,7 +67,7 @@ def test_a_worker_that_is_refused_says_why(merge: Supervised) -> None:
     assert process.returncode == 75, stderr
     last = json.loads(stdout.splitlines()[-1])
     assert (last["kind"], last["reason"]) == ("stopped", "refused")
-    assert "The recipe is not what this run began with" in last["message"]
+    assert "The recipe changed since the run was created" in last["message"]
     assert stderr.splitlines()[-1] == last["resume"]
 
 

@@ -1,31 +1,71 @@
-"""What is no longer as it was when a run began, and what to do about it."""
+"""Drift: whether recipe, sources, options and program are still what the run was created with."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from resumerge.planning import Plan, changes, fingerprint_parts
-from resumerge.planning.fingerprint import CHAT_TEMPLATE, TOKENIZER
+from resumerge.engine.checks.fingerprint_diff import SOURCE, advice, describe, headline
+from resumerge.engine.context import RunContext
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import RECIPE_FILE
+from resumerge.planning import Plan, fingerprint_parts
+from resumerge.printable import shell_line
+from resumerge.recipe import Recipe, load_recipe, parse_recipe
 from resumerge.sources import Source
 from resumerge.sources.formats.content_samples import sample
 
-SOURCE = "source "
 
-_KINDS = {
-    "recipe": ("The recipe", "undo the change and resume, or go on with the recipe as it was"),
-    "source": ("A source", "put the file back as it was, and resume"),
-    "option": ("An option", "leave the option out, and resume"),
-    "program": ("The program", "resume with the version that began it"),
-}
-"""What changed, and how to go on nevertheless."""
+def check_recipe_drift(
+    context: RunContext, record: Mapping[str, Any], given: Recipe | None
+) -> Recipe:
+    """The recipe to merge; refused where it differs from the one that the run was created with.
+
+    The run's own text is used even where another one means the same: the model card shows it.
+
+    Args:
+        record: of the run, in its ledger.
+        given: the recipe that the command names; None compares the file that the run was created
+            from, if it still exists.
+
+    Raises:
+        InputError: the recipe differs, and ``--restart`` is not given.
+    """
+    recipe = parse_recipe(record["config_text"], record["config_path"])
+    if given is None:
+        given = _edited_recipe(context, record)
+    if given is None:
+        return recipe
+    if context.options.restart:
+        return given
+    before, after = {"recipe": recipe.normalized()}, {"recipe": given.normalized()}
+    _refuse_drift(context, record, before, after, given.file)
+    return recipe
+
+
+def check_source_drift(
+    context: RunContext, record: Mapping[str, Any], plan: Plan, ledger: Ledger
+) -> None:
+    """Refuse to continue where a source, an option or the program differs.
+
+    Raises:
+        InputError: with what differs, and what to do.
+    """
+    before = json.loads(record["fingerprint_parts"])
+    after, touched = _current_parts(before, plan, ledger.sources())
+    _refuse_drift(context, record, before, after, record["config_path"])
+    if touched:
+        context.reporter.note(
+            f"{len(touched)} model files have a new time of change and the same content"
+        )
+        ledger.event("source_touched", files=touched[:5])
 
 
 def samples(source: Source) -> dict[str, str]:
-    """A sample of every file of a source that is known by its time of change."""
+    """A content sample of every file of a source that is identified by its time of change."""
     return {
         name: sample(source.path(name))
         for name, file in source.files.items()
@@ -33,20 +73,40 @@ def samples(source: Source) -> dict[str, str]:
     }
 
 
-def parts_now(
+def _edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:
+    """The recipe's file as it is now; None where it is unchanged, gone or unreadable."""
+    file = Path(record["config_path"])
+    try:
+        if file.read_bytes() == record["config_text"].encode():
+            return None
+    except OSError as error:
+        context.reporter.note(f"{file}: {error.strerror}; using the run's own copy of the recipe")
+        return None
+    try:
+        return load_recipe(file)
+    except InputError as error:
+        own = Problem(
+            "The run has a copy of the recipe that it was created with",
+            where=_own_recipe(context, record),
+            fix=f"use that copy: `{_run_own_recipe(context, record)}`",
+        )
+        raise InputError([*error.problems, own]) from error
+
+
+def _current_parts(
     before: Mapping[str, Any], plan: Plan, rows: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The fingerprint's parts of a plan, without times of change that mean nothing.
+    """The parts of a plan's fingerprint, without times of change that mean nothing.
 
-    A file that differs in nothing but its time of change (it was touched, copied, or downloaded
-    again) is the same one where its sample is.
+    A file that differs only in its time of change (it was touched, copied, or downloaded again)
+    counts as the same if its content sample is the same.
 
     Args:
-        before: the parts that the run began with.
+        before: the parts when the run was created.
         rows: of the ledger's table `sources`.
 
     Returns:
-        The parts, and the files whose time of change is another one.
+        The parts, and the files that differ only in their time of change.
     """
     kept = {row["model"]: json.loads(row["identity"]).get("samples", {}) for row in rows}
     parts = fingerprint_parts(plan)
@@ -66,74 +126,32 @@ def parts_now(
     return parts, touched
 
 
-def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """What differs between the parts of two fingerprints.
-
-    Returns:
-        The kinds of what differs (``recipe``, ``source``, ``option``, ``program``), and a line for
-        each difference.
-    """
-    kinds, lines = [], []
-    for key in sorted(before.keys() | after.keys()):
-        was, now = before.get(key), after.get(key)
-        found = changes({key: was}, {key: now})
-        if not found:
-            continue
-        kinds.append(_kind(key))
-        lines += _files(key, was, now) if key.startswith(SOURCE) and was and now else found
-    return list(dict.fromkeys(kinds)), lines
-
-
-def headline(kinds: Iterable[str]) -> str:
-    """One sentence: what changed."""
-    names = [_KINDS[kind][0] for kind in kinds]
-    subject = " and ".join([names[0], *(name[0].lower() + name[1:] for name in names[1:])])
-    return f"{subject} {'is' if len(names) == 1 else 'are'} not what this run began with"
+def _refuse_drift(
+    context: RunContext,
+    record: Mapping[str, Any],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    config: str,
+) -> None:
+    """Raise an error if two fingerprints differ."""
+    kinds, lines = describe(before, after)
+    if lines:
+        rest = [record["output"], "--state-dir", str(context.runs.folder)]
+        restart = ["resumerge", "run", config, *rest, "--restart"]
+        raise refuse(
+            headline(kinds),
+            where=record["output"],
+            found="; ".join(lines[:6]),
+            fix=advice(kinds, _run_own_recipe(context, record), shell_line(restart)),
+        )
 
 
-def advice(kinds: Iterable[str], kept: str, over: str) -> str:
-    """What to do.
-
-    Args:
-        kept: the command that goes on with the recipe as it was.
-        over: the command that starts over.
-    """
-    ways = [_KINDS[kind][1] + (f" (`{kept}`)" if kind == "recipe" else "") for kind in kinds]
-    return f"{'; and '.join(ways)}; or start over: `{over}`"
+def _own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
+    """The run's copy of its recipe."""
+    return str(context.runs.folder / record["id"] / RECIPE_FILE)
 
 
-def _kind(key: str) -> str:
-    if key.startswith((SOURCE, TOKENIZER)) or key == CHAT_TEMPLATE:
-        return "source"
-    if key in ("seed", "shard size"):
-        return "option"
-    return "recipe" if key == "recipe" else "program"
-
-
-def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The files of a source that differ, and in what."""
-    lines = []
-    old, new = was.get("files", {}), now.get("files", {})
-    for name in sorted(old.keys() | new.keys()):
-        where = f"{Path(key.removeprefix(SOURCE)) / name}"
-        if name not in new:
-            lines.append(f"{where} is gone")
-        elif name not in old:
-            lines.append(f"{where} is new")
-        elif old[name] != new[name]:
-            lines.append(f"{where} has {_difference(old[name], new[name])}")
-    return lines or changes({key: was}, {key: now})
-
-
-def _difference(was: dict[str, Any], now: dict[str, Any]) -> str:
-    if was.get("size") != now.get("size"):
-        return f"{now.get('size')} bytes and had {was.get('size')}"
-    if was.get("header") != now.get("header"):
-        return "another header"
-    if "mtime_ns" in now:
-        when = [
-            datetime.fromtimestamp(f["mtime_ns"] / 1e9).isoformat(" ", "seconds")
-            for f in (now, was)
-        ]
-        return f"other contents, of {when[0]}, and had those of {when[1]}"
-    return "other contents"
+def _run_own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
+    """The command that continues with the recipe that the run was created with."""
+    words = ["resumerge", "run", _own_recipe(context, record), record["output"]]
+    return shell_line([*words, "--state-dir", str(context.runs.folder)])

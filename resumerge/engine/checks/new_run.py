@@ -1,55 +1,52 @@
-"""What can be refused of a new run, before anything is written or given up for it."""
+"""Everything that can refuse a new run, before anything is written or abandoned for it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
 
-from resumerge.engine.checks.preflight import (
-    STATE,
-    check_disk,
-    check_output,
-    check_outside,
-    check_sources,
-    check_writable,
-    room_needed,
-)
+from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
+from resumerge.engine.checks.paths import STATE, check_output, check_outside, check_writable
+from resumerge.engine.context import RunContext
 from resumerge.engine.mirrored.mirror_checks import check_has_mirror
-from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart
-from resumerge.errors import Problem
-from resumerge.options import Options
+from resumerge.engine.mirrored.mirror_session import check_apart
+from resumerge.errors import InputError, Problem
 from resumerge.planning import Plan
 
 
-def check_new(
-    plan: Plan,
-    out: Path,
-    state: Path,
-    options: Options,
-    far: MirrorSession | None,
-    given_up: Collection[str] = (),
-) -> list[Problem]:
-    """What is wrong with a new run's output, disks, sources and mirror.
+def check_new(context: RunContext, plan: Plan, out: Path, replaced: Collection[str] = ()) -> None:
+    """Check a new run's output folder, disks, sources and mirror; the mirror is not read.
 
     Args:
-        state: the state folder.
-        far: its mirror, which is not asked for anything.
-        given_up: files in `out` that go before it begins, and leave their room to it.
+        replaced: names of files in `out` that are deleted first, and free their space.
+
+    Raises:
+        InputError: with every problem that was found.
     """
-    then_delete = far is not None and bool(options.mirror_then_delete)
-    room = room_needed(plan, then_delete=then_delete)
-    lacking = max(0, room - sum((out / name).stat().st_blocks * 512 for name in given_up))
-    sources = [source.folder for source in plan.sources]
+    if problems := new_run_problems(context, plan, out, replaced):
+        raise InputError(problems)
+
+
+def new_run_problems(
+    context: RunContext, plan: Plan, out: Path, replaced: Collection[str] = ()
+) -> list[Problem]:
+    """The same as a list."""
+    options = context.options
+    mirror = context.open_mirror(options.mirror) if options.mirror else None
+    then_delete = mirror is not None and bool(options.mirror_then_delete)
+    freed = sum((out / name).stat().st_blocks * 512 for name in replaced)
+    needed = max(0, space_needed(plan, then_delete=then_delete) - freed)
+    folders = [source.folder for source in plan.sources]
     problems = [
         *check_has_mirror(options, options.mirror),
-        *check_writable(state, STATE),
-        *check_output(out, given_up),
-        *check_outside(out, sources),
-        *check_disk(out, lacking, then_delete=then_delete),
-        *check_sources(plan, out, lacking, offline=options.offline, evict=options.evict),
+        *check_writable(context.runs.folder, STATE),
+        *check_output(out, replaced),
+        *check_outside(out, folders),
+        *check_disk(out, needed, then_delete=then_delete),
+        *check_downloads(plan, out, needed, offline=options.offline, evict=options.evict),
     ]
-    if far is not None:
-        problems += check_apart(out, far)
-        if (folder := far.store.local_folder) is not None:
-            problems += check_outside(folder, sources, "mirror")
+    if mirror is not None:
+        problems += check_apart(out, mirror)
+        if (folder := mirror.store.local_folder) is not None:
+            problems += check_outside(folder, folders, "mirror")
     return problems

@@ -11,152 +11,171 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from resumerge.engine.execute.checksums import HASH_BYTES, unit_checksum
+from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.resources.governor import Governor
-from resumerge.ledger import Ledger, UnitCommit, take_snapshot
-from resumerge.planning.plan import Plan, Unit
-from resumerge.storage import Storage
+from resumerge.ledger import UnitCommit, take_snapshot
+from resumerge.planning.plan import Unit
 
 _log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS, SAMPLES = 1.0, 600
-"""Least time between two samples in the ledger, and after how many it begins to grow: their number
-is bounded by the logarithm of the run's time."""
+"""Least time between two samples in the ledger, and the number of samples after which that time
+grows with the run's: their number is bounded by the logarithm of the run's time."""
 
 
 @dataclass(frozen=True)
 class WrittenBlock:
-    """A block that is written but not synced."""
+    """A block of the output that is written but not synced.
+
+    Args:
+        hash: xxh3-128, 16 bytes.
+        seconds: spent computing and writing it.
+    """
 
     unit: Unit
     index: int
     hash: bytes
     seconds: float
 
+    @property
+    def nbytes(self) -> int:
+        return self.unit.block_bytes(self.index)[1]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the last block of its unit."""
+        return self.index == self.unit.blocks - 1
+
 
 class Committer:
     """Commits one batch in the background while the next one is computed.
 
-    `submit` waits for the batch before: never more than two are without a commit, the one that is
-    being synced and the one that is being computed.
+    `submit` waits for the batch before: at most two are uncommitted, the one that is being synced
+    and the one that is being computed.
     """
 
     def __init__(
         self,
-        plan: Plan,
-        ledger: Ledger,
-        files: ShardFiles,
-        storage: Storage,
-        attempt: int,
-        governor: Governor,
-        cache: PageCache,
+        execution: Execution,
+        page_cache: PageCache,
         committed: Callable[[Sequence[int]], None],
-        sealed: Callable[[int], None] = lambda shard: None,
+        sealed: Callable[[int], None],
     ) -> None:
         """
         Args:
-            committed: told the numbers of units that are committed now, in the commit's thread.
-            sealed: told the number of a shard that is sealed now, likewise; may raise to end the
-                run.
+            committed: called with the numbers of the units that a batch completed, in the thread
+                that commits.
+            sealed: called with the number of a shard that was sealed, likewise; may raise to end
+                the run.
         """
-        self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._attempt, self._governor, self._cache = attempt, governor, cache
+        self._execution, self._page_cache = execution, page_cache
         self._committed, self._sealed = committed, sealed
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
-        self._last: Future[None] | None = None
+        self._pending: Future[None] | None = None
         self._batch = 0
         self._sampled = float("-inf")
-        progress = ledger.progress()
+        units = execution.plan.units
         self._hashes = {
             unit.index: bytearray(known.hashes)
-            for unit, known in zip(plan.units, progress)
+            for unit, known in zip(units, execution.progress)
             if known.checksum is None
         }
-        self._left = Counter(plan.units[number].shard for number in self._hashes)
+        self._units_left = Counter(units[number].shard for number in self._hashes)
+        """Uncommitted units by shard."""
         self.bytes_committed = sum(
             unit.block_bytes(index)[1]
-            for unit, known in zip(plan.units, progress)
+            for unit, known in zip(units, execution.progress)
             for index in range(known.committed_blocks)
         )
-        self.units_committed = 0
         self._bytes_before = self.bytes_committed
+        self._units_committed = 0
 
     def submit(self, batch: list[WrittenBlock]) -> None:
-        """Hand over a batch, its blocks in order; returns when the batch before is committed."""
+        """Start to commit a batch, its blocks in order; returns when the batch before is committed.
+
+        Raises:
+            Exception: what failed in the batch before.
+        """
         self.wait()
-        self._last = self._thread.submit(self._commit, batch)
+        self._pending = self._thread.submit(self._commit, batch)
 
     def wait(self) -> None:
-        """Wait for the last batch; raises what went wrong with it."""
-        if self._last is not None:
-            last, self._last = self._last, None
-            last.result()
+        """Wait for the last batch; raises what failed in it."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            pending.result()
 
     def close(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=True)
 
     def _commit(self, batch: list[WrittenBlock]) -> None:
-        for shard in {written.unit.shard for written in batch}:
-            self._files.sync(shard)
+        """Sync, then journal, then seal: the ledger never claims what is not on the disk."""
+        shards = {written.unit.shard for written in batch}
+        for shard in shards:
+            self._execution.files.sync(shard)
         for unit, blocks in groupby(batch, lambda written: written.unit):
             indices = [written.index for written in blocks]
-            self._cache.finished(unit, indices[0], indices[-1])
+            self._page_cache.finished(unit, indices[0], indices[-1])
         self._journal(batch)
-        for shard in {written.unit.shard for written in batch}:
-            if self._left[shard] == 0:
+        for shard in shards:
+            if self._units_left[shard] == 0:
                 self._seal(shard)
 
     def _journal(self, batch: list[WrittenBlock]) -> None:
-        seconds: Counter[int] = Counter()
+        seconds: dict[int, float] = {}
         for written in batch:
-            hashes = self._hashes[written.unit.index]
+            number = written.unit.index
+            hashes = self._hashes[number]
             assert len(hashes) == written.index * HASH_BYTES
             hashes += written.hash
-            seconds[written.unit.index] += written.seconds  # type: ignore[assignment]
-        units = []
-        for number, spent in seconds.items():
-            unit, hashes = self._plan.units[number], self._hashes[number]
-            whole = len(hashes) == unit.blocks * HASH_BYTES
-            checksum = unit_checksum(bytes(hashes)) if whole else None
-            units.append(UnitCommit(number, bytes(hashes), checksum, spent))
-        done = [unit.number for unit in units if unit.checksum]
+            seconds[number] = seconds.get(number, 0.0) + written.seconds
+        units = [self._unit_commit(number, spent) for number, spent in seconds.items()]
+        complete = [unit.number for unit in units if unit.checksum]
         self._batch += 1
-        self.units_committed += len(done)
-        self.bytes_committed += sum(w.unit.block_bytes(w.index)[1] for w in batch)
+        self._units_committed += len(complete)
+        self.bytes_committed += sum(written.nbytes for written in batch)
+        governor = self._execution.governor
         totals = {
-            "units_committed": self.units_committed,
+            "units_committed": self._units_committed,
             "bytes_committed": self.bytes_committed - self._bytes_before,
-            "peak_rss": self._governor.peak_rss,
-            "batch_bytes": self._governor.batch_bytes,
+            "peak_rss": governor.peak_rss,
+            "batch_bytes": governor.batch_bytes,
         }
-        self._ledger.commit_batch(self._attempt, self._batch, units, totals, self._sample())
-        for number in done:
+        self._execution.ledger.commit_batch(
+            self._execution.attempt, self._batch, units, totals, self._sample()
+        )
+        for number in complete:
             del self._hashes[number]
-            self._left[self._plan.units[number].shard] -= 1
+            self._units_left[self._execution.plan.units[number].shard] -= 1
         _log.debug("batch %d committed: %d blocks", self._batch, len(batch))
-        self._committed(done)
+        self._committed(complete)
+
+    def _unit_commit(self, number: int, seconds: float) -> UnitCommit:
+        hashes = bytes(self._hashes[number])
+        is_complete = len(hashes) == self._execution.plan.units[number].blocks * HASH_BYTES
+        return UnitCommit(number, hashes, unit_checksum(hashes) if is_complete else None, seconds)
 
     def _sample(self) -> dict[str, int] | None:
-        """Memory and progress, for the ledger, at a bounded rate."""
+        """Memory and progress for the ledger, at a bounded rate; None when none is due."""
         now = time.monotonic()
-        if now - self._sampled < max(SAMPLE_SECONDS, (now - self._began) / SAMPLES):
+        if now - self._sampled < max(SAMPLE_SECONDS, (now - self._started) / SAMPLES):
             return None
         self._sampled = now
+        governor = self._execution.governor
         return {
-            "rss": self._governor.rss,
-            "available": self._governor.memory.available,
-            "budget": self._governor.budget,
-            "batch_bytes": self._governor.batch_bytes,
+            "rss": governor.rss,
+            "available": governor.memory.available,
+            "budget": governor.budget,
+            "batch_bytes": governor.batch_bytes,
             "bytes_done": self.bytes_committed,
         }
 
     def _seal(self, number: int) -> None:
-        shard = self._plan.shards[number]
-        self._files.seal(shard)
-        self._ledger.seal(number)
+        shard = self._execution.plan.shards[number]
+        self._execution.files.seal(shard)
+        self._execution.ledger.seal(number)
         _log.info("shard %s sealed", shard.name)
-        take_snapshot(self._ledger, self._storage)
+        take_snapshot(self._execution.ledger, self._execution.storage)
         self._sealed(number)

@@ -1,4 +1,4 @@
-"""What this run downloaded, kept in its ledger, and the removal of what it needs no longer."""
+"""The files that a run downloaded, noted in its ledger, and their deletion when not needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from resumerge.engine.execute.work_queue import files_of
+from resumerge.engine.execute.work_queue import hub_files_of
 from resumerge.hub.cache import HubFile
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.ledger import Ledger, Progress
@@ -19,8 +19,8 @@ from resumerge.sources.reader import SourceReader
 class Downloads:
     """The downloads of one run, over all its attempts.
 
-    A file is this run's if the run began its partial file, which keeps its inode to the end. What
-    was in the cache before, or was put there by another program, is not.
+    A file belongs to the run if the run created its partial file, whose inode stays the same to the
+    end. A file that was in the cache before, or that another program put there, does not.
     """
 
     def __init__(
@@ -35,29 +35,29 @@ class Downloads:
     ) -> None:
         """
         Args:
-            evict: remove a download when every unit that reads it is committed.
+            evict: delete a download when every unit that reads it is committed.
         """
         self._plan, self._ledger, self._metadata, self._reader = plan, ledger, metadata, reader
         self._evict = evict
         self._readers: Counter[Path] = Counter()
         self._files: dict[Path, set[tuple[int, str]]] = {}
         for unit, known in zip(plan.units, progress):
-            for number, name in files_of(plan, unit):
+            for number, name in hub_files_of(plan, unit):
                 blob = hub_file(plan.sources[number], name).blob
                 self._files.setdefault(blob, set()).add((number, name))
             if known.checksum is None:
                 self._readers.update(self._blobs(unit.index))
 
     def began(self, file: HubFile, inode: int) -> None:
-        """A file is being downloaded, and will have this inode."""
+        """Note a file whose download has started, and the inode that it will have."""
         self._ledger.note_download(str(file.blob), file.repo, file.name, file.size, inode)
 
     def evict_unneeded(self) -> None:
-        """Remove what no unit needs that is not committed."""
+        """Delete what no uncommitted unit needs."""
         self._remove(blob for blob in self._files if not self._readers[blob])
 
     def committed(self, units: Iterable[int]) -> None:
-        """These units need their files no longer."""
+        """Delete what only these units, which are committed now, needed."""
         done: set[Path] = set()
         for number in units:
             blobs = self._blobs(number)
@@ -68,7 +68,7 @@ class Downloads:
     def _blobs(self, unit: int) -> set[Path]:
         return {
             hub_file(self._plan.sources[number], name).blob
-            for number, name in files_of(self._plan, self._plan.units[unit])
+            for number, name in hub_files_of(self._plan, self._plan.units[unit])
         }
 
     def _remove(self, blobs: Iterable[Path]) -> None:
@@ -95,7 +95,7 @@ class Downloads:
 
 
 def _other_links(blob: Path, ours: set[Path]) -> bool:
-    """Whether another snapshot of the repo shows the same content."""
+    """Whether another snapshot of the repo links to the same content."""
     folder = blob.parent.parent / "snapshots"
     return any(
         path.is_symlink() and path not in ours and os.path.realpath(path) == os.path.realpath(blob)

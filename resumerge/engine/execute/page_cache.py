@@ -1,17 +1,15 @@
-"""Page cache that the merge will not need again is dropped where memory is scarce.
+"""Drops pages from the page cache that the merge does not need again, where memory is scarce.
 
-Left alone, a merge fills a cgroup with the pages of what it has read and written. From then on the
-kernel has to find pages to reclaim for every page that is read, takes those of the program itself
-too, and in the end reads more than it computes.
+Otherwise a merge fills its cgroup with the pages that it has read and written. The kernel then has
+to reclaim pages for every page that is read, takes those of the program itself too, and in the end
+the merge reads more than it computes.
 """
 
 from __future__ import annotations
 
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.resources.governor import Governor
-from resumerge.planning.plan import Plan, Unit
+from resumerge.engine.execute.execution import Execution
+from resumerge.planning.plan import Unit
 from resumerge.sources.dtypes import nbytes
-from resumerge.sources.reader import SourceReader
 from resumerge.storage import drop_from_cache
 
 SCANNED_BLOCKS = 16
@@ -21,23 +19,18 @@ SCANNED_BLOCKS = 16
 class PageCache:
     """Knows which pages are read or written for the last time."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        reader: SourceReader,
-        files: ShardFiles,
-        governor: Governor,
-    ) -> None:
-        self._reader, self._files, self._governor = reader, files, governor
+    def __init__(self, execution: Execution) -> None:
+        self._reader, self._files = execution.reader, execution.files
+        self._governor = execution.governor
         self._last_use = {
             (source, tensor.name): unit.index
-            for unit in plan.units
+            for unit in execution.plan.units
             for operand in unit.expression.operands
             for source, tensor in operand.tables
         }
 
     def finished(self, unit: Unit, first: int, last: int) -> None:
-        """Blocks `first` to `last` are on disk: neither they nor their inputs are needed again."""
+        """Drop blocks `first` to `last` of the output, which are on disk, and their inputs."""
         if not self._governor.cache_is_scarce:
             return
         start, stop = unit.block(first).start, unit.block(last).stop
@@ -47,9 +40,9 @@ class PageCache:
         self._drop_inputs(unit, start, stop, final=True)
 
     def scanned(self, unit: Unit, index: int) -> None:
-        """A scan, after which the inputs are read again, has passed a block.
+        """Drop the inputs of blocks that a scan has passed, where the whole unit does not fit.
 
-        What does not fit would be gone before it is read again, and other pages with it.
+        The inputs are read again after the scan, but these pages would be reclaimed before.
         """
         if index % SCANNED_BLOCKS != SCANNED_BLOCKS - 1 or not self._governor.cache_is_scarce:
             return
@@ -61,7 +54,7 @@ class PageCache:
     def _drop_inputs(self, unit: Unit, start: int, stop: int, *, final: bool) -> None:
         for operand in unit.expression.operands:
             if operand.rows and stop < unit.numel:
-                continue  # rows come from anywhere: the tensors go when the last was read
+                continue  # rows may come from anywhere: drop the tensors after the last block
             for source, tensor in operand.tables:
                 if final and self._last_use[source, tensor.name] > unit.index:
                     continue

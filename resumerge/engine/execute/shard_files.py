@@ -18,7 +18,7 @@ class ShardFiles:
     def __init__(self, plan: Plan, folder: Path, storage: Storage, *, sparse: bool = False) -> None:
         """
         Args:
-            sparse: shards get their space as they are written (`room.takes_space_later`).
+            sparse: shards get their space as they are written (`room.allocates_lazily`).
         """
         self._plan = plan
         self.folder = folder
@@ -28,29 +28,29 @@ class ShardFiles:
         self._lock = threading.Lock()
 
     def final(self, shard: Shard) -> Path:
-        """Where a sealed shard is."""
+        """The path of a sealed shard."""
         return self.folder / shard.name
 
     def partial(self, shard: Shard) -> Path:
-        """Where a shard is until it is sealed."""
+        """The path of a shard until it is sealed."""
         return self.folder / (shard.name + PARTIAL)
 
     def create(self, shard: Shard) -> None:
-        """Make the partial file at its full size, with its header."""
+        """Create the partial file at its full size, with its header."""
         path = self.partial(shard)
         self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
 
-    def lacking(self, shard: Shard) -> int:
-        """Bytes that a shard has yet to take on the disk."""
+    def unallocated(self, shard: Shard) -> int:
+        """Bytes of disk space that a shard still needs."""
         path = next((p for p in (self.final(shard), self.partial(shard)) if p.exists()), None)
         if path is None:
             return shard.nbytes
-        # Elsewhere a file was given its space when it was made, and may be compressed since.
+        # On a disk a file got its space when it was created; it may be compressed since.
         taken = path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
         return max(0, shard.nbytes - taken)
 
     def remove(self, shard: Shard) -> None:
-        """Give up the partial file, if there is one."""
+        """Delete the partial file, if there is one."""
         self._close(shard.index)
         self._storage.remove(self.partial(shard))
 
@@ -77,13 +77,13 @@ class ShardFiles:
         self._storage.sync_data(self.descriptor(number))
 
     def seal(self, shard: Shard) -> None:
-        """Give a whole shard its final name, durably."""
+        """Rename a complete shard to its final name, durably."""
         self._close(shard.index)
         self._storage.sync_file(self.partial(shard))
         self._storage.rename(self.partial(shard), self.final(shard))
 
     def unseal(self, shard: Shard) -> None:
-        """Take the final name from a shard that turned out not to be whole."""
+        """Rename a shard that turned out to be incomplete back to its partial name."""
         self._storage.rename(self.final(shard), self.partial(shard))
 
     def close(self) -> None:

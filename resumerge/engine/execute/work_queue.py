@@ -1,4 +1,4 @@
-"""Which unit is next: those that are not committed, as soon as the files they read are here."""
+"""The queue of pending units: which unit is computed next, as source files and disk space allow."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from resumerge.engine.execute.disk_quota import DiskQuota
-from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.execute.execution import Execution
 from resumerge.planning.plan import Plan, Unit
-from resumerge.sources.hub.prefetch import Prefetcher
+from resumerge.sources.hub.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """Time between two looks at signals and downloads while nothing can be computed."""
 
-Files = frozenset[tuple[int, str]]
-"""Files of the Hub: the number of the source, and the name."""
+HubFiles = frozenset[tuple[int, str]]
+"""Files of Hub models: the source's number, and the file's name."""
 
 
-def files_of(plan: Plan, unit: Unit) -> Files:
-    """The files of the Hub that a unit reads."""
+def hub_files_of(plan: Plan, unit: Unit) -> HubFiles:
+    """The files of Hub models that a unit reads."""
     return frozenset(
         (number, part.file)
         for operand in unit.expression.operands
@@ -30,22 +30,22 @@ def files_of(plan: Plan, unit: Unit) -> Files:
     )
 
 
-def fetching_order(
+def download_order(
     plan: Plan, units: Iterable[Unit], *, by_shard: bool = False
 ) -> list[tuple[Source, str]]:
     """The files that units read, in an order that lets the first units be computed soon.
 
-    Again and again the files come next that complete some unit with the fewest bytes.
+    Each step takes the files that complete some unit with the fewest bytes.
 
     Args:
-        by_shard: what a shard needs comes before what only later ones need.
+        by_shard: all files of a shard come before those that only later shards need.
     """
-    first: dict[tuple[int, Files], int] = {}
+    first: dict[tuple[int, HubFiles], int] = {}
     for unit in units:
-        first.setdefault((unit.shard if by_shard else 0, files_of(plan, unit)), unit.index)
+        first.setdefault((unit.shard if by_shard else 0, hub_files_of(plan, unit)), unit.index)
     chosen: dict[tuple[int, str], None] = {}
 
-    def cost(wanted: tuple[int, Files]) -> tuple[int, int, int]:
+    def cost(wanted: tuple[int, HubFiles]) -> tuple[int, int, int]:
         shard, files = wanted
         missing = sum(plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen)
         return shard, missing, first[wanted]
@@ -59,25 +59,28 @@ def fetching_order(
 
 
 class WorkQueue:
-    """The units of a plan that are to be computed, in its order as far as their files are here.
+    """The units that are not committed, in the plan's order.
 
-    And as far as there is room for their shards.
+    A unit is ready when all its source files are present, and is handed out when its shard has
+    space on the disk.
     """
 
-    def __init__(
-        self, plan: Plan, units: Iterable[Unit], prefetcher: Prefetcher, room: DiskQuota
-    ) -> None:
-        self._plan, self._prefetcher, self._room = plan, prefetcher, room
-        self._waiting: dict[Files, list[int]] = {}
+    def __init__(self, execution: Execution, prefetcher: Prefetcher, quota: DiskQuota) -> None:
+        self._plan, self._stop = execution.plan, execution.stop
+        self._prefetcher, self._quota = prefetcher, quota
+        self._waiting: dict[HubFiles, list[int]] = {}
         self._ready: dict[int, list[int]] = {}
-        self._seen = -1
-        for unit in units:
-            self._waiting.setdefault(files_of(plan, unit), []).append(unit.index)
+        """Numbers of ready units by shard, each a heap."""
+        self._arrived = -1
+        for unit, known in zip(self._plan.units, execution.progress):
+            if known.checksum is None:
+                files = hub_files_of(self._plan, unit)
+                self._waiting.setdefault(files, []).append(unit.index)
 
     def take(self) -> Unit | None:
-        """The next unit; None where there is none, or none whose files are here."""
-        self._look()
-        shard = self._open_shard()
+        """The next unit; None where none is left or none is ready."""
+        self._move_ready()
+        shard = self._writable_shard()
         if shard is None:
             return None
         number = heappop(self._ready[shard])
@@ -85,56 +88,62 @@ class WorkQueue:
             del self._ready[shard]
         return self._plan.units[number]
 
-    def wait(self, stop: StopRequest, tell: Callable[[], None]) -> bool:
-        """Wait for the files of a unit, and room for its shard.
+    @property
+    def download_progress(self) -> DownloadProgress | None:
+        """How far the downloads are; None where there is none."""
+        return self._prefetcher.progress
+
+    def wait(self, report: Callable[[], None]) -> bool:
+        """Wait until a unit is ready and its shard has space.
 
         Args:
-            tell: called now and then meanwhile.
+            report: called a few times a second meanwhile.
 
         Returns:
-            Whether there is a unit; False at the end, and where a signal asks to stop.
+            Whether there is such a unit; False at the end, and when a signal asks to stop.
 
         Raises:
-            Resumable: a file cannot be brought, or there is no room and will not be.
+            Resumable: a file cannot be downloaded, or there is no space and none will be freed.
         """
-        self._look()
-        began, progress = time.monotonic(), self._prefetcher.progress
-        while (shard := self._open_shard()) is None and not self._is_empty and not stop.requested:
+        self._move_ready()
+        started, progress = time.monotonic(), self._prefetcher.progress
+        while (shard := self._writable_shard()) is None and not self._is_over:
             if self._prefetcher.progress != progress:
-                began, progress = time.monotonic(), self._prefetcher.progress
-            hopeful = self._room.comes(time.monotonic() - began)
-            self._prefetcher.blocked_at = None if hopeful else self._seen
-            if self._ready and not hopeful and not self._open_shard_waits():
-                if self._open_shard() is not None:  # the last one was freed since the first look
+                started, progress = time.monotonic(), self._prefetcher.progress
+            space_expected = self._quota.will_be_freed(time.monotonic() - started)
+            self._prefetcher.blocked_at = None if space_expected else self._arrived
+            if self._ready and not space_expected and not self._allocated_shard_waits():
+                if self._writable_shard() is not None:  # space was freed since the first look
                     continue
-                raise self._room.lacking(min(self._ready))
-            self._prefetcher.wait(LOOK_SECONDS)
-            self._look()
-            tell()
+                raise self._quota.no_space(min(self._ready))
+            self._prefetcher.wait(POLL_SECONDS)
+            self._move_ready()
+            report()
         self._prefetcher.blocked_at = None
-        return shard is not None and not stop.requested
+        return shard is not None and not self._stop.requested
 
     @property
-    def _is_empty(self) -> bool:
-        return not self._ready and not self._waiting
+    def _is_over(self) -> bool:
+        return self._stop.requested or (not self._ready and not self._waiting)
 
-    def _open_shard(self) -> int | None:
-        """The first shard with a unit that can be computed and written now."""
-        return next((shard for shard in sorted(self._ready) if self._room.opens(shard)), None)
+    def _writable_shard(self) -> int | None:
+        """The first shard with a ready unit that has space on the disk, allocated now if needed."""
+        return next((shard for shard in sorted(self._ready) if self._quota.reserve(shard)), None)
 
-    def _open_shard_waits(self) -> bool:
-        """Whether files are on their way that a shard needs which has its room."""
+    def _allocated_shard_waits(self) -> bool:
+        """Whether a shard that has its space waits for source files."""
         shards = {self._plan.units[n].shard for units in self._waiting.values() for n in units}
-        return any(self._room.has(shard) for shard in shards)
+        return any(self._quota.is_allocated(shard) for shard in shards)
 
-    def _look(self) -> None:
-        if self._seen == self._prefetcher.ready_count:
+    def _move_ready(self) -> None:
+        """Move units whose files have arrived since the last call from waiting to ready."""
+        if self._arrived == self._prefetcher.ready_count:
             return
-        self._seen = self._prefetcher.ready_count
-        for files in [f for f in self._waiting if self._are_here(f)]:
+        self._arrived = self._prefetcher.ready_count
+        for files in [f for f in self._waiting if self._are_present(f)]:
             for number in self._waiting.pop(files):
                 shard = self._plan.units[number].shard
                 heappush(self._ready.setdefault(shard, []), number)
 
-    def _are_here(self, files: Files) -> bool:
+    def _are_present(self, files: HubFiles) -> bool:
         return all(self._prefetcher.is_ready(self._plan.sources[n], name) for n, name in files)

@@ -1,4 +1,4 @@
-"""Giving up a run: its output files and its ledger go, and nothing else."""
+"""Abandon a run: delete its output files and its ledger, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from resumerge.storage import Storage
 
 
 def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) -> None:
-    """Remove what a run wrote: its shards, the files beside them, and the run's folder.
+    """Delete what a run wrote: its shards, the files beside them, and the run's folder.
 
-    Files that the run did not write, and those that were edited since, are left, and the output
-    folder with them. The ledger goes last and at once: as long as anything of the run is there, it
-    is known whose it is.
+    Files that the run did not write, and those that were edited since, are kept, and so is the
+    output folder. The ledger is deleted last, in one step: it names what belongs to the run.
     """
     folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
     written = written_files(ledger, out)

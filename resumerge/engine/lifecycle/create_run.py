@@ -1,43 +1,77 @@
-"""A new run's ledger: the plan, written down whole before anything else is."""
+"""Create a run: its ledger, with the whole plan in it before anything else is written."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import resumerge
 from resumerge.engine.checks.drift import samples
+from resumerge.engine.checks.paths import check_output
+from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_block
+from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
+from resumerge.engine.mirrored.reconcile import temporary_folder
+from resumerge.engine.resources.lock import folder_lock, is_abandoned, run_lock
+from resumerge.errors import InputError
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.run_store import RECIPE_FILE, RunStore
+from resumerge.mirror.state import NOTHING
 from resumerge.mirror.stores.registry import open_store
-from resumerge.options import Options
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 from resumerge.sources import Source
-from resumerge.storage import Storage
 
 
-def create_run(
-    plan: Plan,
-    config: Path,
-    out: Path,
-    options: Options,
-    unborn: Path,
-    home: RunStore,
-    storage: Storage,
-) -> Path:
-    """Fill a new run's folder with its ledger; it appears whole or not at all.
+@contextmanager
+def create_run(context: RunContext, plan: Plan, config: Path, out: Path) -> Iterator[Ledger]:
+    """Create a run: its ledger with the whole plan, locked while the caller works on it.
 
-    Args:
-        unborn: the folder, of `RunStore.new`.
+    The run's folder appears with the plan in it whole, or not at all.
 
-    Returns:
-        The folder under its final name.
+    Raises:
+        InputError: the output folder or the mirror is used by another run meanwhile.
     """
+    context.run_id = None  # a run that this one replaces is gone
+    if context.options.mirror:
+        _acquire_empty(context.open_mirror(context.options.mirror), out)
+    context.storage.make_folder(out)
+    with folder_lock(out):
+        if problems := check_output(out):  # another run may have used it since the first check
+            raise InputError(problems)
+        unborn = context.runs.new(out, context.storage)
+        _delete_abandoned(context.runs, unborn)
+        with run_lock(unborn, unborn.stem):
+            folder = _write_plan(context, plan, config, out, unborn)
+            context.run_id = folder.name
+            with closing(Ledger(folder / LEDGER_FILE)) as ledger:
+                yield ledger
+
+
+def _acquire_empty(mirror: MirrorSession, out: Path) -> None:
+    """Take the lease of a new run's mirror, which must be empty."""
+    mirror.hold(out.name)
+    with temporary_folder() as folder:
+        state = mirror.read_state(folder / LEDGER_FILE)
+    if state.what != NOTHING:
+        raise refuse_mirror(mirror, state)
+
+
+def _delete_abandoned(runs: RunStore, ours: Path) -> None:
+    """Delete the folders of runs whose process died before the plan was in them whole."""
+    for folder in runs.unborn():
+        if folder != ours and is_abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, unborn: Path) -> Path:
+    """Write a new run's ledger; the run's folder under its final name is returned."""
+    options, storage = context.options, context.storage
     name = unborn.stem
     parts = fingerprint_parts(plan)
     ledger = Ledger.create(unborn / LEDGER_FILE)
@@ -101,11 +135,11 @@ def create_run(
     ledger.close()
     storage.write_file(unborn / RECIPE_FILE, plan.recipe.text.encode())
     storage.sync_file(unborn / LEDGER_FILE)
-    return home.born(unborn, storage)
+    return context.runs.born(unborn, storage)
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:
-    """The sources, then what those with an adapter consist of, each of which is pinned."""
+    """The sources, then the parts of those with an adapter: each part is pinned by itself."""
     plan = list(sources)
     named = {source.ref.text for source in plan}
     parts = {
@@ -118,7 +152,7 @@ def _with_parts(sources: Iterable[Source]) -> list[Source]:
 
 
 def versions() -> dict[str, Any]:
-    """What computes: recorded, so that a change on the way can be told."""
+    """What computes the run: recorded, so that a change between attempts is found."""
     return {
         "resumerge": resumerge.__version__,
         "numerics": NUMERICS,

@@ -5,14 +5,24 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from resumerge.engine.execute.reporter import Reporter, Result
+from resumerge.engine.checks.paths import OUTPUT, check_output, check_path
+from resumerge.engine.context import RunContext
 from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.lifecycle.import_run import bring_model
-from resumerge.engine.mirrored.mirror_session import SHOWN, MirrorSession, check_apart
+from resumerge.engine.lifecycle.adopt import AdoptedRun
+from resumerge.engine.lifecycle.find import FinishedInMirror
+from resumerge.engine.lifecycle.finished_model import fetch_model, fetched_names, is_made_of
+from resumerge.engine.mirrored.mirror_session import (
+    SHOWN,
+    MirrorSession,
+    check_apart,
+    refuse_mirror,
+)
+from resumerge.engine.recovery.damage import find_damage
+from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
-from resumerge.mirror.lease import retry
+from resumerge.mirror.retrying import retry
 from resumerge.mirror.manifest import (
     MANIFEST_FILE,
     Manifest,
@@ -20,82 +30,114 @@ from resumerge.mirror.manifest import (
     read_manifest,
     remove_metadata,
 )
-from resumerge.options import Options
+from resumerge.mirror.state import FINISHED, MirrorState
 from resumerge.planning import Plan
-from resumerge.storage import Storage
 
 
-def is_whole(plan: Plan, ledger: Ledger, files: ShardFiles, far: MirrorSession | None) -> bool:
-    """Whether a finished run's files are all still there: shards with their size and header, here
-    or in its mirror; and in the mirror everything that belongs there, by its size.
+def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
+    """Whether a run is done, and everything that it wrote is still there.
 
-    The files beside the shards only have to exist: the user may have edited them since.
+    Shards must have their size and header, here or in the mirror; in the mirror every file must
+    have its size. Companion files here only have to exist: the user may have edited them.
 
     Raises:
-        InputError, Resumable: the mirror cannot be looked at.
+        InputError, Resumable: the mirror cannot be read.
     """
-    lacking = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
-    if ledger.open_shards() or not all((files.folder / n).is_file() for n in ledger.companions()):
+    record = run.ledger.run() or {}
+    if record["state"] != "done" or (run.mirror and run.mirror.url != record["mirror"]):
         return False
-    if far is None:
-        return not lacking
-    noted = ledger.mirrored()
-    return all(s.name in noted for s in lacking) and _is_whole_there(plan, ledger, far)
+    return _is_complete(context, run, plan) and not find_damage(plan, run.ledger, context.metadata)
 
 
-def _is_whole_there(plan: Plan, ledger: Ledger, far: MirrorSession) -> bool:
-    """Whether the mirror says that it has the model, and has it; what is lacking is told."""
-    far.check_mounted()
-    done, there = retry(far.store, lambda: read_manifest(far.store)), far.files()
-    lacking = {s.name for s in plan.shards if there.get(s.name) != s.nbytes}
-    if done is None or done.run != (ledger.run() or {})["id"]:
-        lacking.add(MANIFEST_FILE)
+def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
+    files = ShardFiles(plan, run.out, context.storage)
+    missing = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
+    companions = run.ledger.companions()
+    if run.ledger.open_shards() or not all((run.out / name).is_file() for name in companions):
+        return False
+    if run.mirror is None:
+        return not missing
+    mirrored = run.ledger.mirrored()
+    return all(s.name in mirrored for s in missing) and _is_complete_in(
+        run.mirror, plan, run.ledger
+    )
+
+
+def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
+    """Whether the mirror has a manifest of this run and all files; missing ones are reported."""
+    mirror.check_mounted()
+    manifest, files = retry(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
+    missing = {s.name for s in plan.shards if files.get(s.name) != s.nbytes}
+    if manifest is None or manifest.run != (ledger.run() or {})["id"]:
+        missing.add(MANIFEST_FILE)
     else:
-        lacking.update(missing_files(done, there))
-    if lacking:
-        ledger.event("mirror_lacks", mirror=far.url, names=sorted(lacking)[:SHOWN])
-        far.note(f"The mirror at {far.url} lacks {', '.join(sorted(lacking)[:SHOWN])}")
-    return not lacking
+        missing.update(missing_files(manifest, files))
+    if missing:
+        names = sorted(missing)[:SHOWN]
+        ledger.event("mirror_lacks", mirror=mirror.url, names=names)
+        mirror.note(f"The mirror at {mirror.url} lacks {', '.join(names)}")
+    return not missing
 
 
-def already_there(
-    far: MirrorSession,
-    done: Manifest,
-    out: Path | None,
-    options: Options,
-    storage: Storage,
-    reporter: Reporter,
-) -> Result:
-    """The mirror holds the model, finished; it comes here only if that is asked for.
-
-    Args:
-        out: its output folder here, if it has one.
+def report_finished(context: RunContext, run: AdoptedRun) -> Result:
+    """Report that a run is finished; with ``--bring-back`` what is only in the mirror comes here.
 
     Raises:
-        InputError, Resumable: it cannot be brought.
+        InputError, Resumable: it cannot be copied from the mirror.
     """
-    with suppress(InputError, Resumable):  # who finished it may have died over it
-        retry(far.store, lambda: remove_metadata(far.store))
-    if options.bring_back and out is not None:
-        if problems := check_apart(out, far):
-            raise InputError(problems)
-        storage.make_folder(out)
-        with folder_lock(out):
-            bring_model(far, done, out, storage)
-    there = Path(far.url)
-    here = out if out is not None and out.is_dir() else there
-    result = Result(done.run, here, there, already_done=True, mirror=far.url)
-    reporter.done(result)
+    mirror = run.mirror
+    if mirror is not None and context.options.bring_back:
+        manifest = retry(mirror.store, lambda: read_manifest(mirror.store))
+        if manifest is not None:
+            with folder_lock(run.out):
+                fetch_model(mirror, manifest, run.out, context.storage)
+    url = mirror.url if mirror else None
+    result = Result(run.folder.name, run.out, run.ledger.path, already_done=True, mirror=url)
+    context.reporter.done(result)
     return result
 
 
-def bring_rest(far: MirrorSession, out: Path, storage: Storage) -> None:
-    """Bring here what is lacking of a model that is finished in the mirror.
+def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
+    """Use a finished model of a mirror, made by a run that this machine does not have.
 
     Raises:
-        InputError, Resumable: it cannot be brought.
+        InputError: it is not made of this recipe, or cannot be copied here.
+        Resumable: the mirror cannot be read now.
     """
-    done = retry(far.store, lambda: read_manifest(far.store))
-    if done is not None:
+    mirror, manifest, out = context.mirror, found.manifest, found.out
+    assert mirror is not None
+    options = context.options
+    if found.recipe is not None and not is_made_of(manifest, found.recipe, options, mirror):
+        raise refuse_mirror(mirror, MirrorState(FINISHED, {}, manifest))
+    if options.bring_back:
+        out = out or Path.cwd() / (manifest.output or manifest.run)
+        problems = [*check_path(out, OUTPUT), *check_output(out, fetched_names(manifest, out))]
+        if problems:
+            raise InputError(problems)
+    return take_finished(context, mirror, manifest, out)
+
+
+def take_finished(
+    context: RunContext, mirror: MirrorSession, manifest: Manifest, out: Path | None
+) -> Result:
+    """Report a model that the mirror has finished; with ``--bring-back`` it is copied to `out`.
+
+    Args:
+        out: the output folder on this machine, if there is one.
+
+    Raises:
+        InputError, Resumable: it cannot be copied.
+    """
+    with suppress(InputError, Resumable):  # the machine that finished it may not have got to this
+        retry(mirror.store, lambda: remove_metadata(mirror.store))
+    if context.options.bring_back and out is not None:
+        if problems := check_apart(out, mirror):
+            raise InputError(problems)
+        context.storage.make_folder(out)
         with folder_lock(out):
-            bring_model(far, done, out, storage)
+            fetch_model(mirror, manifest, out, context.storage)
+    url = Path(mirror.url)
+    here = out if out is not None and out.is_dir() else url
+    result = Result(manifest.run, here, url, already_done=True, mirror=mirror.url)
+    context.reporter.done(result)
+    return result

@@ -1,4 +1,4 @@
-"""Planning with the sources pinned: as a run began, whatever a branch or a folder is now."""
+"""Planning with pinned sources: as they were when the run was created, not as they are now."""
 
 from __future__ import annotations
 
@@ -7,38 +7,45 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.lifecycle.open_models import in_order, open_sources, with_place
+from resumerge.engine.context import RunContext
+from resumerge.engine.lifecycle.open_sources import in_order, open_sources, with_place
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
-from resumerge.options import SEED, SHARD_SIZE, Options
+from resumerge.options import SEED, SHARD_SIZE
 from resumerge.planning import Plan, check_recipe, make_plan
 from resumerge.recipe import Recipe
-from resumerge.sources import MetadataCache
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers.required import read_tokenizers
 
+NO_PINS: Mapping[str, dict[str, Any]] = {}
+
 
 def pinned_plan(
+    context: RunContext,
     recipe: Recipe,
-    pins: Mapping[str, dict[str, Any]],
-    began: Mapping[str, Any],
-    options: Options,
-    metadata: MetadataCache,
+    pins: Mapping[str, dict[str, Any]] = NO_PINS,
+    created_with: Mapping[str, Any] = NO_PINS,
 ) -> Plan:
-    """Open the sources, where a run has pinned them if it has, and plan.
+    """Open the sources, at their pins if they have some, and plan.
 
-    What needs no model comes first, then what needs no network.
+    The recipe is checked first, then local models, then those of the Hub.
 
     Args:
-        pins: `revision` and `folder` of each model.
-        began: the options that the run began with.
+        pins: `revision` or `folder` of each model, by the text of its reference.
+        created_with: the options that the run was created with.
+
+    Raises:
+        InputError: with every problem that was found.
+        Resumable: the network failed.
     """
+    context.reporter.doing("opening the models and planning")
+    options = context.options
     problems = check_recipe(recipe)
-    sources = open_sources(recipe, pins, problems, metadata, options.offline)
-    seed = began.get("seed", SEED) if options.seed is None else options.seed
-    size = options.shard_size or began.get("shard_size", SHARD_SIZE)
+    sources = open_sources(recipe, pins, problems, context.metadata, options.offline)
+    seed = created_with.get("seed", SEED) if options.seed is None else options.seed
+    size = options.shard_size or created_with.get("shard_size", SHARD_SIZE)
     try:
-        tokenizers = read_tokenizers(recipe, sources, metadata, offline=options.offline)
+        tokenizers = read_tokenizers(recipe, sources, context.metadata, offline=options.offline)
         plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
     except InputError as error:
         found = (with_place(recipe, problem) for problem in error.problems)
@@ -48,23 +55,23 @@ def pinned_plan(
     return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
 
 
-def pins_of(ledger: Ledger, *, looks_anew: bool) -> dict[str, dict[str, Any]]:
-    """Where a run's sources are, by the text of their references.
+def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
+    """The pins of a run's sources, by the text of their references.
 
     Args:
-        looks_anew: local ones are where their names lead now.
+        reopen_local: local models are looked for where the recipe's paths lead now.
     """
-    return {row["model"]: _pin(row, looks_anew=looks_anew) for row in ledger.sources()}
+    sources = ledger.sources()
+    return {row["model"]: _pin(row, reopen_local=reopen_local) for row in sources}
 
 
-def _pin(source: Mapping[str, Any], *, looks_anew: bool) -> dict[str, Any]:
-    """Where a run's source is: its commit, or its folder, unless that is named anew."""
+def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:
     if source["kind"] == "lora":
         return {}
     if source["kind"] == "hub":
         return {"revision": source["revision"]}
     folder = Path(source["folder"])
-    return {} if looks_anew or not folder.is_dir() else {"folder": folder}
+    return {} if reopen_local or not folder.is_dir() else {"folder": folder}
 
 
 def _notes_on_links(plan: Plan) -> Iterator[str]:
@@ -72,6 +79,6 @@ def _notes_on_links(plan: Plan) -> Iterator[str]:
         names = outward_links(part.folder) if part.kind == "local" else []
         if names:
             yield (
-                f"not copied, since they are links that lead out of {part.folder}: "
-                f"{', '.join(names)}; put the files themselves there if the result shall have them"
+                f"not copied: {', '.join(names)}, which are links that lead out of {part.folder}; "
+                "put the files themselves there if the result is to have them"
             )

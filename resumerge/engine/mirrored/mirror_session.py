@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resumerge.engine.execute.reporter import Reporter
+from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable, refuse
 from resumerge.mirror.lease import Lease

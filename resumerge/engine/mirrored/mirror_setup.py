@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resumerge.engine.execute.reporter import Reporter
 from resumerge.engine.mirrored.mirror_session import MirrorSession
+from resumerge.engine.reporter import Reporter
 from resumerge.ledger import Ledger
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.options import MIRROR_WAIT, Options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resumerge.engine.execute.work_queue import files_of
+from resumerge.engine.execute.work_queue import hub_files_of
 from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.metadata_cache import Damage, MetadataCache
 from resumerge.ledger import Ledger
@@ -23,7 +23,7 @@ def find_damage(
     began = (ledger.run() or {})["created"]
     dealt_with = {event["data"].get("damage") for event in ledger.events(DAMAGED)}
     found = {}
-    for files in {files_of(plan, unit) for unit in plan.units}:
+    for files in {hub_files_of(plan, unit) for unit in plan.units}:
         for number, name in files:
             file = hub_file(plan.sources[number], name)
             for path in {file.pointer, file.blob}:
@@ -49,8 +49,8 @@ def forget_damaged(
         computed: set[tuple[int, str]] = set()
         needed: set[tuple[int, str]] = set()
         for unit, known in zip(plan.units, progress):
-            computed |= files_of(plan, unit) if known.committed_blocks else set()
-            needed |= files_of(plan, unit) if known.checksum is None else set()
+            computed |= hub_files_of(plan, unit) if known.committed_blocks else set()
+            needed |= hub_files_of(plan, unit) if known.checksum is None else set()
         for number, name in computed & needed:
             is_cached(
                 hub_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
@@ -62,7 +62,7 @@ def forget_damaged(
             units = [
                 unit.index
                 for unit, known in zip(plan.units, progress)
-                if known.committed_blocks and key in files_of(plan, unit)
+                if known.committed_blocks and key in hub_files_of(plan, unit)
             ]
             model = plan.sources[key[0]].ref.text
             ledger.forget(units, DAMAGED, model=model, file=key[1], damage=damage.id)

@@ -1,6 +1,6 @@
-"""Which files of an output folder a run wrote: only those may it replace or remove.
+"""Which files of an output folder a run wrote: it may replace or delete only those.
 
-A name is not enough: the user may have put a file of that name there, or edited ours.
+The name alone proves nothing: the user may have put a file of that name there, or edited ours.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from resumerge.storage import Storage
 
 
 def written_files(ledger: Ledger, out: Path) -> set[str]:
-    """Names, relative to `out`, of the files there that are as the run wrote them.
+    """Names, relative to `out`, of the files that are as the run wrote them.
 
-    A shard is known by its size and header, a file beside the shards by its checksum, and what is
-    not finished by its name.
+    A shard is recognised by its size and header, a companion file by its checksum, and an
+    unfinished file by its name.
     """
     shards = [row["name"] for row in ledger.shards() if _has_head(out / row["name"], row)]
     companions = [
@@ -32,7 +32,7 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
-    """Whether a file is there and has this xxh3-128 (hex digits)."""
+    """Whether a file exists and has this xxh3-128 (hex digits)."""
     return path.is_file() and hash_block(path.read_bytes()).hex() == checksum
 
 
@@ -43,11 +43,12 @@ def _has_head(path: Path, row: dict[str, object]) -> bool:
         return hash_block(file.read(int(str(row["header_bytes"])))).hex() == row["header_checksum"]
 
 
-def set_aside(path: Path, storage: Storage) -> Path:
-    """Give a file that is not the run's another name, which is returned, and its own to the run's.
+def rename_to_backup(path: Path, storage: Storage) -> Path:
+    """Rename a file that the run did not write, so that its name is free; see `backup_name`.
 
-    See `aside_name`.
+    Returns:
+        The new path.
     """
-    aside = path.with_name(backup_name(path.name, lambda n: os.path.lexists(path.with_name(n))))
-    storage.rename(path, aside)
-    return aside
+    backup = path.with_name(backup_name(path.name, lambda n: os.path.lexists(path.with_name(n))))
+    storage.rename(path, backup)
+    return backup

@@ -1,27 +1,15 @@
-"""What is found on resume, and what is done about it (the recovery table of the architecture)."""
+"""Recovery: bring ledger and shards into agreement (the recovery table of docs/architecture.md)."""
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from resumerge.engine.execute.checksums import first_mismatch
 from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.recovery.ownership import set_aside
-from resumerge.errors import refuse
-from resumerge.ledger import (
-    LEDGER_FILE,
-    RECONCILED,
-    SNAPSHOT_FILE,
-    Ledger,
-    Progress,
-    is_reconciled,
-    restore_snapshot,
-    take_snapshot,
-)
-from resumerge.ledger.run_store import RECIPE_FILE
+from resumerge.engine.recovery.ownership import rename_to_backup
+from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
@@ -29,78 +17,8 @@ LAST_BATCHES = 2
 """Batches at the end of the last attempt whose units are read again and compared."""
 
 
-def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
-    """Open a run's ledger, from its snapshot if it is damaged.
-
-    Returns:
-        The ledger, and whether it was restored and not compared with the shards since; then
-        nothing on disk is to be trusted unread.
-
-    Raises:
-        InputError: ledger and snapshot are both beyond use; they are left as they are.
-        sqlite3.OperationalError: the disk is full or fails, which is no reason to go back to
-            the snapshot.
-    """
-    path = folder / LEDGER_FILE
-    try:
-        ledger = _open_intact(path)
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError as error:
-        try:
-            restore_snapshot(folder, storage)
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            raise refuse(
-                "The ledger and its snapshot are both damaged",
-                where=str(path),
-                found=str(error),
-                fix=f"start over in a new or emptied folder: "
-                f"`resumerge run {folder / RECIPE_FILE} OUT`",
-            ) from error
-        ledger = _open_intact(path)
-    return ledger, not is_reconciled(ledger)
-
-
-def read_ledger(folder: Path) -> Ledger:
-    """Open a run's ledger to read, or its snapshot where that cannot be; nothing is written.
-
-    Raises:
-        InputError: neither can be read.
-    """
-    for name in (LEDGER_FILE, SNAPSHOT_FILE):
-        try:
-            ledger = Ledger(folder / name, read_only=True)
-        except sqlite3.DatabaseError:
-            continue
-        try:
-            if ledger.run() is not None:
-                return ledger
-        except sqlite3.DatabaseError:
-            pass
-        ledger.close()
-    raise refuse(
-        "Neither the ledger nor its snapshot can be read",
-        where=str(folder),
-        fix="change its permissions, or resume the run, which mends what can be mended",
-    )
-
-
-def _open_intact(path: Path) -> Ledger:
-    if not path.exists():
-        raise sqlite3.DatabaseError("the ledger is missing")
-    ledger = Ledger(path)
-    try:
-        ledger.check()
-    except BaseException:
-        ledger.close()
-        raise
-    return ledger
-
-
 class Recovery:
-    """Brings ledger and shards into agreement before an attempt begins."""
+    """Brings ledger and shards into agreement before an attempt computes anything."""
 
     def __init__(
         self,
@@ -124,7 +42,7 @@ class Recovery:
     def run(self) -> list[Progress]:
         """Check every shard; afterwards each is sealed, or open with its partial file in place.
 
-        A sealed one is here, or away: in the mirror alone.
+        A sealed shard is in the output folder, or only in the mirror.
 
         Returns:
             What is committed, unit by unit.
@@ -154,7 +72,7 @@ class Recovery:
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
-        """It has its final name, but the ledger says open: the checksums decide."""
+        """The file has its final name, but the ledger says open: the checksums decide."""
         path = self._files.final(shard)
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
@@ -173,9 +91,9 @@ class Recovery:
     def _check_open(self, shard: Shard) -> None:
         path = self._files.partial(shard)
         final = self._files.final(shard)
-        if final.is_symlink() or final.exists():  # ours never has both names
-            aside = set_aside(final, self._storage)
-            self._ledger.event("file_set_aside", name=final.name, now=aside.name)
+        if final.is_symlink() or final.exists():  # our shards never have both names
+            backup = rename_to_backup(final, self._storage)
+            self._ledger.event("file_set_aside", name=final.name, now=backup.name)
         units = range(shard.first, shard.last)
         if self._lazy and not any(self._progress[n].committed_blocks for n in units):
             self._storage.remove(path)
@@ -191,7 +109,7 @@ class Recovery:
             take_snapshot(self._ledger, self._storage)
 
     def _lose(self, shard: Shard, path: Path) -> None:
-        """The file is missing, short, or another: its units are pending again."""
+        """The file is missing, truncated or foreign: make its units pending again."""
         found = "missing"
         if path.exists():
             found = f"{path.stat().st_size} bytes, or another header"
@@ -203,7 +121,7 @@ class Recovery:
             self._files.create(shard)
 
     def _mismatching(self, shard: Shard, path: Path, units: Iterable[int]) -> list[int]:
-        """Units whose bytes are not what was committed; they are pending afterwards."""
+        """Units whose bytes differ from what was committed; they are made pending."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             damaged = []

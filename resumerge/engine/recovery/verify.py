@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.engine.execute.checksums import first_mismatch, hash_block
-from resumerge.engine.execute.reporter import Reporter
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
+from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
 from resumerge.engine.recovery.ownership import has_checksum
-from resumerge.engine.recovery.recovery import open_ledger, read_ledger
+from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.disk_errors import resumable_disk_errors
 from resumerge.engine.resources.lock import LOCK_FILE, lock_holder, run_lock
 from resumerge.engine.resources.signals import StopRequest
@@ -24,7 +24,7 @@ from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.audit import compare
 from resumerge.mirror.backup_names import CARD
-from resumerge.mirror.lease import retry
+from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 from resumerge.planning.plan import Expression, Unit

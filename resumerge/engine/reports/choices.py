@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.execute.device import resolve_device
+from resumerge.engine.resources.device import resolve_device
 from resumerge.errors import InputError
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options

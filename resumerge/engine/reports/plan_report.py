@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.checks.preflight import (
-    OUTPUT,
-    STATE,
-    check_disk,
-    check_output,
-    check_outside,
-    check_path,
-    check_sources,
-    check_writable,
-    existing_folder,
-    fit_threads,
-    free_bytes,
-    memory_budget,
-    too_many_threads,
-)
-from resumerge.engine.execute.device import resolve_device
-from resumerge.engine.execute.reporter import Reporter
-from resumerge.engine.lifecycle.session import Session
-from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart, check_reachable
+from resumerge.engine.checks.disk import check_disk, check_downloads
+from resumerge.engine.checks.memory import fit_threads, memory_budget, too_many_threads
+from resumerge.engine.checks.new_run import new_run_problems
+from resumerge.engine.checks.paths import OUTPUT, STATE, check_path
+from resumerge.engine.context import RunContext
+from resumerge.engine.lifecycle.pinned_plan import pinned_plan
+from resumerge.engine.mirrored.mirror_session import check_apart, check_reachable
+from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.choices import choices
+from resumerge.engine.resources.device import resolve_device
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable
+from resumerge.host.disk import existing_folder, free_bytes
 from resumerge.host.host import describe_host
 from resumerge.host.speed import probe
 from resumerge.ledger.run_store import RunStore
@@ -35,6 +26,7 @@ from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.planning.estimates.estimate import disk_needed, estimate, largest_file
 from resumerge.planning.estimates.time import computes
+from resumerge.storage import Storage
 
 
 def describe_plan(
@@ -66,28 +58,28 @@ def describe_plan(
 
 
 def _described(config: Path, out: Path | None, options: Options) -> dict[str, Any]:
+    context = RunContext(options, Reporter(), Storage(), StopRequest(), RunStore(options.state_dir))
     budget = memory_budget(options.memory)
-    home = RunStore(options.state_dir)
-    if unusable := [*check_path(home.folder, STATE), *_unusable(out)]:
+    if unusable := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
         return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
     try:
-        earlier = home.of_output(out) if out is not None else []
-        plan = Session(options).plan(read_recipe(config))
+        earlier = context.runs.of_output(out) if out is not None else []
+        plan = pinned_plan(context, read_recipe(config))
     except InputError as error:
         return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
     except Resumable as error:
         what, *more = str(error).split("\n")
         problem = Problem(what, where=str(config), fix=" ".join(more))
         return {**_nothing(budget, out), "problems": [asdict(problem)]}
-    problems = _mirror_problems(out, options)
+    problems = _mirror_problems(context, out)
     if out is not None and not earlier:
-        problems += check_writable(home.folder, STATE)
-        problems += check_output(out)
-        problems += check_outside(out, (source.folder for source in plan.sources))
-    problems += check_disk(out or Path.cwd(), disk_needed(plan))
-    problems += check_sources(
-        plan, out or Path.cwd(), disk_needed(plan), offline=options.offline, evict=options.evict
-    )
+        problems += (p for p in new_run_problems(context, plan, out) if p not in problems)
+    else:
+        target, needed = out or Path.cwd(), disk_needed(plan)
+        problems += check_disk(target, needed)
+        problems += check_downloads(
+            plan, target, needed, offline=options.offline, evict=options.evict
+        )
     try:
         resolve_device(options.device)
     except InputError as error:
@@ -128,15 +120,17 @@ def _described(config: Path, out: Path | None, options: Options) -> dict[str, An
     }
 
 
-def _mirror_problems(out: Path | None, options: Options) -> list[Problem]:
-    if options.mirror is None:
+def _mirror_problems(context: RunContext, out: Path | None) -> list[Problem]:
+    """What is wrong with the mirror's address; one that cannot be used is left out from then on."""
+    if context.options.mirror is None:
         return []
     try:
-        far = MirrorSession(options.mirror, options, Reporter(), StopRequest())
+        mirror = context.open_mirror(context.options.mirror)
     except InputError as error:
+        context.options = replace(context.options, mirror=None)
         return error.problems
-    apart = check_apart(out, far) if out is not None else []
-    return apart or check_reachable(far)
+    apart = check_apart(out, mirror) if out is not None else []
+    return apart or check_reachable(mirror)
 
 
 def _unusable(out: Path | None) -> list[Problem]:

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
+from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
 from resumerge.errors import Interrupted, Resumable
 from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import LEDGER_FILE, Ledger

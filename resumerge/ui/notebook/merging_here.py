@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resumerge.engine.execute.reporter import Reporter, Result
 from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.reporter import Reporter, Result
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, refuse
 from resumerge.ledger.run_store import RunStore
@@ -40,7 +40,7 @@ def merge_here(
     if not isinstance(reporter, Reporter | None):
         raise refuse(
             "The reporter cannot be that",
-            expected="a resumerge.engine.execute.reporter.Reporter, or progress='lines'",
+            expected="a resumerge.engine.reporter.Reporter, or progress='lines'",
             found=repr(reporter),
         )
     picture, printed = _shown(progress, options) if reporter is None else (None, None)

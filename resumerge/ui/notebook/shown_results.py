@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from resumerge.engine.execute.reporter import Result
 from resumerge.engine.recovery.verify import Verification
+from resumerge.engine.reporter import Result
 from resumerge.report.sizes import show_size
 from resumerge.report.status import Status, status_of
 from resumerge.ui.html.html import tag

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from resumerge.engine.execute.reporter import ProgressUpdate, Reporter, Result
+from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.report.sizes import counted, show_seconds, show_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from resumerge.engine.execute.reporter import ProgressUpdate
+from resumerge.engine.reporter import ProgressUpdate
 from resumerge.report.sizes import counted, show_seconds, show_size
 from resumerge.sources.hub.prefetch import DownloadProgress
 

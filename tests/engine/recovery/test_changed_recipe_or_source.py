@@ -105,9 +105,9 @@ def test_a_changed_source_is_refused(
     change(halfway.models / "math" / "model.safetensors")
     refused = halfway.resume()
     assert refused.code == 2
-    assert "A source is not what this run began with" in refused.stderr
+    assert "A source changed since the run was created" in refused.stderr
     assert re.search(rf"math/model.safetensors has (\d+ )?{says}", refused.stderr)
-    assert "put the file back as it was" in refused.stderr
+    assert "restore the file as it was" in refused.stderr
     assert halfway.files() == before
     assert halfway.resume(restart=True).code == 0
 
@@ -123,7 +123,7 @@ def test_a_source_that_was_touched_or_downloaded_again_is_no_other(
         os.utime(model, ns=(0, 0))
     ended = halfway.finish()
     halfway.assert_done(reference)
-    assert "2 files of models were touched" in ended.stderr
+    assert "2 model files have a new time of change" in ended.stderr
     assert "source_touched" in halfway.events()
 
 
@@ -150,7 +150,7 @@ def test_a_recipe_that_cannot_be_read_is_not_needed(
     halfway.config.unlink()
     halfway.config.mkdir()
     ended = halfway.finish()
-    assert "going on with the run's own recipe" in ended.stderr
+    assert "using the run's own copy of the recipe" in ended.stderr
     halfway.assert_done(reference)
 
 

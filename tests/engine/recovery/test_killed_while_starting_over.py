@@ -26,7 +26,7 @@ def test_killed_while_starting_over(
                 assert data in (reference[name], other[name])
         again = merge.run()
         if again.code == 2:
-            assert "not what this run began with" in again.stderr
+            assert "changed since the run was created" in again.stderr
             again = merge.run(restart=True)
         assert again.code == 0, again.stderr
         merge.assert_done(other)

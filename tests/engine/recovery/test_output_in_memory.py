@@ -13,7 +13,7 @@ import pytest
 from crashing import Bench, Merge, Paused
 from small_disks import fill, mounted
 
-from resumerge.engine.execute.disk_quota import takes_space_later
+from resumerge.engine.execute.disk_quota import allocates_lazily
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage, is_in_memory
@@ -73,13 +73,13 @@ def test_what_is_not_written_yet_has_to_be_free_where_a_run_goes_on(
     shard = Shard(0, "model.safetensors", b"header", 1 << 20, 0, 1)
     plan = cast(Plan, SimpleNamespace(shards=[shard]))
     files = ShardFiles(plan, memory, Storage(), sparse=True)
-    assert files.lacking(shard) == 1 << 20
+    assert files.unallocated(shard) == 1 << 20
     files.create(shard)
-    assert files.lacking(shard) == (1 << 20) - 4096
+    assert files.unallocated(shard) == (1 << 20) - 4096
     os.pwrite(files.descriptor(0), bytes(1 << 19), 0)
-    assert files.lacking(shard) == 1 << 19
+    assert files.unallocated(shard) == 1 << 19
     files.seal(shard)
-    assert files.lacking(shard) == 1 << 19
+    assert files.unallocated(shard) == 1 << 19
     files.final(shard).unlink()
 
 
@@ -107,4 +107,4 @@ def test_space_is_taken_at_once_where_something_else_counts_on_what_is_free(
     """Downloads to the same disk, and the next shard of a mirror that frees them."""
     source = SimpleNamespace(files={"weights": SimpleNamespace(present=present)})
     plan = SimpleNamespace(sources=[source], bytes_needed=lambda number: {"weights": 1})
-    assert takes_space_later(cast(Plan, plan), memory, frees=frees) is later
+    assert allocates_lazily(cast(Plan, plan), memory, frees=frees) is later

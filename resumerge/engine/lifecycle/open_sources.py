@@ -1,4 +1,4 @@
-"""Opening the models of a recipe: all that is wrong with them at once, at the recipe's lines."""
+"""Opening the models of a recipe: every problem at once, each at its line of the recipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class SourcesUnavailable(InputError):
-    """A model could not be opened; for a run that has begun, it may be away only for now."""
+    """A model could not be opened; to a run that exists already, it may be unavailable for now."""
 
 
 def open_sources(
@@ -29,26 +29,27 @@ def open_sources(
     metadata: MetadataCache,
     offline: bool,
 ) -> dict[ModelRef, Source]:
-    """Every model that the recipe names, in its order. Local ones are opened first: while
-    something is wrong already, the network is not waited for.
+    """Open every model that the recipe names; returned in the recipe's order.
+
+    Local models are opened first: if one has a problem, nothing waits for the network.
 
     Args:
         pins: `revision` and `folder` of each model, where a run has pinned them.
-        problems: of the recipe; those of the models are added.
+        problems: of the recipe; the models' problems are added to it.
 
     Raises:
         NotOpened: with all problems, where a model could not be opened.
         Resumable: the network failed.
     """
     opened: dict[ModelRef, Source] = {}
-    for refs in _near_and_far(recipe, pins):
+    for refs in _local_then_hub(recipe, pins):
         for ref in refs:
             try:
                 source = open_source(ref, pins, offline=offline, metadata=metadata)
                 opened[ref] = source
                 _log.info("opened %s: %s, in %s", ref, source.kind, source.folder)
             except Resumable as error:
-                hint = f"If {ref} is meant as a folder: there is none of that name in {Path.cwd()}."
+                hint = f"If {ref} is meant to be a folder: {Path.cwd()} has none of that name."
                 raise Resumable(error.reason, f"{error}\n{hint}") from error
             except InputError as error:
                 problems += [_named_in(recipe, ref, problem) for problem in error.problems]
@@ -64,27 +65,27 @@ def open_sources(
 
 
 def with_place(recipe: Recipe, problem: Problem) -> Problem:
-    """A problem with one of the models as a whole, with the place where the recipe names it."""
+    """A problem of a model as a whole, with the line where the recipe names the model."""
     for ref in recipe.models:
         problem = _named_in(recipe, ref, problem)
     return problem
 
 
 def in_order(problems: list[Problem]) -> InputError:
-    """The problems by their lines, to be raised."""
+    """An error with the problems ordered by line."""
     return InputError(sorted(problems, key=lambda p: (p.line is None, p.line or 0)))
 
 
-def _near_and_far(
+def _local_then_hub(
     recipe: Recipe, pins: Mapping[str, dict[str, Any]]
 ) -> tuple[list[ModelRef], list[ModelRef]]:
-    """The models that are local folders, adapter and all, and those that the Hub is asked for."""
-    near: list[ModelRef] = []
-    far: list[ModelRef] = []
+    """The models that are local folders, adapters included, and those of the Hub."""
+    local: list[ModelRef] = []
+    hub: list[ModelRef] = []
     for ref in recipe.models:
-        local = all("folder" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
-        (near if local else far).append(ref)
-    return near, far
+        is_here = all("folder" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
+        (local if is_here else hub).append(ref)
+    return local, hub
 
 
 def _unreadable(ref: ModelRef, error: OSError) -> Problem:

@@ -1,0 +1,95 @@
+"""The difference between two fingerprints, in words: what changed, and what the user can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from resumerge.planning import changes
+from resumerge.planning.fingerprint import CHAT_TEMPLATE, TOKENIZER
+
+SOURCE = "source "
+"""Prefix of a source's key in a fingerprint."""
+
+_KINDS = {
+    "recipe": ("The recipe", "undo the change and resume, or continue with the recipe as it was"),
+    "source": ("A source", "restore the file as it was, and resume"),
+    "option": ("An option", "leave the option out, and resume"),
+    "program": ("The program", "resume with the version that created the run"),
+}
+"""What changed, and what to do about it."""
+
+
+def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """What differs between the parts of two fingerprints.
+
+    Returns:
+        The kinds of what differs (``recipe``, ``source``, ``option``, ``program``), and a line for
+        each difference.
+    """
+    kinds, lines = [], []
+    for key in sorted(before.keys() | after.keys()):
+        was, now = before.get(key), after.get(key)
+        found = changes({key: was}, {key: now})
+        if not found:
+            continue
+        kinds.append(_kind(key))
+        lines += _files(key, was, now) if key.startswith(SOURCE) and was and now else found
+    return list(dict.fromkeys(kinds)), lines
+
+
+def headline(kinds: Iterable[str]) -> str:
+    """One sentence: what changed."""
+    names = [_KINDS[kind][0] for kind in kinds]
+    subject = " and ".join([names[0], *(name[0].lower() + name[1:] for name in names[1:])])
+    return f"{subject} changed since the run was created"
+
+
+def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:
+    """What to do.
+
+    Args:
+        own_recipe: the command that continues with the recipe as it was.
+        restart: the command that starts over.
+    """
+    ways = [_KINDS[kind][1] + (f" (`{own_recipe}`)" if kind == "recipe" else "") for kind in kinds]
+    return f"{'; and '.join(ways)}; or start over: `{restart}`"
+
+
+def _kind(key: str) -> str:
+    if key.startswith((SOURCE, TOKENIZER)) or key == CHAT_TEMPLATE:
+        return "source"
+    if key in ("seed", "shard size"):
+        return "option"
+    return "recipe" if key == "recipe" else "program"
+
+
+def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """The files of a source that differ, and in what."""
+    lines = []
+    old, new = was.get("files", {}), now.get("files", {})
+    for name in sorted(old.keys() | new.keys()):
+        where = f"{Path(key.removeprefix(SOURCE)) / name}"
+        if name not in new:
+            lines.append(f"{where} is gone")
+        elif name not in old:
+            lines.append(f"{where} is new")
+        elif old[name] != new[name]:
+            lines.append(f"{where} has {_difference(old[name], new[name])}")
+    return lines or changes({key: was}, {key: now})
+
+
+def _difference(was: dict[str, Any], now: dict[str, Any]) -> str:
+    if was.get("size") != now.get("size"):
+        return f"{now.get('size')} bytes and had {was.get('size')}"
+    if was.get("header") != now.get("header"):
+        return "another header"
+    if "mtime_ns" in now:
+        when = [
+            datetime.fromtimestamp(f["mtime_ns"] / 1e9).isoformat(" ", "seconds")
+            for f in (now, was)
+        ]
+        return f"other contents, of {when[0]}, and had those of {when[1]}"
+    return "other contents"

@@ -1,0 +1,113 @@
+"""Whether the memory is enough: the budget of a run, and the threads that fit into it."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.governor import NOTE_SECONDS, SAMPLE_SECONDS, margin
+from resumerge.errors import InputError, Problem, Resumable
+from resumerge.host.machine import cores
+from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
+from resumerge.planning.estimates.memory import MemoryNeed, memory_need
+from resumerge.planning.plan import Plan
+
+
+def memory_budget(asked: int | None) -> int:
+    """Bytes of RSS that the process may use: what the user allows, as far as it is available."""
+    memory = measure_memory()
+    room = int(memory.available + rss() - margin(memory.total))
+    return max(0, room if asked is None else min(asked, room))
+
+
+def most_threads() -> int:
+    """The largest number of threads that can be of use."""
+    return max(32, 4 * cores())
+
+
+def too_many_threads(asked: int | None) -> list[str]:
+    """A note where fewer threads are used than the user asks for."""
+    most = most_threads()
+    many = asked is not None and asked > most
+    return (
+        [f"{asked} threads are more than this machine can use; at most {most} are started"]
+        if many
+        else []
+    )
+
+
+def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Reporter) -> int:
+    """The budget of an existing run: wait until one thread fits into the memory.
+
+    Args:
+        asked: as for `memory_budget`; if that is too little itself, nothing is waited for.
+        seconds: to wait at most.
+
+    Raises:
+        Resumable: other programs left too little memory for all that time.
+    """
+    need = memory_need(plan, 1)
+    started, told = time.monotonic(), float("-inf")
+    while (budget := memory_budget(asked)) < need.enough and not _asks_too_little(asked, need):
+        now = time.monotonic()
+        if now - started > seconds:
+            problem = _too_little(need, budget, asked)
+            raise Resumable(
+                "memory", f"Not enough memory to continue for {now - started:.0f} s\n{problem}"
+            )
+        if now - told > NOTE_SECONDS:
+            told = now
+            needed = f"{need.enough / 1e6:.0f} MB are needed to continue"
+            reporter.note(f"Waiting for memory: {_left(measure_memory())}; {needed}")
+        reporter.heartbeat()
+        time.sleep(SAMPLE_SECONDS)
+    return budget
+
+
+def fit_threads(plan: Plan, wanted: int | None, budget: int, asked: int | None = None) -> int:
+    """The number of threads that the budget allows.
+
+    Args:
+        wanted: as many as this at most.
+        asked: by the user, for the message.
+
+    Raises:
+        InputError: not even one thread fits.
+    """
+    threads = min(wanted or cores(), most_threads())
+    while True:
+        need = memory_need(plan, threads)
+        if need.enough <= budget:
+            return threads
+        if threads == 1:
+            raise InputError([_too_little(need, budget, asked)])
+        threads -= 1
+
+
+def _asks_too_little(asked: int | None, need: MemoryNeed) -> bool:
+    return asked is not None and asked < need.enough
+
+
+def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
+    needed = math.ceil(need.enough / 1e6)
+    if asked is not None and _asks_too_little(asked, need):
+        found, fix = f"--memory {asked / 1e6:.0f}MB", f"raise --memory to {needed}MB or more"
+    else:
+        memory = measure_memory()
+        found = f"{budget / 1e6:.0f} MB: {_left(memory)}"
+        more = math.ceil(needed - budget / 1e6)
+        fix = f"end other programs in {memory.bound}, or raise its limit: {more} MB more are needed"
+        if memory.bound == MACHINE:
+            fix = f"end other programs on this machine: {more} MB more are needed"
+    return Problem(
+        "The memory budget is too small for this merge, even with one thread",
+        expected=f"at least {needed} MB",
+        found=found,
+        fix=fix,
+    )
+
+
+def _left(memory: Memory) -> str:
+    left, total = memory.available / 1e6, memory.total / 1e6
+    return f"{memory.bound} has {left:.0f} MB left of {total:.0f} MB"

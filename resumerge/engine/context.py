@@ -1,0 +1,74 @@
+"""The context of one command: what every stage of its pipeline works with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from resumerge.engine.mirrored.mirror_checks import check_state_apart
+from resumerge.engine.mirrored.mirror_session import MirrorSession
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.disk_errors import resumable_disk_errors
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.ledger.run_store import RunStore
+from resumerge.options import Options
+from resumerge.sources import MetadataCache
+from resumerge.storage import Storage
+
+
+@dataclass
+class RunContext:
+    """One command on one run; built once and handed down from the command to the attempt.
+
+    Args:
+        options: as given; from `adopt` on those of the run, where they were left out.
+        run_id: of the run, as soon as there is one.
+        mirror: the session with the mirror, once it is opened.
+    """
+
+    options: Options
+    reporter: Reporter
+    storage: Storage
+    stop: StopRequest
+    runs: RunStore
+    metadata: MetadataCache = field(init=False)
+    run_id: str | None = None
+    mirror: MirrorSession | None = None
+
+    def __post_init__(self) -> None:
+        self.metadata = MetadataCache(self.runs.folder)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Handle signals inside; release the mirror's lease at the end.
+
+        Raises:
+            Resumable: for every disk error inside.
+        """
+        with self.stop.listening(), resumable_disk_errors():
+            try:
+                yield
+            finally:
+                if self.mirror is not None:
+                    self.mirror.release()
+
+    @property
+    def frees_shards(self) -> bool:
+        """Whether shards are deleted here once the mirror has them."""
+        return bool(self.options.mirror and self.options.mirror_then_delete)
+
+    def open_mirror(self, url: str) -> MirrorSession:
+        """The session with a mirror; nothing is read there yet.
+
+        Raises:
+            InputError: the address cannot be a mirror.
+        """
+        self.reporter.doing("looking at the mirror")
+        session = MirrorSession(url, self.options, self.reporter, self.stop)
+        check_state_apart(self.runs.folder, session.store)
+        if self.mirror is None or self.mirror.url != session.url:
+            if self.mirror is not None:
+                self.mirror.release()
+            self.mirror = session
+        return self.mirror

@@ -1,0 +1,38 @@
+"""What computing, writing and committing the blocks of one attempt share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.governor import Governor
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.ledger import Ledger, Progress
+from resumerge.planning.plan import Plan
+from resumerge.sources.reader import SourceReader
+from resumerge.storage import Storage
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The context of one attempt's scheduler, work queue, committer and page cache.
+
+    Args:
+        attempt: its number in the ledger.
+        progress: of every unit of the plan, as it was when the attempt started.
+        threads: that compute blocks.
+    """
+
+    plan: Plan
+    ledger: Ledger
+    attempt: int
+    progress: Sequence[Progress]
+    files: ShardFiles
+    reader: SourceReader
+    storage: Storage
+    governor: Governor
+    reporter: Reporter
+    stop: StopRequest
+    threads: int

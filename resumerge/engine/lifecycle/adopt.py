@@ -1,0 +1,146 @@
+"""Adopt an existing run: lock it, open its ledger, and take over its options."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.checks.drift import check_recipe_drift
+from resumerge.engine.checks.paths import check_outside
+from resumerge.engine.context import RunContext
+from resumerge.engine.lifecycle.abandon_output import abandon_output
+from resumerge.engine.lifecycle.find import ExistingRun, NewRun
+from resumerge.engine.lifecycle.open_sources import SourcesUnavailable
+from resumerge.engine.lifecycle.pinned_plan import pinned_plan, pins_of
+from resumerge.engine.mirrored.abandon import abandon_mirror, find_written, mirrored_files
+from resumerge.engine.mirrored.mirror_checks import check_has_mirror
+from resumerge.engine.mirrored.mirror_session import MirrorSession
+from resumerge.engine.recovery.open_ledger import open_ledger
+from resumerge.engine.recovery.ownership import written_files
+from resumerge.engine.resources.lock import folder_lock, run_lock
+from resumerge.errors import InputError, Resumable, refuse
+from resumerge.ledger import Ledger
+from resumerge.planning import Plan
+from resumerge.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class AdoptedRun:
+    """An existing run, locked by this process.
+
+    Args:
+        record: of the run, as the ledger has it.
+        recipe: to merge: the run's own, or with ``--restart`` the one that the command names.
+        config: the recipe's file.
+        reopen_local: local models are looked for where the recipe's paths lead now.
+        mirror: the session with its mirror, if it has one.
+        mirror_named: the command names the mirror, so that it may be empty.
+        verify_all: the ledger was restored from its snapshot and not compared with the shards yet.
+    """
+
+    ledger: Ledger
+    record: Mapping[str, Any]
+    recipe: Recipe
+    config: Path
+    reopen_local: bool
+    mirror: MirrorSession | None
+    mirror_named: bool
+    verify_all: bool
+
+    @property
+    def out(self) -> Path:
+        return Path(self.record["output"])
+
+    @property
+    def folder(self) -> Path:
+        """Of the ledger."""
+        return self.ledger.path.parent
+
+
+@contextmanager
+def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
+    """Lock a run and open its ledger; `context.options` are the run's from now on.
+
+    Raises:
+        InputError: another process works on it, its ledger is damaged, its recipe changed, or
+            options contradict what it is.
+    """
+    context.run_id = found.folder.name
+    with run_lock(found.folder, found.folder.name):
+        ledger, restored = open_ledger(found.folder, context.storage)
+        with closing(ledger):
+            record = ledger.run() or {}
+            _check_output_stays(Path(record["output"]), found.out or context.options.output)
+            mirror_named = context.options.mirror is not None
+            url = _inherit_options(context, record)
+            recipe = check_recipe_drift(context, record, found.recipe)
+            yield AdoptedRun(
+                ledger,
+                record,
+                recipe,
+                found.config or Path(record["config_path"]),
+                reopen_local=found.recipe is not None,
+                mirror=context.open_mirror(url) if url else None,
+                mirror_named=mirror_named,
+                verify_all=restored,
+            )
+
+
+def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
+    """The new run that replaces an adopted one (``--restart``), here and in its mirror."""
+    ledger, out, mirror = run.ledger, run.out, run.mirror
+
+    def abandon() -> None:
+        if mirror is not None:
+            written = find_written(mirror, run.folder.name, mirrored_files(ledger))
+            abandon_mirror(mirror, written)
+        context.storage.make_folder(out)
+        with folder_lock(out):
+            abandon_output(ledger, run.folder, out, context.storage)
+
+    return NewRun(run.recipe, run.config, out, written_files(ledger, out), abandon)
+
+
+def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:
+    """Plan a run again, with its sources as they are pinned.
+
+    Raises:
+        InputError: the sources are invalid, or the mirror lies inside one.
+        Resumable: a source cannot be opened now.
+    """
+    pins = pins_of(run.ledger, reopen_local=run.reopen_local)
+    try:
+        plan = pinned_plan(context, run.recipe, pins, json.loads(run.record["options"]))
+    except SourcesUnavailable as error:
+        raise Resumable("source_unavailable", str(error)) from error
+    folder = run.mirror.store.local_folder if run.mirror is not None else None
+    if folder is not None:
+        sources = (source.folder for source in plan.sources)
+        if problems := check_outside(folder, sources, "mirror"):
+            raise InputError(problems)
+    return plan
+
+
+def _inherit_options(context: RunContext, record: Mapping[str, Any]) -> str | None:
+    """Fill in the options that were left out; the address of the run's mirror is returned."""
+    known = context.mirror.url if context.mirror else record["mirror"]
+    url: str | None = context.options.mirror or known
+    if problems := check_has_mirror(context.options, url):
+        raise InputError(problems)
+    context.options = context.options.inherit(json.loads(record["options"]), known)
+    return url
+
+
+def _check_output_stays(out: Path, named: Path | None) -> None:
+    if named is not None and os.path.realpath(named) != os.path.realpath(out):
+        raise refuse(
+            "This run has another output folder on this machine",
+            where=str(named),
+            found=str(out),
+            fix="name that folder, or none",
+        )

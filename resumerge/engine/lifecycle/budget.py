@@ -1,0 +1,58 @@
+"""The resource budget of an attempt: threads, memory and device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from resumerge.engine.checks.memory import (
+    fit_threads,
+    memory_budget,
+    too_many_threads,
+    wait_for_budget,
+)
+from resumerge.engine.context import RunContext
+from resumerge.engine.resources.device import resolve_device
+from resumerge.host.speed import probe
+from resumerge.planning import Plan
+from resumerge.planning.estimates.estimate import Estimate, estimate, largest_file
+from resumerge.planning.estimates.time import computes
+
+
+@dataclass(frozen=True)
+class ResourceBudget:
+    """What an attempt may use, and what it is predicted to use.
+
+    Args:
+        memory: bytes of RSS.
+        device: for dense work: ``cpu``, ``cuda`` or ``cuda:1``.
+    """
+
+    threads: int
+    memory: int
+    device: str
+    estimate: Estimate
+
+
+def resource_budget(
+    context: RunContext, plan: Plan, *, memory_wait: float | None = None
+) -> ResourceBudget:
+    """Decide threads, memory and device.
+
+    Args:
+        memory_wait: seconds to wait for memory; None refuses at once (a new run).
+
+    Raises:
+        InputError, Resumable: there is not enough memory, or no such device.
+    """
+    context.reporter.doing("looking for memory")
+    options = context.options
+    device = resolve_device(options.device)
+    if memory_wait is None:
+        memory = memory_budget(options.memory)
+    else:
+        memory = wait_for_budget(plan, options.memory, memory_wait, context.reporter)
+    for note in too_many_threads(options.threads):
+        context.reporter.note(note)
+    threads = fit_threads(plan, options.threads, memory, options.memory)
+    speed = probe(largest_file(plan), computes=computes(plan))
+    return ResourceBudget(threads, memory, device, estimate(plan, threads, speed))

@@ -1,0 +1,138 @@
+"""Find what a command is to work on: a run of this machine, a run in a mirror, or a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from resumerge.engine.checks.paths import OUTPUT, STATE, check_path
+from resumerge.engine.context import RunContext
+from resumerge.engine.lifecycle.import_run import find_in_mirror
+from resumerge.engine.mirrored.abandon import abandon_mirror, find_written
+from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart, check_reachable
+from resumerge.errors import InputError, refuse
+from resumerge.mirror.manifest import Manifest
+from resumerge.mirror.stores.registry import is_mirror_url, open_store
+from resumerge.planning import read_recipe
+from resumerge.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """A run to be created.
+
+    Args:
+        config: the recipe's file.
+        replaced: names of files in `out` that `abandon` deletes.
+        abandon: deletes what the run wrote that this one replaces (``--restart``).
+    """
+
+    recipe: Recipe
+    config: Path
+    out: Path
+    replaced: Collection[str] = ()
+    abandon: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class ExistingRun:
+    """A run with a ledger on this machine.
+
+    Args:
+        folder: of its ledger.
+        recipe, config: that the command names; None to use the run's own.
+        out: that the command names for a run that was imported from its mirror.
+    """
+
+    folder: Path
+    recipe: Recipe | None = None
+    config: Path | None = None
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class FinishedInMirror:
+    """A finished model in a mirror, made by a run that this machine does not have.
+
+    Args:
+        recipe: that the model must be made of; None where any is right.
+        out: where it is copied to if the user asks for that.
+    """
+
+    manifest: Manifest
+    recipe: Recipe | None
+    out: Path | None
+
+
+Found = NewRun | ExistingRun | FinishedInMirror
+
+
+def find_for_run(context: RunContext, config: Path, out: Path) -> Found:
+    """What ``resumerge run CONFIG OUT`` works on.
+
+    Raises:
+        InputError: a path cannot be used, or the recipe is invalid.
+        Resumable: the mirror cannot be reached.
+    """
+    problems = [
+        *check_path(context.runs.folder, STATE),
+        *check_path(config.absolute().parent, "recipe's folder"),
+        *check_path(out, OUTPUT),
+    ]
+    if problems:
+        raise InputError(problems)
+    recipe = read_recipe(config)
+    if earlier := context.runs.of_output(out):
+        return ExistingRun(earlier[-1], recipe, config)
+    if context.options.mirror is None:
+        return NewRun(recipe, config, out)
+    mirror = context.open_mirror(context.options.mirror)
+    _check_usable(mirror, out)
+    found = find_in_mirror(context, mirror, recipe, out)
+    if isinstance(found, Path):
+        return ExistingRun(found, recipe, config, out)
+    if found is None:
+        return NewRun(recipe, config, out)
+    if context.options.restart:
+        manifest = found
+        return NewRun(recipe, config, out, abandon=lambda: _abandon_finished(mirror, manifest))
+    return FinishedInMirror(found, recipe, out)
+
+
+def find_for_resume(context: RunContext, name: str | None) -> Found:
+    """What ``resumerge resume [RUN]`` works on.
+
+    Args:
+        name: a run's id, output folder or mirror; None for the newest run.
+
+    Raises:
+        InputError: there is no such run.
+        Resumable: the mirror cannot be reached.
+    """
+    if name is None or not is_mirror_url(name):
+        return ExistingRun(context.runs.find(name))
+    mirror = context.open_mirror(name)
+    other = context.options.mirror
+    if other is not None and open_store(other).url != mirror.url:
+        raise refuse(
+            "A run that is resumed from a mirror keeps that mirror",
+            where=mirror.url,
+            found=f"--mirror {other}",
+            fix="leave one of them out; a run that is on this machine can be given another mirror",
+        )
+    _check_usable(mirror)
+    found = find_in_mirror(context, mirror)
+    if isinstance(found, Path):
+        return ExistingRun(found)
+    assert found is not None
+    return FinishedInMirror(found, None, context.options.output)
+
+
+def _check_usable(mirror: MirrorSession, out: Path | None = None) -> None:
+    if problems := check_reachable(mirror):
+        raise InputError([*(check_apart(out, mirror) if out is not None else ()), *problems])
+
+
+def _abandon_finished(mirror: MirrorSession, manifest: Manifest) -> None:
+    abandon_mirror(mirror, find_written(mirror, manifest.run, manifest.files))

@@ -1,0 +1,84 @@
+"""Finished models in a mirror: what they were made of, and copying them here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.execute.shard_files import PARTIAL
+from resumerge.engine.mirrored.mirror_session import MirrorSession
+from resumerge.engine.mirrored.reconcile import fetch_from_mirror
+from resumerge.errors import Resumable
+from resumerge.host.disk import free_bytes
+from resumerge.mirror.backup_names import CARD
+from resumerge.mirror.retrying import retry
+from resumerge.mirror.manifest import Manifest
+from resumerge.options import Options
+from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
+from resumerge.recipe import Recipe, parse_recipe
+from resumerge.storage import Storage
+
+LARGEST_RECIPE = 1 << 24
+"""Bytes."""
+
+PAGE = 4096
+"""Bytes of a disk that a file takes as a whole."""
+
+
+def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: MirrorSession) -> bool:
+    """Whether a finished model was made of this recipe, with these options.
+
+    The sources are not compared: a branch may have moved since, and a local model may be a copy.
+    """
+    for asked, made in ((options.seed, manifest.seed), (options.shard_size, manifest.shard_size)):
+        if asked is not None and asked != made:
+            return False
+    nbytes, sha256 = manifest.files.get(RECIPE_IN_MODEL, (0, ""))
+    if not 0 < nbytes <= LARGEST_RECIPE:
+        return False
+    data = retry(mirror.store, lambda: mirror.store.get(RECIPE_IN_MODEL))
+    if hashlib.sha256(data).hexdigest() != sha256:
+        return False
+    text = data.decode(errors="replace")
+    return is_of_recipe({"config_text": text, "config_path": RECIPE_IN_MODEL}, recipe)
+
+
+def fetch_model(mirror: MirrorSession, manifest: Manifest, out: Path, storage: Storage) -> None:
+    """Copy a finished model here, config.json last; files that are here already are kept.
+
+    Raises:
+        InputError, Resumable: a file cannot be read or is damaged, or the disk here is too small.
+    """
+    names = sorted(manifest.files, key=lambda name: (name == "config.json", name))
+    missing = [name for name in names if not _has(out / name, name, manifest.files[name][0])]
+    needed = sum(-(-manifest.files[name][0] // PAGE) * PAGE for name in missing)
+    free = free_bytes(out)
+    if free < needed:
+        raise Resumable(
+            "disk_full",
+            f"The disk of {out} is too small to copy the model back from the mirror: it takes "
+            f"{needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free. Free some space, then "
+            "resume",
+        )
+    for name in missing:
+        fetch_from_mirror(
+            mirror, name, None if name == CARD else manifest.files[name][1], out, storage
+        )
+
+
+def fetched_names(manifest: Manifest, out: Path) -> set[str]:
+    """Names of a finished model's files that `fetch_model` copied before, or started to copy."""
+    whole = {name for name, (nbytes, _) in manifest.files.items() if _has(out / name, name, nbytes)}
+    return whole | {name + PARTIAL for name in manifest.files}
+
+
+def _has(path: Path, name: str, nbytes: int) -> bool:
+    return path.is_file() and (path.stat().st_size == nbytes or name == CARD)
+
+
+def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
+    """Whether a run, by its ledger's record, is of this recipe."""
+    theirs = parse_recipe(record["config_text"], record["config_path"])
+    return theirs.normalized() == recipe.normalized()

@@ -1,0 +1,143 @@
+"""The pipeline of `run` and `resume`: stages in a row; none calls back into an earlier one.
+
+find -> open and plan -> check -> create or adopt -> reconcile (mirror) -> recover -> execute
+-> finish -> publish (mirror). The first stage is in `find`, the last four are in `attempt`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resumerge.engine.checks.disk import check_disk
+from resumerge.engine.checks.drift import check_source_drift
+from resumerge.engine.checks.new_run import check_new
+from resumerge.engine.context import RunContext
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.lifecycle.adopt import AdoptedRun, adopt, plan_adopted, replace_run
+from resumerge.engine.lifecycle.attempt import Attempt
+from resumerge.engine.lifecycle.budget import ResourceBudget, resource_budget
+from resumerge.engine.lifecycle.create_run import create_run
+from resumerge.engine.lifecycle.find import FinishedInMirror, Found, NewRun
+from resumerge.engine.lifecycle.finished import (
+    is_finished,
+    report_finished,
+    take_finished,
+    use_finished_mirror,
+)
+from resumerge.engine.lifecycle.pinned_plan import pinned_plan
+from resumerge.engine.mirrored.mirror_session import (
+    MirrorSession,
+    check_apart,
+    check_reachable,
+)
+from resumerge.engine.mirrored.mirror_setup import replicator_of
+from resumerge.engine.mirrored.reconcile import Reconciler, check_fits
+from resumerge.engine.reporter import Result
+from resumerge.engine.resources.lock import folder_lock
+from resumerge.errors import InputError, Resumable
+from resumerge.ledger import Ledger
+from resumerge.planning import Plan
+
+
+def merge(context: RunContext, found: Found) -> Result:
+    """Do what is left of what was found.
+
+    Raises:
+        InputError: it is refused; nothing was written, and nothing was abandoned.
+        Interrupted, Resumable: stopped before the end.
+    """
+    if isinstance(found, NewRun):
+        return _start(context, found)
+    if isinstance(found, FinishedInMirror):
+        return use_finished_mirror(context, found)
+    with adopt(context, found) as run:
+        if context.options.restart:
+            return _start(context, replace_run(context, run))
+        return _resume(context, run)
+
+
+def _start(context: RunContext, new: NewRun) -> Result:
+    """Create a run and merge."""
+    plan = pinned_plan(context, new.recipe)
+    check_new(context, plan, new.out, new.replaced)
+    budget = resource_budget(context, plan)
+    new.abandon()
+    with create_run(context, plan, new.config, new.out) as ledger:
+        return _execute(context, plan, ledger, new.out, budget, resumed=False)
+
+
+def _resume(context: RunContext, run: AdoptedRun) -> Result:
+    """Merge what is left of a run."""
+    plan = plan_adopted(context, run)
+    check_source_drift(context, run.record, plan, run.ledger)
+    if is_finished(context, run, plan):
+        return report_finished(context, run)
+    only_in_mirror: list[str] = []
+    if run.mirror is not None:
+        _check_mirror(run.out, run.mirror, named=run.mirror_named)
+        reconciler = Reconciler(run.ledger, run.out, run.mirror, context.storage)
+        manifest = reconciler.reach(named=run.mirror_named)
+        if manifest is not None:
+            return take_finished(context, run.mirror, manifest, run.out)
+        check_fits(plan, run.ledger)
+        only_in_mirror = reconciler.compare()
+    _check_space(context, run.out, plan, only_in_mirror)
+    budget = resource_budget(context, plan, memory_wait=context.options.memory_wait)
+    context.storage.make_folder(run.out)
+    with folder_lock(run.out):
+        if run.mirror is not None and context.options.bring_back:
+            reconciler.bring_back(only_in_mirror)
+        return _execute(
+            context, plan, run.ledger, run.out, budget, resumed=True, verify_all=run.verify_all
+        )
+
+
+def _execute(
+    context: RunContext,
+    plan: Plan,
+    ledger: Ledger,
+    out: Path,
+    budget: ResourceBudget,
+    *,
+    resumed: bool,
+    verify_all: bool = False,
+) -> Result:
+    """Recover, execute, finish and publish, in an attempt of its own."""
+    assert context.run_id is not None
+    context.reporter.planned(context.run_id, plan, budget.estimate, resumed=resumed)
+    context.reporter.doing("beginning")
+    replicator = None
+    if context.options.mirror is not None:
+        mirror = context.open_mirror(context.options.mirror)
+        replicator = replicator_of(
+            mirror, ledger, out, context.options, context.storage, context.reporter
+        )
+    seconds = Attempt(context, plan, ledger, out, budget, replicator, verify_all).run()
+    result = Result(
+        context.run_id,
+        out,
+        ledger.path,
+        merging_seconds=seconds,
+        mirror=replicator.store.url if replicator is not None else None,
+    )
+    context.reporter.done(result)
+    return result
+
+
+def _check_mirror(out: Path, mirror: MirrorSession, *, named: bool) -> None:
+    """A mirror that the command names is refused; one that the run has may be away for now."""
+    if problems := check_apart(out, mirror):
+        raise InputError(problems)
+    if problems := check_reachable(mirror):
+        raise InputError(problems) if named else Resumable("mirror", str(problems[0]))
+
+
+def _check_space(context: RunContext, out: Path, plan: Plan, only_in_mirror: list[str]) -> None:
+    """The disk must have space for what the shards that are to be here still need."""
+    if context.frees_shards:
+        return
+    files = ShardFiles(plan, out, context.storage)
+    stay_away = () if context.options.bring_back else only_in_mirror
+    needed = sum(files.unallocated(shard) for shard in plan.shards if shard.name not in stay_away)
+    if problems := check_disk(out, needed):
+        raise Resumable("disk_full", str(problems[0]))

@@ -1,0 +1,87 @@
+"""Opening a run's ledger, from its snapshot where it is damaged."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from resumerge.errors import refuse
+from resumerge.ledger import (
+    LEDGER_FILE,
+    SNAPSHOT_FILE,
+    Ledger,
+    is_reconciled,
+    restore_snapshot,
+)
+from resumerge.ledger.run_store import RECIPE_FILE
+from resumerge.storage import Storage
+
+
+def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
+    """Open a run's ledger to write, restored from its snapshot if it is damaged.
+
+    Returns:
+        The ledger, and whether it was restored and not compared with the shards since; if so, every
+        committed block must be compared with its checksum.
+
+    Raises:
+        InputError: ledger and snapshot are both damaged; they are left as they are.
+        sqlite3.OperationalError: the disk is full or fails, which does not mean that the ledger is
+            damaged.
+    """
+    path = folder / LEDGER_FILE
+    try:
+        ledger = _open_intact(path)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        try:
+            restore_snapshot(folder, storage)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            raise refuse(
+                "The ledger and its snapshot are both damaged",
+                where=str(path),
+                found=str(error),
+                fix=f"start over in a new or emptied folder: "
+                f"`resumerge run {folder / RECIPE_FILE} OUT`",
+            ) from error
+        ledger = _open_intact(path)
+    return ledger, not is_reconciled(ledger)
+
+
+def read_ledger(folder: Path) -> Ledger:
+    """Open a run's ledger read-only, or its snapshot where the ledger cannot be read.
+
+    Raises:
+        InputError: neither can be read.
+    """
+    for name in (LEDGER_FILE, SNAPSHOT_FILE):
+        try:
+            ledger = Ledger(folder / name, read_only=True)
+        except sqlite3.DatabaseError:
+            continue
+        try:
+            if ledger.run() is not None:
+                return ledger
+        except sqlite3.DatabaseError:
+            pass
+        ledger.close()
+    raise refuse(
+        "Neither the ledger nor its snapshot can be read",
+        where=str(folder),
+        fix="change its permissions, or resume the run, which repairs what can be repaired",
+    )
+
+
+def _open_intact(path: Path) -> Ledger:
+    if not path.exists():
+        raise sqlite3.DatabaseError("the ledger is missing")
+    ledger = Ledger(path)
+    try:
+        ledger.check()
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
