@@ -60,8 +60,8 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
     from resumerge.engine.reporter import Reporter
     from resumerge.engine.resources.signals import StopRequest
-    from resumerge.mirror.retrying import retry
     from resumerge.mirror.lease_record import read_lease
+    from resumerge.mirror.retrying import retry
     from resumerge.options import Options
     from resumerge.report.status import describe
 

@@ -51,7 +51,11 @@ def test_files_put_there_during_the_run_are_kept(
     assert "README.md" not in checked.files
     assert merge.events().count("file_kept") == 1
     assert merge.events().count("file_set_aside") == 2
-    for said in ("README.md in the mirror", "it is now config.json.kept2", f"now {shard}.kept"):
+    for said in (
+        "README.md in the mirror",
+        "it is renamed to config.json.kept2",
+        f"renamed to {shard}.kept",
+    ):
         assert said in ended.stderr
 
 
@@ -77,7 +81,7 @@ def test_a_card_written_by_hand_on_the_hub_stays(
     ended = on_the_hub.run()
     assert ended.code == 0, ended.stderr
     assert on_the_hub.mirrored() == {**reference, "README.md": MINE}
-    assert "was not written by this run, and is left as it is" in ended.stderr
+    assert "was not written by this run and stays as it is" in ended.stderr
 
 
 def test_the_header_that_the_hub_makes_is_replaced(

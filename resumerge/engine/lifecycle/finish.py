@@ -58,9 +58,9 @@ def _make_way(context: RunContext, ledger: Ledger, out: Path, path: Path) -> boo
     """
     if path.name == CARD and path.parent == out:
         ledger.event("file_kept", name=path.name)
-        context.reporter.note(f"{path} was not written by this run, and is left as it is")
+        context.reporter.note(f"{path} was not written by this run and stays as it is")
         return False
     backup = rename_to_backup(path, context.storage)
     ledger.event("file_set_aside", name=path.name, now=backup.name)
-    context.reporter.note(f"{path} was not written by this run, and is now {backup.name}")
+    context.reporter.note(f"{path} was not written by this run; it is renamed to {backup.name}")
     return True

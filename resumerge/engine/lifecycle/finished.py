@@ -22,7 +22,6 @@ from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
-from resumerge.mirror.retrying import retry
 from resumerge.mirror.manifest import (
     MANIFEST_FILE,
     Manifest,
@@ -30,6 +29,7 @@ from resumerge.mirror.manifest import (
     read_manifest,
     remove_metadata,
 )
+from resumerge.mirror.retrying import retry
 from resumerge.mirror.state import FINISHED, MirrorState
 from resumerge.planning import Plan
 

@@ -13,8 +13,8 @@ from resumerge.engine.mirrored.reconcile import fetch_from_mirror
 from resumerge.errors import Resumable
 from resumerge.host.disk import free_bytes
 from resumerge.mirror.backup_names import CARD
-from resumerge.mirror.retrying import retry
 from resumerge.mirror.manifest import Manifest
+from resumerge.mirror.retrying import retry
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.recipe import Recipe, parse_recipe
