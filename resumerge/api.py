@@ -34,11 +34,16 @@ from resumerge.options import (
     as_path,
     declared,
 )
-from resumerge.report.status import Status, status_json
+from resumerge.report.status import status_json
 from resumerge.storage import Storage
-from resumerge.ui.notebook.merging_here import merge_here, told_here
-from resumerge.ui.notebook.shown_results import ShownResult, ShownVerification
-from resumerge.ui.terminal.plan import PLANNING, PlanDocument
+from resumerge.ui.notebook.in_process import keepalive_in_notebook, merge_in_process
+from resumerge.ui.notebook.results import (
+    DisplayedPlan,
+    DisplayedResult,
+    DisplayedStatus,
+    DisplayedVerification,
+)
+from resumerge.ui.terminal.plan import PLANNING
 
 # tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.
 warnings.filterwarnings("ignore", message="IProgress not found")
@@ -92,7 +97,7 @@ def run(
     reporter: Reporter | None = None,
     progress: str = "auto",
     **options: Unpack[RunOptions],
-) -> ShownResult:
+) -> DisplayedResult:
     """Merge in this process; continue the run in `out` if it is unfinished and of the same recipe.
 
     There is no supervisor: if this process is killed, nothing restarts it; call `resume`.
@@ -115,7 +120,7 @@ def run(
     """
     chosen = Options.read("run", options)
     recipe, folder = as_path(config, RECIPE), as_path(out, OUTPUT)
-    return merge_here(chosen, lambda session: session.run(recipe, folder), reporter, progress)
+    return merge_in_process(chosen, lambda session: session.run(recipe, folder), reporter, progress)
 
 
 @_with_options("resume")
@@ -125,7 +130,7 @@ def resume(
     reporter: Reporter | None = None,
     progress: str = "auto",
     **options: Unpack[ResumeOptions],
-) -> ShownResult:
+) -> DisplayedResult:
     """Continue a run. Options that are not given are as they were when the run began.
 
     Args:
@@ -138,10 +143,10 @@ def resume(
         InputError, Resumable, Interrupted: as `run`.
     """
     chosen, name = Options.read("resume", options), _address(run)
-    return merge_here(chosen, lambda session: session.resume(name), reporter, progress)
+    return merge_in_process(chosen, lambda session: session.resume(name), reporter, progress)
 
 
-def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> Status:
+def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> DisplayedStatus:
     """The document of ``resumerge status --json``: one run, or all of them, the newest first.
 
     Args:
@@ -151,7 +156,7 @@ def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> S
     Raises:
         InputError: there is no such run.
     """
-    return status_json(_runs(state_dir), _address(run))
+    return DisplayedStatus(status_json(_runs(state_dir), _address(run)))
 
 
 @_with_options("plan")
@@ -161,7 +166,7 @@ def plan(
     *,
     progress: str = "auto",
     **options: Unpack[PlanOptions],
-) -> PlanDocument:
+) -> DisplayedPlan:
     """The document of ``resumerge plan --json``; a recipe's problems are listed in it.
 
     Only headers of the sources are read. Nothing is written, and the mirror is not contacted.
@@ -178,11 +183,13 @@ def plan(
     """
     chosen, recipe = Options.read("plan", options), as_path(config, RECIPE)
     folder = None if out is None else as_path(out, OUTPUT)
-    with told_here(PLANNING, progress):
-        return PlanDocument(describe_plan(recipe, folder, chosen, progress))
+    with keepalive_in_notebook(PLANNING, progress):
+        return DisplayedPlan(describe_plan(recipe, folder, chosen, progress))
 
 
-def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> ShownVerification:
+def verify(
+    run: StrPath | None = None, *, state_dir: StrPath | None = None
+) -> DisplayedVerification:
     """Read an output, or what a mirror has, again and compare it with the ledger's checksums.
 
     Args:
@@ -195,8 +202,8 @@ def verify(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> S
     """
     name, runs = _address(run), _runs(state_dir)
     if name is not None and is_mirror_url(name):
-        return ShownVerification.of(verify_mirror(name, runs, Storage()))
-    return ShownVerification.of(verify_run(runs.find(name), Storage()))
+        return DisplayedVerification.of(verify_mirror(name, runs, Storage()))
+    return DisplayedVerification.of(verify_run(runs.find(name), Storage()))
 
 
 def cache_check(

@@ -12,7 +12,7 @@ from resumerge.cli.command import Command
 from resumerge.engine.reports.cache_check import check_cache, repair_cache
 from resumerge.options import Options
 from resumerge.report.resume_command import repair_command
-from resumerge.ui.progress.keepalive import told_meanwhile
+from resumerge.ui.progress.keepalive import keepalive
 from resumerge.ui.terminal.cache import show_cache
 from resumerge.ui.terminal.terminal import err, out, print_document, stop
 
@@ -41,7 +41,7 @@ def repair(target: str, options: Options, as_json: bool) -> None:
 
 
 def _show(work: Callable[..., Any], target: str, options: Options, as_json: bool) -> None:
-    with told_meanwhile(err, "reading"), err.status("reading") as status:
+    with keepalive(err, "reading"), err.status("reading") as status:
         found = work(target, options, lambda name: status.update(f"reading {name}"))
     if as_json:
         print_document(found.as_json())

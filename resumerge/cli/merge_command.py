@@ -21,7 +21,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.report.resume_command import has_mirror, repeat_command, resume_command
 from resumerge.supervisor import supervise
-from resumerge.ui.progress.keepalive import LastSaid
+from resumerge.ui.progress.keepalive import PrintClock
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
 from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import print_json_line
@@ -65,7 +65,7 @@ class MergeCommand:
         self._options, self._work, self._style = options, work, style
         self._err = console_of(style)
         self._as_json = style is Style.JSON
-        self._said = LastSaid()
+        self._clock = PrintClock()
         self._session: Session | None = None
         self._shown: PrintedReporter | None = None
 
@@ -76,8 +76,8 @@ class MergeCommand:
         does not choose it when memory runs out.
         """
         folder = RunStore(self._options.state_dir).folder
-        said = None if self._style is Style.NONE else self._said
-        shown = Supervision(self._err, self._resume_command, as_json=self._as_json, said=said)
+        clock = None if self._style is Style.NONE else self._clock
+        shown = Supervision(self._err, self._resume_command, as_json=self._as_json, clock=clock)
         return supervise(self._worker, shown, lambda run: folder / run / LEDGER_FILE, stall_seconds)
 
     def _worker(self, pipe: HeartbeatPipe, spec: WorkerSpec) -> int:
@@ -126,7 +126,7 @@ class MergeCommand:
     def _new_session(self, stop: StopRequest, pipe: HeartbeatPipe | None) -> Session:
         from resumerge.engine.lifecycle.session import Session
 
-        self._shown = reporter_of(self._style, self._err, self._said)
+        self._shown = reporter_of(self._style, self._err, self._clock)
         reporter: Reporter = self._shown
         if pipe is not None:
             from resumerge.supervisor.heartbeat_reporter import HeartbeatReporter

@@ -6,7 +6,8 @@ import click
 
 from resumerge.cli.arguments import argument, json_option
 from resumerge.cli.command import Command
-from resumerge.ui.terminal.methods import methods_json, show_methods
+from resumerge.report.methods import methods_json
+from resumerge.ui.terminal.methods import show_methods
 from resumerge.ui.terminal.terminal import out, print_document
 
 

@@ -18,7 +18,7 @@ from resumerge.cli.command import Command
 from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.errors import Problem
 from resumerge.options import Options
-from resumerge.ui.progress.keepalive import told_meanwhile
+from resumerge.ui.progress.keepalive import keepalive
 from resumerge.ui.progress.styles import Style
 from resumerge.ui.terminal.plan import PLANNING, show_plan
 from resumerge.ui.terminal.terminal import err, print_document, print_text
@@ -42,7 +42,7 @@ def command(
 ) -> None:
     """Check everything and estimate. Only headers are read; nothing is written."""
     as_json = json_style(progress, as_json) is Style.JSON
-    with told_meanwhile(None if progress is Style.NONE else err, PLANNING):
+    with keepalive(None if progress is Style.NONE else err, PLANNING):
         document = describe_plan(config, out, options, progress.value)
     if as_json:
         print_document(document)

@@ -40,16 +40,18 @@ def command(
     elif as_json:
         print_document(status_json(runs, run))
     else:
-        document = status_json(runs, run)
-        if document["runs"]:
-            out.print(document, crop=False)  # a command to copy stays on one line
+        from resumerge.ui.terminal.status import show_status
+
+        found = status_json(runs, run)["runs"]
+        if found:
+            out.print(show_status(found), crop=False)  # a command to copy stays on one line
         else:
             print_text(f"No runs in {runs.folder}")
 
 
 def _write_page(runs: RunStore, run: str | None, html: Path) -> None:
     from resumerge.mirror.stores.registry import is_mirror_url
-    from resumerge.ui.html.report_file import write_report
+    from resumerge.ui.html.page_file import write_report
 
     named = run if run is not None and is_mirror_url(run) else runs.find(run).name
     write_report(status_json(runs, named)["runs"][0], html)

@@ -11,9 +11,9 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Options
 from resumerge.storage import Storage
-from resumerge.ui.progress.keepalive import told_meanwhile
+from resumerge.ui.progress.keepalive import keepalive
 from resumerge.ui.terminal.terminal import err, out, print_document, stop
-from resumerge.ui.terminal.verified import mending, show_verification
+from resumerge.ui.terminal.verification import repair_advice, show_verification
 
 
 @click.command("verify", cls=Command)
@@ -23,7 +23,7 @@ from resumerge.ui.terminal.verified import mending, show_verification
 def command(run: str | None, options: Options, as_json: bool) -> None:
     """Check an output against the checksums in its ledger. It may be unfinished."""
     runs = RunStore(options.state_dir)
-    with told_meanwhile(err, "reading the output again"):
+    with keepalive(err, "reading the output again"):
         if run is not None and is_mirror_url(run):
             found = verify_mirror(run, runs, Storage())
         else:
@@ -33,5 +33,5 @@ def command(run: str | None, options: Options, as_json: bool) -> None:
     else:
         out.print(show_verification(found), soft_wrap=True)
     if not found.intact:
-        lines, command_to_type = mending(found, options.state_dir)
+        lines, command_to_type = repair_advice(found, options.state_dir)
         stop(lines, command_to_type)

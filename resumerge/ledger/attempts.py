@@ -97,7 +97,7 @@ class AttemptTables(Connection):
             "SELECT attempt, min(at) AS at, max(at) AS until, min(rss) AS rss_low,"
             " max(rss) AS rss_high, max(budget) AS budget, min(batch_bytes) AS batch_low,"
             " max(batch_bytes) AS batch_high, max(bytes_done) AS done,"
-            " min(available + rss) AS room_low, max(available + rss) AS room_high"
+            " min(available + rss) AS left_low, max(available + rss) AS left_high"
             " FROM samples GROUP BY (id - ?) * ? / ?, attempt ORDER BY min(id)",
             [ends["first"], min(most, span), span],
         )

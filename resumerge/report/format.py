@@ -1,4 +1,4 @@
-"""Times and events of the ledger, made fit to be shown."""
+"""Times, events and mirrors of a status, as text."""
 
 from __future__ import annotations
 
@@ -11,25 +11,45 @@ from resumerge.report.sizes import show_size
 _BYTES = {"before", "after", "rss", "available", "budget", "limit", "taken", "used", "needed"}
 
 
-def plain_time(at: str | None) -> str:
-    """A time of the ledger as ``2026-11-21 15:29:04``, in UTC."""
+def format_time(at: str | None) -> str:
+    """A time of the ledger (ISO 8601) as ``2026-11-21 15:29:04``, in UTC; empty for None."""
     return printable((at or "")[:19].replace("T", " "))
 
 
-def told_event(event: Mapping[str, Any]) -> str:
-    """What an event says of itself, in one line, whatever its kind."""
+def format_event(event: Mapping[str, Any]) -> str:
+    """The data of an event of any kind, in one line."""
     data = dict(event["data"])
-    told = [str(data.pop("reason").split("\n")[0])] if isinstance(data.get("reason"), str) else []
+    parts = [str(data.pop("reason").split("\n")[0])] if isinstance(data.get("reason"), str) else []
     data.pop("reason", None)
     if {"before", "after"} <= data.keys():
-        told.append(
-            f"{_shown('before', data.pop('before'))} to {_shown('after', data.pop('after'))}"
+        parts.append(
+            f"{_format('before', data.pop('before'))} to {_format('after', data.pop('after'))}"
         )
-    told += [f"{key.replace('_', ' ')} {_shown(key, value)}" for key, value in data.items()]
-    return printable(", ".join(told))
+    parts += [f"{key.replace('_', ' ')} {_format(key, value)}" for key, value in data.items()]
+    return printable(", ".join(parts))
 
 
-def _shown(key: str, value: object) -> str:
+def _format(key: str, value: object) -> str:
     if isinstance(value, int) and (key in _BYTES or "bytes" in key):
         return show_size(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def format_mirror(run: Mapping[str, Any]) -> str:
+    """One line about the mirror of a run; empty for a run without a mirror."""
+    mirror = run.get("mirror")
+    if not mirror:
+        return ""
+    text = (
+        f"{mirror['url']}: {mirror['shards']} of {run['shards']['total']} shards, "
+        f"{show_size(mirror['bytes'])}"
+    )
+    if mirror["held_by"]:
+        text += f"; in use by {mirror['held_by']}"
+    return text + (f"; failing: {mirror['failing']}" if mirror["failing"] else "")
+
+
+def committed_share(run: Mapping[str, Any]) -> float:
+    """The share of a run's output that is committed, from 0 to 1."""
+    total = run["bytes"]["total"]
+    return run["bytes"]["committed"] / total if total else 0.0

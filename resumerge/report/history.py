@@ -14,23 +14,23 @@ from typing import Any
 from resumerge.ledger import Ledger
 
 BETWEEN_SAMPLES = 3.0
-"""Seconds that a live attempt may be silent before that shows as time without throughput."""
+"""Seconds after the last sample of a live attempt that do not yet count as zero throughput."""
 
 MOST_POINTS = 600
-"""Of a history. A run of many hours has a hundred thousand samples; a plot has fewer columns."""
+"""Of a history. A run of many hours has a hundred thousand samples, and a plot has few columns."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What some consecutive samples of one attempt said: one sample where there are few.
+    """Consecutive samples of one attempt, summed up; a single sample where there are few.
 
     Args:
-        at, until: seconds since the epoch, of the first and the last of them.
+        at, until: seconds since the epoch, of the first and the last sample.
         rss_low, rss_high: bytes.
         budget: bytes of RSS that the attempt was allowed.
-        batch_low, batch_high: bytes that might be computed without being committed.
-        done: bytes of output that were committed at the last of them.
-        room_low, room_high: bytes that were available or held by the worker: what others left.
+        batch_low, batch_high: bytes of output that could be computed before the next commit.
+        done: bytes of output that were committed at the last sample.
+        left_low, left_high: bytes that other processes left: available, or held by the worker.
     """
 
     at: float
@@ -41,18 +41,16 @@ class Point:
     batch_low: int
     batch_high: int
     done: int
-    room_low: int
-    room_high: int
+    left_low: int
+    left_high: int
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One column of a plot: extremes of what was measured within it, and the mean speed.
-
-    None is what was not measured yet.
+    """One column of a plot: extremes of the samples in it, and the mean rate; None: no sample yet.
 
     Args:
-        rate: bytes of output committed a second.
+        rate: bytes of output committed per second.
     """
 
     rss_low: int | None = None
@@ -68,9 +66,9 @@ class Lifetime:
     """One attempt over time.
 
     Args:
-        started, ended: seconds since the epoch; until now for one that is alive.
-        outcome: None while it is alive.
-        done_before, done_after: bytes of output that were committed when it began and ended.
+        started, ended: seconds since the epoch; `ended` is now for a live attempt.
+        outcome: None for a live attempt.
+        done_before, done_after: bytes of output that were committed at its start and at its end.
     """
 
     n: int
@@ -86,9 +84,9 @@ class Lifetime:
         return self.ended - self.started
 
     def cells(self, count: int) -> list[Cell]:
-        """The attempt cut into equal times.
+        """The attempt, divided into equal times.
 
-        No extreme is lost, and the rates times their widths add up to what was committed.
+        No extreme is lost, and the rates times the widths add up to what was committed.
         """
         if not self.points or count < 1:
             return [Cell()] * count
@@ -101,15 +99,15 @@ class Lifetime:
         done = [_between(knots, self.started + width * column) for column in range(count + 1)]
         cells = []
         last: Point | None = None
-        for column, here in enumerate(found):
-            here = here or ([last] if last else [])
+        for column, inside in enumerate(found):
+            points = inside or ([last] if last else [])
             rate = max(0.0, done[column + 1] - done[column]) / width
-            cells.append(_cell(here, rate) if here else Cell(rate=rate))
-            last = here[-1] if here else None
+            cells.append(_cell(points, rate) if points else Cell(rate=rate))
+            last = points[-1] if points else None
         return cells
 
     def _knots(self) -> list[tuple[float, float]]:
-        """When how much was committed, between which it is taken to grow evenly."""
+        """(time, bytes committed) of each commit in the samples; between two, bytes grow evenly."""
         knots = [(self.started, float(min(self.done_before, self.points[0].done)))]
         for point in self.points:
             if point.done > knots[-1][1]:
@@ -159,7 +157,7 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
         known = max([started, *(point.until for point in mine[-1:])])
         ended = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
         ended = max(known, ended)
-        # What the last samples of an attempt came too early for is in its row.
+        # The last commits of an attempt may be newer than its last sample: its row has them.
         before, done = done, done + row["bytes_committed"]
         if mine:
             done = max(mine[-1].done, min(before, mine[0].done) + row["bytes_committed"])
@@ -181,8 +179,15 @@ def seconds_of(at: str) -> float:
     return datetime.fromisoformat(at).timestamp()
 
 
+def attempt_seconds(attempt: Mapping[str, Any]) -> float | None:
+    """How long one of the attempts of a status took; None while it runs."""
+    if not attempt["ended"]:
+        return None
+    return max(0.0, seconds_of(attempt["ended"]) - seconds_of(attempt["started"]))
+
+
 def _between(knots: Sequence[tuple[float, float]], at: float) -> float:
-    """What a line through the knots says; knots may be at the same time, where it jumps."""
+    """Linear interpolation between knots. Two knots at the same time are a jump."""
     right = bisect_right(knots, at, key=lambda knot: knot[0])
     if right == 0:
         return knots[0][1]

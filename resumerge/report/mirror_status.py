@@ -1,4 +1,4 @@
-"""What is known of a run's mirror, from its ledger; and what a mirror alone says of its run."""
+"""A run as its mirror knows it, for machines that have no ledger of the run."""
 
 from __future__ import annotations
 
@@ -12,82 +12,50 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.report.sizes import show_size
+from resumerge.report.run import describe, empty_run
 
-HEARD_SECONDS = 600.0
-"""A lease that was written longer ago, by the clocks, is taken for a dead one."""
-
-
-def mirror_of(ledger: Ledger, run: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The field ``mirror`` of a run in ``status --json``; None where it has none."""
-    if not run.get("mirror"):
-        return None
-    there = set(ledger.mirrored())
-    mirrored = [shard["nbytes"] for shard in ledger.shards() if shard["name"] in there]
-    last = ledger.last_event("mirror_failing", "mirror_recovered")
-    failing = run["state"] != "done" and last is not None and last["kind"] == "mirror_failing"
-    return {
-        "url": run["mirror"],
-        "shards": len(mirrored),
-        "bytes": sum(mirrored),
-        "failing": last["data"].get("reason") if last is not None and failing else None,
-        "here": True,
-        "held_by": None,
-    }
-
-
-def told_mirror(run: Mapping[str, Any]) -> str:
-    """One line on a run's mirror; empty where it has none."""
-    mirror = run.get("mirror")
-    if not mirror:
-        return ""
-    text = (
-        f"{mirror['url']}: {mirror['shards']} of {run['shards']['total']} shards, "
-        f"{show_size(mirror['bytes'])}"
-    )
-    if mirror["held_by"]:
-        text += f"; held by {mirror['held_by']}"
-    return text + (f"; it fails: {mirror['failing']}" if mirror["failing"] else "")
+LEASE_SECONDS = 600.0
+"""A lease record that is older than this belongs to a process that has ended."""
 
 
 def status_of_mirror(url: str) -> dict[str, Any]:
-    """A run as its mirror knows it, as one of the runs of ``status --json``.
+    """One of the runs of ``resumerge status --json``, read from a mirror.
 
     Raises:
-        InputError: there is no run in it.
-        Resumable: it cannot be read now.
+        InputError: the mirror holds no run.
+        Resumable: the mirror cannot be read now.
     """
+    # Imported here: the status of a run on this machine needs no engine, which takes 0.4 s.
     from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
     from resumerge.engine.reporter import Reporter
     from resumerge.engine.resources.signals import StopRequest
     from resumerge.mirror.lease_record import read_lease
     from resumerge.mirror.retrying import retry
     from resumerge.options import Options
-    from resumerge.report.status import describe
 
-    far = MirrorSession(url, Options(), Reporter(), StopRequest())
+    session = MirrorSession(url, Options(), Reporter(), StopRequest())
     folder = _folder(url)
-    held = far.read_state(folder / LEDGER_FILE)
-    if held.done is not None:
-        return _finished(far.url, held.done.run, held.done.files)
-    if not held.snapshot:
-        raise refuse_mirror(far, held)
-    holder = retry(far.store, lambda: read_lease(far.store, held.files))
-    alive = holder is not None and not holder.released and _age(holder.at) < HEARD_SECONDS
+    state = session.read_state(folder / LEDGER_FILE)
+    if state.done is not None:
+        return _finished(session.url, state.done.run, state.done.files)
+    if not state.snapshot:
+        raise refuse_mirror(session, state)
+    lease = retry(session.store, lambda: read_lease(session.store, state.files))
+    alive = lease is not None and not lease.released and _age(lease.at) < LEASE_SECONDS
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        ledger.set_mirror_url(far.url)
-        found = describe(ledger, folder, alive=alive)
-    found["state"] = "running" if alive else "interrupted"
-    found["mirror"] |= {"here": False, "held_by": str(holder) if alive else None}
-    return found
+        ledger.set_mirror_url(session.url)
+        run = describe(ledger, folder, alive=alive)
+    run["state"] = "running" if alive else "interrupted"
+    run["mirror"] |= {"here": False, "held_by": str(lease) if alive else None}
+    return run
 
 
 _folders: dict[str, Path] = {}
-"""Where ledgers of mirrors are: plots are read from them when they are shown."""
+"""The folder of each mirror's ledger, by address. Plots read the ledger when they are drawn."""
 
 
 def _folder(url: str) -> Path:
-    """A new folder for what comes from a mirror, in place of the one before."""
+    """A new folder for the ledger of a mirror; the earlier one of the same mirror is deleted."""
     if url in _folders:
         shutil.rmtree(_folders[url], ignore_errors=True)
     folder = _folders[url] = Path(tempfile.mkdtemp(prefix="resumerge-"))
@@ -96,24 +64,14 @@ def _folder(url: str) -> Path:
 
 
 def _finished(url: str, run: str, files: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+    """A finished run, from the manifest of its mirror, which keeps no ledger."""
     shards = [size for name, (size, _) in files.items() if name.endswith(".safetensors")]
     count, nbytes = len(shards), sum(shards)
     return {
-        "id": run,
-        "state": "done",
-        "config": None,
+        **empty_run(run, "done"),
         "output": url,
-        "ledger": None,
-        "created": None,
-        "units": {"total": 0, "committed": 0},
         "bytes": {"total": nbytes, "committed": nbytes},
         "shards": {"total": count, "sealed": count},
-        "memory": {"budget": None, "peak_rss": 0, "batch_bytes": None},
-        "rate_bytes_per_s": None,
-        "eta_s": None,
-        "merging_s": None,
-        "attempts": [],
-        "events": [],
         "mirror": {
             "url": url,
             "shards": count,
@@ -126,7 +84,7 @@ def _finished(url: str, run: str, files: Mapping[str, tuple[int, str]]) -> dict[
 
 
 def _age(at: str) -> float:
-    """Seconds since a time that another machine wrote down."""
+    """Seconds since a time that another machine noted; infinite where it is no time."""
     try:
         heard = datetime.fromisoformat(at)
         return abs((datetime.now(UTC) - heard).total_seconds())

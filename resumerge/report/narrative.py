@@ -1,4 +1,4 @@
-"""What a run went through and what it learned from it, in plain sentences."""
+"""What happened to a run, in sentences."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from resumerge.report.history import History, Lifetime
 from resumerge.report.sizes import counted, show_seconds, show_size
 
-TOLD_ATTEMPTS = 4
-"""Attempts whose ends are told one by one; of those before, only how many ended how."""
+LAST_ATTEMPTS = 4
+"""Attempts with a sentence each. Those before are counted by how they ended."""
 
 NOTABLE_SHARE = 0.05
-"""Of the room that there was: what others must have taken to be worth a word."""
+"""Of the memory that was available: the least that other processes take to be mentioned."""
 
 _ENDS = {
     "oom": "The kernel killed attempt {n} for memory",
@@ -29,42 +29,44 @@ _SUMMED_ENDS = {
     "error": "stopped",
 }
 _DEATHS = {"worker_killed", "worker_crashed", "worker_stalled"}
-"""Kinds of events that say how an attempt's process died."""
+"""Kinds of events about how the process of an attempt died."""
 
-_ELSEWHERE = {"went_on", "batch_lowered", "batch_raised", "stopped", *_DEATHS}
-"""Kinds of events that other sentences speak of."""
+_COVERED = {"went_on", "batch_lowered", "batch_raised", "stopped", *_DEATHS}
+"""Kinds of events that other sentences cover."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
-"""What differs between two reasons of one kind."""
+"""A number with its unit: reasons that differ in nothing else count as one."""
 
-_TIMES = {
-    "waiting": "It waited for memory, since not even one block had room",
-    "gave_up_waiting": "It gave up waiting for memory",
-    "file_set_aside": "A file that it had not written was in the place of one of its own, and kept",
-    "file_kept": "A model card that it had not written was left as it was",
-    "source_touched": "A source was touched and had not changed",
-    "source_damaged": "A cached source file was damaged and fetched again, with what came from it",
-    "download_damaged": "A download had another content than its hash says, and was repeated",
+_SENTENCES = {
+    "waiting": "The run waited for memory, because not even one block fitted",
+    "gave_up_waiting": "The run stopped waiting for memory",
+    "file_set_aside": "A file that the run had not written had the name of an output file, and was "
+    "renamed",
+    "file_kept": "A model card that the run had not written was left unchanged",
+    "source_touched": "A source file was touched, but its content had not changed",
+    "source_damaged": "A cached source file was damaged. It was downloaded again, and what came "
+    "from it was computed again",
+    "download_damaged": "A download did not match its hash, and was repeated",
     "download_evicted": "Downloads that were no longer needed were deleted",
-    "shard_lost": "A shard was missing or cut short, and its tensors were computed again",
-    "shard_found_whole": "A shard that was not yet noted as sealed was found whole",
-    "checksum_mismatch": "Tensors on disk differed from their checksums and were computed again",
-    "verify_found_damage": "`verify` found damaged tensors, which resuming computes again",
-    "ledger_restored": "The ledger was damaged and restored from its snapshot",
+    "shard_lost": "A shard was missing or truncated, and its tensors were computed again",
+    "shard_found_whole": "A shard that was not yet recorded as sealed was complete",
+    "checksum_mismatch": "Tensors on disk did not match their checksums, and were computed again",
+    "verify_found_damage": "`verify` found damaged tensors; resuming computes them again",
+    "ledger_restored": "The ledger was damaged, and was restored from its snapshot",
     "ledger_reconciled": "Everything on disk was compared with the restored ledger",
-    "moved_here": "It came from its mirror to this machine",
-    "shard_from_mirror": "A shard was taken over that another machine had brought to the mirror",
-    "brought_back": "Shards were brought back from the mirror",
+    "moved_here": "The run was imported to this machine from its mirror",
+    "shard_from_mirror": "A shard was adopted that another machine had copied to the mirror",
+    "brought_back": "Shards were copied back from the mirror",
     "mirror_damaged": "A shard in the mirror was missing or damaged, and was computed again",
-    "mirror_lost_file": "A file was gone from the mirror, and was brought there again",
+    "mirror_lost_file": "A file was missing in the mirror, and was copied there again",
     "mirror_failing": "The mirror failed",
     "mirror_recovered": "The mirror worked again",
     "ledger_damaged": "The ledger and its snapshot are damaged",
 }
 
 
-def story(run: Mapping[str, Any], history: History) -> list[str]:
-    """Sentences about a run, the most telling ones first.
+def narrative_of(run: Mapping[str, Any], history: History) -> list[str]:
+    """Sentences about a run, the most important ones first.
 
     Args:
         run: one of the runs of ``resumerge status --json``.
@@ -83,12 +85,12 @@ def _ends(run: Mapping[str, Any]) -> list[str]:
     attempts = run["attempts"]
     ended = [(a, b) for a, b in zip(attempts, [*attempts[1:], None]) if a["outcome"]]
     bad = [(a, b) for a, b in ended if a["outcome"] != "done"]
-    told = [_end(a, b, run["events"]) for a, b in bad[-TOLD_ATTEMPTS:]]
-    before = Counter(a["outcome"] for a, _ in bad[:-TOLD_ATTEMPTS])
+    sentences = [_end(a, b, run["events"]) for a, b in bad[-LAST_ATTEMPTS:]]
+    before = Counter(a["outcome"] for a, _ in bad[:-LAST_ATTEMPTS])
     if before:
         ways = ", ".join(f"{_SUMMED_ENDS.get(o, o)} {_times(n)}" for o, n in before.items())
-        told.insert(0, f"Earlier attempts were {ways}.")
-    return told
+        sentences.insert(0, f"Earlier attempts were {ways}.")
+    return sentences
 
 
 def _end(
@@ -102,11 +104,11 @@ def _end(
         return f"{text}."
     budget, before = after.get("budget"), attempt.get("budget")
     changed = f" with a budget of {show_size(budget)}" if budget and budget != before else ""
-    return f"{text}; attempt {after['n']} went on{changed}."
+    return f"{text}; attempt {after['n']} resumed{changed}."
 
 
 def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str:
-    """How its process died, or the first line of the error that stopped it."""
+    """How the process of an attempt died, or the first line of the error that stopped it."""
     mine = [e for e in events if e.get("attempt") == attempt["n"]]
     for data in (e["data"] for e in reversed(mine) if e["kind"] in _DEATHS):
         if data.get("cause") == "stall":
@@ -133,50 +135,50 @@ def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     return [
         f"The batch size was lowered {_times(len(lowered))}"
-        + (f", to {show_size(least)} at the least" if least else "")
+        + (f", down to {show_size(least)}" if least else "")
         + (f": {why}" if why else "")
-        + (f"; and raised {_times(len(raised))}" if raised else "")
+        + (f"; it was raised {_times(len(raised))}" if raised else "")
         + "."
     ]
 
 
 def _others(history: History) -> list[str]:
-    """What other processes took while attempts ran, told from the room that they left."""
-    told = []
+    """What other processes took while attempts ran: see `taken_by_others`."""
+    found = []
     for lifetime in history.lifetimes:
         taken, given_back = taken_by_others(lifetime)
-        room = max((point.room_high for point in lifetime.points), default=0)
-        if room and taken >= NOTABLE_SHARE * room:
+        most = max((point.left_high for point in lifetime.points), default=0)
+        if most and taken >= NOTABLE_SHARE * most:
             back = f", and gave {show_size(given_back)} back" if given_back >= taken / 10 else ""
-            told.append((taken, f"while attempt {lifetime.n} ran{back}"))
-    if not told:
+            found.append((taken, f"while attempt {lifetime.n} ran{back}"))
+    if not found:
         return []
-    taken, when = max(told)
-    more = f" It happened in {len(told)} attempts." if len(told) > 1 else ""
+    taken, when = max(found)
+    more = f" This happened in {len(found)} attempts." if len(found) > 1 else ""
     return [f"Other processes took {show_size(taken)} of memory {when}.{more}"]
 
 
 def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
-    """Bytes: the deepest fall of what is available or our own, and how much of it came back."""
+    """Bytes: the deepest fall of the memory that others left, and how much of it came back."""
     highest = taken = floor = back = 0
     for point in lifetime.points:
-        highest = max(highest, point.room_high)
-        if highest - point.room_low > taken:
-            taken, floor, back = highest - point.room_low, point.room_low, 0
-        back = max(back, point.room_high - floor) if taken else 0
+        highest = max(highest, point.left_high)
+        if highest - point.left_low > taken:
+            taken, floor, back = highest - point.left_low, point.left_low, 0
+        back = max(back, point.left_high - floor) if taken else 0
     return taken, min(back, taken)
 
 
 def _over_budget(history: History) -> list[str]:
     over = [p.rss_high - p.budget for p in history.points if p.budget and p.rss_high > p.budget]
-    return [f"Memory was over the budget by up to {show_size(max(over))}."] if over else []
+    return [f"Memory exceeded the budget by up to {show_size(max(over))}."] if over else []
 
 
 def _other_events(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Every kind that nothing else speaks of, known by its name or not."""
-    counts = Counter(e["kind"] for e in events if e["kind"] not in _ELSEWHERE)
+    """A sentence for every other kind of event, also for kinds that have no text above."""
+    counts = Counter(e["kind"] for e in events if e["kind"] not in _COVERED)
     return [
-        _TIMES.get(kind, kind.replace("_", " ").capitalize())
+        _SENTENCES.get(kind, kind.replace("_", " ").capitalize())
         + (f" ({_times(count)})" if count > 1 else "")
         + "."
         for kind, count in counts.items()
@@ -187,8 +189,8 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def what_now(run: Mapping[str, Any]) -> str:
-    """One sentence on where the run stands."""
+def state_sentence(run: Mapping[str, Any]) -> str:
+    """One sentence about the state of a run."""
     attempts, units = run["attempts"], run["units"]
     tries = counted(len(attempts), "attempt")
     if run["state"] == "done":
@@ -199,6 +201,6 @@ def what_now(run: Mapping[str, Any]) -> str:
             f", about {show_seconds(eta)} left." if eta is not None else "."
         )
     if run["state"] == "planned":
-        return "Planned, and not begun."
+        return "Planned, not started."
     left = units["total"] - units["committed"]
     return f"Not finished: {counted(left, 'tensor')} {'is' if left == 1 else 'are'} left."

@@ -1,4 +1,4 @@
-"""Sizes, times and counts for people."""
+"""Sizes, times and counts as text."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_tick(seconds: float) -> str:
-    """A time at an axis, to three digits: ``0 s``, ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
+    """A tick of a time axis, to three digits: ``0 s``, ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
     return f"{seconds:.3g} s" if seconds < 60 else show_seconds(seconds)
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of something: ``1 tensor``, ``2 tensors``."""
+    """A number with its noun: ``1 tensor``, ``2 tensors``."""
     return f"{count} {noun}{'s' * (count != 1)}"

@@ -1,4 +1,4 @@
-"""Where each attempt of a run stands on the time axis of a plot."""
+"""The columns of a plot, divided among the attempts of a run."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from resumerge.report.history import Cell, History, Lifetime
 
 Value = Callable[[Cell], float | None]
-"""What a plot shows of a cell; None where it was not measured."""
+"""A quantity of a cell; None where it was not measured."""
 
-ROOMY = 12
-"""Columns an attempt from which the breaks between attempts may be wide."""
+COLUMNS_FOR_WIDE_GAPS = 12
+"""Columns per attempt from which the gaps between attempts are wide."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """The columns of one attempt; those between two spans are a break, whatever time it took."""
+    """The columns of one attempt. The columns between two spans are a gap of any length of time."""
 
     lifetime: Lifetime
     start: int
@@ -29,12 +29,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The attempts side by side, each as wide as it was long.
-
-    Only working time takes room: between two attempts may lie a second or a night.
+    """The attempts side by side, each as wide as it was long; pauses between them have no width.
 
     Args:
-        left_out: attempts at the beginning that found no room.
+        left_out: number of attempts at the beginning that did not fit.
     """
 
     columns: int
@@ -42,25 +40,25 @@ class Timeline:
     left_out: int
 
     def largest(self, value: Value) -> float:
-        """Of a value that cells have, over all cells; 0 where none has it."""
+        """The largest value of all cells; 0 where no cell has one."""
         return max((v for span in self.spans for v in map(value, span.cells) if v), default=0.0)
 
 
 def lay_out(history: History, columns: int) -> Timeline:
-    """Divide the columns of a plot among the attempts; the newest have room in any case."""
-    shown = history.lifetimes[-max(1, (columns + 1) // 2) :]
-    if not shown:
+    """Divide the columns of a plot among the attempts, of which the newest always fit."""
+    lifetimes = history.lifetimes[-max(1, (columns + 1) // 2) :]
+    if not lifetimes:
         return Timeline(columns, (), 0)
-    gap = 3 if columns >= ROOMY * len(shown) else 1
-    free = columns - gap * (len(shown) - 1)
-    least = max(1, min(4, free // (3 * len(shown))))
-    widths = _shares([life.seconds for life in shown], free - least * len(shown))
+    gap = 3 if columns >= COLUMNS_FOR_WIDE_GAPS * len(lifetimes) else 1
+    free = columns - gap * (len(lifetimes) - 1)
+    least = max(1, min(4, free // (3 * len(lifetimes))))
+    widths = _shares([life.seconds for life in lifetimes], free - least * len(lifetimes))
     spans = []
     start = 0
-    for lifetime, width in zip(shown, widths):
+    for lifetime, width in zip(lifetimes, widths):
         spans.append(Span(lifetime, start, lifetime.cells(width + least)))
         start += width + least + gap
-    return Timeline(columns, spans, len(history.lifetimes) - len(shown))
+    return Timeline(columns, spans, len(history.lifetimes) - len(lifetimes))
 
 
 def _shares(weights: Sequence[float], whole: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""How long the tensors of a run took, added up by layer and by kind."""
+"""Seconds and rates of the tensors of a run, added up by layer and by kind."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SUFFIX = re.compile(r"\.weight$")
 
 @dataclass
 class Timing:
-    """What a group of tensors took.
+    """The sums of a group of tensors.
 
     Args:
-        nbytes: of output that is committed.
-        seconds: of computing and writing them, of all threads together.
+        nbytes: of committed output.
+        seconds: of computing and writing, all threads together.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Timing:
 
     @property
     def rate(self) -> float:
-        """Bytes of output a second of one thread."""
+        """Bytes of output per second of one thread."""
         return self.nbytes / self.seconds if self.seconds else 0.0
 
     def add(self, other: Timing) -> None:
@@ -42,7 +42,7 @@ class Timing:
 
 
 def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
-    """In the order of the model: what stands before the layers, each layer, what stands after.
+    """One group for each layer and for each tensor outside of layers, in the order of the model.
 
     Args:
         units: rows of the ledger's table: name, nbytes, blocks, committed_blocks, seconds.
@@ -58,14 +58,14 @@ def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
             stacks.add(place.stack)
             key, name = (1, place.stack, place.index), f"{place.stack}.{place.index}"
         groups.setdefault(key, Timing(name)).add(_timing(unit))
-    if len(stacks) == 1:  # then the number alone says which
+    if len(stacks) == 1:  # then the number alone is a name
         for (where, _, index), timing in groups.items():
             timing.name = str(index) if where == 1 else timing.name
     return _at_most([groups[key] for key in sorted(groups)], MOST_LAYERS, "layers")
 
 
 def by_kind(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
-    """The same tensor of all layers (and all experts) together, the longest first."""
+    """One group for the same tensor of all layers and experts; the longest time first."""
     groups: dict[str, Timing] = {}
     for unit in units:
         place = split(unit["name"])
@@ -81,7 +81,7 @@ def _timing(unit: Mapping[str, Any]) -> Timing:
 
 
 def _at_most(timings: list[Timing], most: int, what: str) -> list[Timing]:
-    """The first ones, and the rest as one."""
+    """The first groups, and one group for all others."""
     if len(timings) <= most:
         return timings
     rest = Timing(f"{len(timings) - most + 1} more {what}")

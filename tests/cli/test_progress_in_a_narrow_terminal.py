@@ -11,7 +11,7 @@ from rich.console import Console
 
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.sources.hub.prefetch import DownloadProgress
-from resumerge.ui.progress.progress import ConsoleReporter
+from resumerge.ui.progress.console_reporter import ConsoleReporter
 
 FILE, TENSOR = "model-00003-of-00007.safetensors", "model.layers.13.self_attn.q_proj.weight"
 

@@ -40,7 +40,7 @@ def test_read_only(copied: Path, files: int) -> None:
     assert code == 75, says
     assert "Traceback" not in says
     assert "block 0 differs in model.safetensors" in says
-    assert "Not noted in the ledger" in says
+    assert "not recorded in the ledger" in says
     assert contents(copied) == before
 
 
@@ -52,12 +52,12 @@ def test_while_another_process_works_on_the_run(copied: Path) -> None:
         assert (copied / "ledger.db").read_bytes() == before
     assert code == 75, says
     assert "block 0 differs in model.safetensors" in says
-    assert "Not noted in the ledger" in says
+    assert "not recorded in the ledger" in says
 
 
 def test_otherwise_the_damage_is_noted(copied: Path) -> None:
     code, says = unprivileged(["verify", "--state-dir", str(copied.parent)], copied)
     assert code == 75, says
-    assert "Not noted" not in says
+    assert "not recorded" not in says
     _, again = unprivileged(["verify", "--state-dir", str(copied.parent)], copied)
     assert "found damaged before" in again

@@ -95,7 +95,7 @@ def test_a_slow_run_in_a_cell_is_never_silent_for_ten_seconds(place: Path, tmp_p
     assert controls(said.text) == []
     assert said.silence < 10
     assert b"opening the models" in said.text
-    assert re.search(rb"The worker \(pid \d+\) is there, but nothing has moved", said.text)
+    assert re.search(rb"The worker \(pid \d+\) is alive, but has made no progress", said.text)
     assert b"Done in" in said.text
 
 

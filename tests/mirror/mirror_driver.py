@@ -25,7 +25,7 @@ from resumerge.mirror.stores import folder as folder_module
 from resumerge.options import Options
 from resumerge.planning import plan
 from resumerge.retry import Backoff
-from resumerge.ui.progress.progress import ConsoleReporter
+from resumerge.ui.progress.console_reporter import ConsoleReporter
 
 LEASE_SECONDS = "1"
 """Who was killed while it wrote its lease is watched for so long."""

@@ -21,7 +21,7 @@ from resumerge.ledger import Ledger, now
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.lease_record import LeaseRecord
 from resumerge.mirror.names import lease_name
-from resumerge.ui.html.report import page
+from resumerge.ui.html.page import page
 from resumerge.ui.terminal.status import show_run
 
 

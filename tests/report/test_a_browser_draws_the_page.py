@@ -12,7 +12,7 @@ import pytest
 from made_up_ledgers import make_ledger
 
 import resumerge
-from resumerge.ui.html.report_file import write_report
+from resumerge.ui.html.page_file import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [

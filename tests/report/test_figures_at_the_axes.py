@@ -8,7 +8,8 @@ import pytest
 from pages import read_page
 
 from resumerge.report.sizes import parse_size
-from resumerge.ui.html.timings import timings_section
+from resumerge.ui.html.charts import timing_charts
+from resumerge.ui.html.environment import render
 
 COMMITTED = {"blocks": 1, "committed_blocks": 1}
 SECONDS = {"s": 1, "min": 60, "h": 3600}
@@ -34,7 +35,7 @@ def test_every_tick_is_where_it_says(seconds: float) -> None:
         {"name": f"model.layers.{n}.mlp.weight", "nbytes": nbytes, "seconds": seconds, **COMMITTED}
         for n, nbytes in enumerate(sizes)
     ]
-    page = read_page(str(timings_section(units)))
+    page = read_page(render("timings.html.j2", timings=timing_charts(units)))
     charts = page.all("div", "plot")
     assert len(charts) == 2
     for chart, read in zip(charts, (seconds_of, rate_of)):

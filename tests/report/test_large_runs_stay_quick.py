@@ -11,7 +11,7 @@ from asking import run_of, status
 from made_up_ledgers import large_ledger
 from pages import drawing, drawn_values, read_page
 
-from resumerge.ui.html.report import page
+from resumerge.ui.html.page import page
 from resumerge.ui.terminal.status import show_run
 
 

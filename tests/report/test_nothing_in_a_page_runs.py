@@ -158,7 +158,7 @@ def test_a_page_takes_the_place_of_a_page_and_of_nothing_else(tmp_path: Path) ->
     for target in (*kept, ".", "..", "folder", "link", "/dev/null"):
         process = start("status", "--html", target, "made-up", cwd=tmp_path, stderr=-1)
         told = process.communicate(timeout=60)[1]
-        assert (process.returncode, "take the place" in told) == (2, True), told
+        assert (process.returncode, "would replace another file" in told) == (2, True), told
         assert "do: " in told
     assert {name: (tmp_path / name).read_text() for name in kept} == kept
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(

@@ -13,10 +13,10 @@ from pages import Element, drawing, drawn_values, read_page
 import resumerge
 from resumerge.ledger import Ledger
 from resumerge.report.history import history_of
+from resumerge.report.panels import nice_ceiling
 from resumerge.report.sizes import show_size
 from resumerge.report.timeline import lay_out
-from resumerge.ui.html.report import COLUMNS
-from resumerge.ui.terminal.plot import nice_ceiling
+from resumerge.ui.html.page import COLUMNS
 
 
 def rows(place: Path, sql: str) -> list[dict[str, object]]:
@@ -40,8 +40,8 @@ def test_the_terminal_names_peak_budget_and_every_attempt(storied: Path) -> None
     assert f"memory: peak {show_size(peak['n'])}, budget 100 MB" in text
     names = text.split("└")[1].splitlines()[1]
     assert re.fullmatch(r"\s+attempt +1 killed.* +2 interrupted.* +3 done.*", names)
-    assert "Attempt 1 was killed; attempt 2 went on." in text
-    assert "Attempt 2 was stopped by a signal; attempt 3 went on." in text
+    assert "Attempt 1 was killed; attempt 2 resumed." in text
+    assert "Attempt 2 was stopped by a signal; attempt 3 resumed." in text
 
 
 def test_the_gaps_between_attempts_are_seen(storied: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_page_holds_recipe_sources_shards_and_attempts(storied: Path, page: 
     assert (storied / "linear.yaml").read_text() in text
     for name in ("math", "code", "model.safetensors", "What happened", "killed", "interrupted"):
         assert name in text
-    assert "What resumes it" not in text  # it is done
+    assert "To resume" not in text  # it is done
 
 
 def test_status_in_python_is_a_dict_that_shows_itself(storied: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_up_ledgers import make_ledger
 
 from resumerge.report.history import History, Lifetime, Point, history_of
-from resumerge.report.narrative import story, what_now
+from resumerge.report.narrative import narrative_of, state_sentence
 from resumerge.report.timeline import lay_out
 
 GB = 10**9
@@ -22,7 +22,7 @@ GB = 10**9
 def told(place: Path, *args: Any) -> str:
     make_ledger(place / "state", *args)
     run = run_of(place)
-    return " ".join(story(run, history_of(run)))
+    return " ".join(narrative_of(run, history_of(run)))
 
 
 def attempt(n: int, outcome: str, **columns: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def attempt(n: int, outcome: str, **columns: Any) -> dict[str, Any]:
 def test_a_halved_budget_after_the_kernel_killed(tmp_path: Path) -> None:
     text = told(tmp_path, [attempt(1, "oom", budget=2 * GB), attempt(2, "done", budget=GB)])
     assert text == (
-        "The kernel killed attempt 1 for memory; attempt 2 went on with a budget of 1 GB."
+        "The kernel killed attempt 1 for memory; attempt 2 resumed with a budget of 1 GB."
     )
 
 
@@ -116,9 +116,9 @@ def test_reasons_that_differ_in_their_figures_are_one(tmp_path: Path) -> None:
     lowered = [(1, "batch_lowered", {"reason": reason, "after": 2**22}) for reason in reasons]
     text = told(tmp_path, [attempt(1, "done")], (), [*lowered, (1, "batch_raised", {})])
     assert text == (
-        "The batch size was lowered 3 times, to 4.19 MB at the least: another process took 3.1 GB; "
+        "The batch size was lowered 3 times, down to 4.19 MB: another process took 3.1 GB; "
         "the cgroup has 0.2 GB left of 4.0 GB (twice); everything waited for memory 12% of the "
-        "time (once); and raised once."
+        "time (once); it was raised once."
     )
 
 
@@ -135,10 +135,10 @@ def test_reasons_that_differ_in_their_figures_are_one(tmp_path: Path) -> None:
 )
 def test_how_a_worker_died(tmp_path: Path, kind: str, data: dict[str, Any], why: str) -> None:
     text = told(tmp_path, [attempt(1, "killed"), attempt(2, "done")], (), [(1, kind, data)])
-    assert text == f"Attempt 1 was killed ({why}); attempt 2 went on."
+    assert text == f"Attempt 1 was killed ({why}); attempt 2 resumed."
 
 
 @pytest.mark.parametrize(("left", "text"), [(1, "1 tensor is left"), (2, "2 tensors are left")])
 def test_what_is_left_is_counted(left: int, text: str) -> None:
     run = {"state": "interrupted", "attempts": [{}], "units": {"total": 9, "committed": 9 - left}}
-    assert what_now(run) == f"Not finished: {text}."
+    assert state_sentence(run) == f"Not finished: {text}."

@@ -12,15 +12,15 @@ import pytest
 from resumerge.host.waiting import waiting
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.supervision import Supervision
-from resumerge.ui.terminal.console import PatientConsole
+from resumerge.ui.terminal.console import SafeConsole
 
 
 @pytest.mark.parametrize(
     ("program", "state", "advice"),
     [
-        ("while True: pass", "R", "may compute for ever"),
+        ("while True: pass", "R", "may be in an endless loop"),
         ("import time; time.sleep(99)", "S", "more time with --stall-timeout"),
-        ("import os; os.kill(os.getpid(), 19)", "T", "Find out who stopped it"),
+        ("import os; os.kill(os.getpid(), 19)", "T", "find out what stopped the process"),
     ],
 )
 def test_a_worker_that_waits_for_no_disk(
@@ -36,7 +36,7 @@ def test_a_worker_that_waits_for_no_disk(
     finally:
         busy.kill()
         busy.communicate()
-    teller = Supervision(PatientConsole(stderr=True), lambda run: "go on", as_json=False)
+    teller = Supervision(SafeConsole(stderr=True), lambda run: "go on", as_json=False)
     teller.gave_up(WorkerExit(busy.pid, "stall", signal.SIGKILL, 600.0, doing), "run")
     said = capsys.readouterr().err
     assert advice in said.replace("\n", " ")

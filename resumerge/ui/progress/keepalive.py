@@ -1,6 +1,6 @@
-"""Never silent for long: a thread that speaks where nothing else has, and who spoke last.
+"""A line of output every few seconds, whatever happens.
 
-Notebooks' hosts take a machine that prints nothing for abandoned, and so do people.
+Hosts of notebooks stop a machine that prints nothing for long, and people take it for hung.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from rich.console import Console
 from resumerge.report.sizes import show_seconds
 
 LINE_SECONDS = 5.0
-"""Time between two lines of progress."""
+"""Between two lines of progress."""
 
 SILENCE_SECONDS = 8.0
-"""After so long a supervisor speaks for a worker that does not."""
+"""After so long without a line from the worker, its supervisor prints one."""
 
-_LOOK_SECONDS = 0.5
+_TICK_SECONDS = 0.5
 
-_PATIENCE_SECONDS = 2.0
-"""A reader that takes nothing holds the thread up: the run shall end all the same."""
+_JOIN_SECONDS = 2.0
+"""Longest wait for the thread: a reader that does not read blocks it, and the run must end."""
 
 
-class LastSaid:
-    """When something was last printed, on the monotonic clock; shared with forked processes."""
+class PrintClock:
+    """The time since something was last printed; forked processes share it."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 8)
-        self.now()
+        self.reset()
 
-    def now(self) -> None:
+    def reset(self) -> None:
         """Something is printed now."""
         self._memory[:8] = struct.pack("d", time.monotonic())
 
     @property
     def silence(self) -> float:
-        """Seconds since."""
+        """Seconds since something was printed."""
         return time.monotonic() - float(struct.unpack("d", self._memory[:8])[0])
 
 
 class Ticker:
-    """Calls a function every half second from a thread of its own, until it is stopped.
+    """A thread that calls a function every half second until it is stopped.
 
-    In the context of whoever makes it, since a notebook finds the cell that output belongs to by
-    that. What the function raises ends the ticking, and nothing else.
+    The thread runs in the context of its creator: a notebook finds the cell that output belongs to
+    by the context. An OSError or ValueError of the function ends the thread silently.
     """
 
     def __init__(self, tick: Callable[[], None]) -> None:
@@ -63,29 +63,29 @@ class Ticker:
         self._thread.start()
 
     def stop(self) -> None:
-        """No call comes after this, and none is under way as a rule."""
+        """Make no further call. A call that is under way is waited for, for two seconds."""
         self._over.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join(_PATIENCE_SECONDS)
+            self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
-        with suppress(OSError, ValueError):  # whoever was told is gone
-            while not self._over.wait(_LOOK_SECONDS):
+        with suppress(OSError, ValueError):  # nobody reads the output any more
+            while not self._over.wait(_TICK_SECONDS):
                 self._tick()
 
 
 @contextmanager
-def told_meanwhile(console: Console | None, what: str) -> Iterator[None]:
-    """Say every few seconds that something is still being done, while it is; None: say nothing."""
+def keepalive(console: Console | None, what: str) -> Iterator[None]:
+    """Print every few seconds that `what` is still being done; print nothing for None."""
     if console is None:
         yield
         return
-    said, began = LastSaid(), time.monotonic()
+    clock, started = PrintClock(), time.monotonic()
 
     def tick() -> None:
-        if said.silence >= LINE_SECONDS:
-            said.now()
-            text = f"{what}: {show_seconds(time.monotonic() - began)} so far"
+        if clock.silence >= LINE_SECONDS:
+            clock.reset()
+            text = f"{what}: {show_seconds(time.monotonic() - started)} so far"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     ticker = Ticker(tick)

@@ -1,4 +1,4 @@
-"""How progress is shown, by the name that ``--progress`` gives it."""
+"""The ways to show progress, by the names that ``--progress`` takes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from resumerge.host.screen import TERMINAL, goes_to
-from resumerge.ui.terminal.console import PatientConsole
+from resumerge.ui.progress.keepalive import PrintClock
+from resumerge.ui.terminal.console import SafeConsole
 
 if TYPE_CHECKING:
-    from resumerge.ui.progress.keepalive import LastSaid
-    from resumerge.ui.progress.progress import ConsoleReporter, JsonReporter, QuietReporter
+    from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
+    from resumerge.ui.progress.json_reporter import JsonReporter
 
     PrintedReporter = ConsoleReporter | JsonReporter | QuietReporter
 
 
 class Style(StrEnum):
-    """What ``--progress`` may be."""
+    """The values of ``--progress``."""
 
     AUTO = "auto"
     BAR = "bar"
@@ -26,24 +27,26 @@ class Style(StrEnum):
     NONE = "none"
 
 
-def console_of(style: Style) -> PatientConsole:
-    """Where messages for people go: stderr, with colours where that is a terminal and no cell."""
+def console_of(style: Style) -> SafeConsole:
+    """A console on stderr, for messages; in colour on a terminal, but not in a notebook's cell."""
     terminal = {Style.BAR: True, Style.LINES: False}.get(style)
-    return PatientConsole(stderr=True, terminal=terminal)
+    return SafeConsole(stderr=True, terminal=terminal)
 
 
-def reporter_of(style: Style, err: PatientConsole, said: LastSaid) -> PrintedReporter:
-    """One that shows progress as asked, until it is closed.
+def reporter_of(style: Style, err: SafeConsole, clock: PrintClock) -> PrintedReporter:
+    """A reporter that shows progress in a style until it is closed.
 
     Args:
         err: see `console_of`.
-        said: told whenever something is printed.
+        clock: is reset whenever something is printed.
     """
-    from resumerge.ui.progress.progress import ConsoleReporter, JsonReporter, QuietReporter
+    # Reporters import the planner, which takes 0.3 s: a worker listens for signals before that.
+    from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
+    from resumerge.ui.progress.json_reporter import JsonReporter
 
     if style is Style.JSON:
-        return JsonReporter(sys.stdout, said)
+        return JsonReporter(sys.stdout, clock)
     if style is Style.NONE:
         return QuietReporter(err)
     bar = style is Style.BAR or (style is Style.AUTO and goes_to(sys.stderr) == TERMINAL)
-    return ConsoleReporter(err, bar=bar and err.is_terminal, said=said)
+    return ConsoleReporter(err, bar=bar and err.is_terminal, clock=clock)

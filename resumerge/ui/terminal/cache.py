@@ -1,4 +1,4 @@
-"""The tables of ``resumerge cache``."""
+"""``resumerge cache`` for a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLOURS = {"intact": "green", "mended": "yellow", "damaged": "red", "missing": 
 
 
 def show_cache(report: CacheReport) -> RenderableType:
-    """Every file that was looked at, and its state."""
+    """Every file that was checked, and its state."""
     table = Table(box=None, pad_edge=False)
     for name in ("model", "file", "size", "state"):
         table.add_column(name, overflow="fold")

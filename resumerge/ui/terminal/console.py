@@ -1,4 +1,4 @@
-"""Printing to somebody who may go away, on a terminal that may not know every letter."""
+"""Printing to a reader that may go away, on a terminal that may lack letters."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from resumerge.host.platform import in_notebook
 from resumerge.printable import printable
 
 
-class PatientConsole(Console):
-    """A console that goes on in silence once its reader is gone: no reason to stop a merge.
+class SafeConsole(Console):
+    """A console for text from strangers and for readers that go away.
 
-    Text is printed as it is, since a path may look like markup; ``markup=True`` asks for it. But
-    what could drive the terminal is spelled out, whoever wrote it: see `printable`.
+    Paths may look like markup, so text is printed as it is unless a call asks for ``markup=True``.
+    Control characters are spelled out: see `printable`. When the reader is gone, the console is
+    silent, because that is no reason to stop a merge.
 
     Args:
-        terminal: whether it shall be taken for one. By default a notebook's cell is not, though
-            there is a pseudo-terminal, nor are colours asked for there: the kernel sets
-            FORCE_COLOR, not the user.
+        terminal: whether to treat the output as a terminal. By default a notebook's cell is not
+            one, although it has a pseudo-terminal. Colours are not used there either: the kernel
+            sets FORCE_COLOR, not the user.
     """
 
     def __init__(self, *, stderr: bool = False, terminal: bool | None = None) -> None:
@@ -47,15 +48,15 @@ class PatientConsole(Console):
 
 
 def print_json_line(stream: TextIO, kind: str, **data: Any) -> None:
-    """One of the JSON Lines of ``--json``."""
+    """Write one of the JSON Lines of ``--json``."""
     try:
         print(json.dumps({"kind": kind, **data}), file=stream, flush=True)
-    except BrokenPipeError:  # nobody listens any more, which is no reason to stop
+    except BrokenPipeError:  # the reader is gone, which is no reason to stop
         silence(stream)
 
 
 def silence(stream: object) -> None:
-    """Throw away what is written to a stream from now on, and what waits in its buffer."""
+    """Discard everything written to a stream from now on, and what its buffer holds."""
     try:
         number = stream.fileno()  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):

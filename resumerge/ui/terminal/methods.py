@@ -1,4 +1,4 @@
-"""``resumerge methods``: made from what each method declares."""
+"""``resumerge methods`` for a terminal."""
 
 from __future__ import annotations
 
@@ -8,61 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from resumerge.errors import refuse
-from resumerge.methods import METHODS, Method, Parameter
-from resumerge.methods.base import FLOAT32_MAX
-from resumerge.recipe.spelling import did_you_mean
-
-
-def methods_json(name: str | None) -> dict[str, Any]:
-    """The document of ``methods --json``: one method, or all.
-
-    Raises:
-        InputError: there is no such method.
-    """
-    if name is not None and name not in METHODS:
-        raise refuse(
-            f"Unknown merge method {name!r}",
-            expected=", ".join(METHODS),
-            fix=did_you_mean(name, METHODS) or "name one of them",
-        )
-    chosen = [METHODS[name]] if name is not None else list(METHODS.values())
-    return {"methods": [_method(method) for method in chosen]}
-
-
-def _method(method: Method) -> dict[str, Any]:
-    return {
-        "name": method.name,
-        "version": method.version,
-        "summary": method.summary,
-        "base_model": method.base,
-        "models": {"fewest": method.fewest, "most": method.most},
-        "parameters": [_parameter(parameter) for parameter in method.parameters],
-        "papers": [{"title": paper.title, "url": paper.url} for paper in method.papers],
-    }
-
-
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    return {
-        "name": parameter.name,
-        "kind": parameter.kind,
-        "per_model": parameter.per_model,
-        "required": parameter.required,
-        "default": None if parameter.required else parameter.default,
-        "low": _limit(parameter, parameter.low),
-        "high": _limit(parameter, parameter.high),
-        "meaning": parameter.meaning,
-    }
-
-
-def _limit(parameter: Parameter, limit: float) -> float | None:
-    """The smallest or largest value; None where any number will do, or the value is no number."""
-    unlimited = parameter.kind == "bool" or abs(limit) >= FLOAT32_MAX
-    return None if unlimited else limit
-
 
 def show_methods(document: dict[str, Any]) -> RenderableType:
-    """For a terminal."""
+    """Every method of the document, with its parameters."""
     return Group(*(_show(method) for method in document["methods"]))
 
 

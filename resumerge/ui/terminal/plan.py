@@ -8,33 +8,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from resumerge.errors import Problem
 from resumerge.printable import printable
+from resumerge.report.host import choice_rows, host_rows
 from resumerge.report.sizes import counted, show_seconds, show_size
-from resumerge.ui.terminal.host import choice_rows, host_rows
 from resumerge.ui.terminal.layer_map import show_layer_map
 
 PLANNING = "opening the models and planning"
 
 
-class PlanDocument(dict[str, Any]):
-    """The document of ``plan --json``, which a rich console and a notebook show as tables."""
-
-    def __rich__(self) -> RenderableType:
-        shown = [show_plan(self)]
-        problems = [Text(str(Problem(**problem)), "red") for problem in self["problems"]]
-        return Group(*shown, *problems)
-
-    def _repr_html_(self) -> str:
-        from resumerge.ui.html.plan import fragment
-
-        return fragment(self)
-
-
 def show_plan(document: dict[str, Any]) -> RenderableType:
-    """The plan's figures; its problems are printed by the caller."""
+    """The figures of a plan. The caller prints its problems."""
     if not document["units"]:
-        return Group(*_host(document), Text("Nothing can be planned yet:", "red"))
+        return Group(*_host(document), Text("No plan can be made yet:", "red"))
     facts = Table.grid(padding=(0, 2))
     facts.add_row("method", document["method"])
     facts.add_row(
@@ -53,7 +38,7 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
     )
     if document["stacks"] and not document["layer_maps"]:
         layers = ", ".join(f"{count} of {stack}" for stack, count in document["stacks"].items())
-        facts.add_row("layers", f"{layers}; each is made of the same layer of every model")
+        facts.add_row("layers", f"{layers}; each is merged from the same layer of every model")
     facts.add_row("disk", f"{show_size(disk['needed'])} needed, {show_size(disk['free'])} free")
     download = document["download"]
     facts.add_row(
@@ -84,12 +69,12 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
 
 
 def _host(document: dict[str, Any]) -> list[RenderableType]:
-    """The machine, and what was chosen because of it."""
+    """The machine, and the choices that a run makes because of it."""
     machine = Table.grid(padding=(0, 2))
     for row in host_rows(document["host"]):
         machine.add_row(*(Text(printable(word)) for word in row))
     table = Table(box=None, padding=(0, 2, 0, 0), title="chosen", title_justify="left")
-    for name in ("", "", "because", "otherwise"):
+    for name in ("", "", "because", "override"):
         table.add_column(name, overflow="fold")
     for choice in choice_rows(document["choices"]):
         table.add_row(*(Text(printable(word)) for word in choice))

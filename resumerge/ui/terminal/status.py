@@ -1,4 +1,4 @@
-"""Runs for a terminal: the one that is named as a picture, many a few lines each."""
+"""``resumerge status`` for a terminal: one run with plots and tables, or a few lines per run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from resumerge.printable import printable
-from resumerge.report.format import plain_time, told_event
-from resumerge.report.history import history_of, seconds_of
-from resumerge.report.mirror_status import told_mirror
-from resumerge.report.narrative import story, what_now
+from resumerge.report.format import committed_share, format_event, format_mirror, format_time
+from resumerge.report.history import attempt_seconds, history_of
+from resumerge.report.narrative import narrative_of, state_sentence
 from resumerge.report.resume_command import command_of
 from resumerge.report.sizes import counted, show_seconds, show_size
 from resumerge.ui.terminal.plot import OUTCOME_STYLES, Plot
 
 EVENTS_SHOWN = 8
 ATTEMPTS_SHOWN = 12
-ROOMY = 100
-"""Columns from which there is room for what is only good to know."""
+COLUMNS_FOR_PROCESSES = 100
+"""Columns of a terminal from which the table of attempts has process ids and hosts."""
 
 STATE_STYLES = {"done": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
 
@@ -31,44 +30,44 @@ Run = Mapping[str, Any]
 
 
 def show_status(runs: Sequence[Run]) -> RenderableType:
-    """The picture of the only run, or all runs at a glance."""
+    """The only run in full, or all runs at a glance."""
     return show_run(runs[0]) if len(runs) == 1 else show_runs(runs)
 
 
 def show_run(run: Run) -> RenderableType:
-    """One run: progress, plots, what happened, attempts, events, and what resumes it."""
+    """One run: progress, plots, what happened, attempts, events, and how to resume it."""
     history = history_of(run)
     parts = [*_head(run), "", Plot(history)]
-    if lines := story(run, history):
+    if lines := narrative_of(run, history):
         parts += ["", Text("what happened", "bold"), *map(_item, lines)]
     if run["attempts"]:
         parts += ["", Text("attempts", "bold"), _Attempts(run["attempts"])]
     if run["events"]:
         parts += ["", Text("last events", "bold"), _events(run["events"])]
     parts.append("")
-    if told := told_mirror(run):
-        parts.append(_line("mirror   ", told))
+    if mirror := format_mirror(run):
+        parts.append(_line("mirror   ", mirror))
     if run["ledger"] and (run["mirror"] is None or run["mirror"]["here"]):
         parts.append(_line("ledger   ", run["ledger"]))
     if run["state"] == "interrupted":
-        parts.append(_line("go on by ", command_of(run)))
+        parts.append(_line("resume   ", command_of(run)))
     return Group(*parts)
 
 
 def show_live(run: Run, rows: int) -> RenderableType:
-    """One run that is being watched, in so many rows: plots as high as there is room for."""
+    """One run for ``--watch``, with plots as high as fit into the rows of the terminal."""
     history = history_of(run)
     heights = next(h for least, h in _HEIGHTS if rows >= least)
-    lines = story(run, history)[-3:] if rows >= 24 else []
+    lines = narrative_of(run, history)[-3:] if rows >= 24 else []
     return Group(*_head(run), "", Plot(history, heights), *map(_item, lines))
 
 
 _HEIGHTS = [(44, (12, 6, 6)), (34, (8, 5, 5)), (28, (6, 3, 3)), (22, (4, 2, 2)), (0, (2, 1, 1))]
-"""Rows of a terminal from which the panels have these heights."""
+"""(least rows of a terminal, heights of the panels)."""
 
 
 def show_runs(runs: Sequence[Run]) -> RenderableType:
-    """Every run, as many as there are, newest first."""
+    """All runs, newest first, three lines each."""
     parts: list[RenderableType] = []
     for run in runs:
         total, done = run["bytes"]["total"], run["bytes"]["committed"]
@@ -78,7 +77,7 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
             Text.assemble(
                 (f"{printable(run['id']):<36} ", "bold"),
                 (f"{run['state']:<11} ", STATE_STYLES.get(run["state"], "")),
-                f"{done / total if total else 0:>4.0%}",
+                f"{committed_share(run):>4.0%}",
             ),
             Text.assemble(
                 f"  {show_size(done)} of {show_size(total)}, {counted(attempts, 'attempt')}",
@@ -86,7 +85,7 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
                 f", peak {show_size(run['memory']['peak_rss'])}"
                 if run["memory"]["peak_rss"]
                 else "",
-                f", begun {plain_time(run['created'])[:16]}" if run["created"] else "",
+                f", created {format_time(run['created'])[:16]}" if run["created"] else "",
             ),
             Text(f"  {printable(run['output'] or '')}", "dim"),
         ]
@@ -97,8 +96,8 @@ def _head(run: Run) -> list[RenderableType]:
     total, done = run["bytes"]["total"], run["bytes"]["committed"]
     units, shards = run["units"], run["shards"]
     bar = Table.grid(padding=(0, 1), expand=False)
-    bar.add_row(ProgressBar(max(total, 1), done, width=30), f"{done / total if total else 0:.0%}")
-    now = what_now(run)
+    bar.add_row(ProgressBar(max(total, 1), done, width=30), f"{committed_share(run):.0%}")
+    now = state_sentence(run)
     if run["state"] == "running" and run["rate_bytes_per_s"]:
         now += f" {show_size(run['rate_bytes_per_s'])}/s."
     return [
@@ -120,32 +119,32 @@ def _item(text: str) -> RenderableType:
 
 
 def _line(label: str, text: str) -> Text:
-    """A line to be copied, which is therefore not wrapped."""
+    """A line that is not wrapped, so that it can be copied."""
     return Text.assemble((label, "dim"), printable(text), no_wrap=True, overflow="ignore")
 
 
 class _Attempts:
-    """The attempts, with as many facts as the console is wide."""
+    """The table of attempts; a wide console gets more columns."""
 
     def __init__(self, attempts: Sequence[Run]) -> None:
         self._attempts = attempts
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        roomy = options.max_width >= ROOMY
+        wide = options.max_width >= COLUMNS_FOR_PROCESSES
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("n", justify="right")
-        for name in (*(("pid", "host") if roomy else ()), "started (UTC)", "took", "ended"):
+        for name in (*(("pid", "host") if wide else ()), "started (UTC)", "took", "ended"):
             table.add_column(name)
         for name in ("tensors", "peak", "budget"):
             table.add_column(name, justify="right", no_wrap=True)
         for a in self._attempts[-ATTEMPTS_SHOWN:]:
             outcome = a["outcome"] or "running"
-            started = plain_time(a["started"])
+            started = format_time(a["started"])
             table.add_row(
                 str(a["n"]),
-                *((str(a["pid"]), Text(printable(a["host"] or ""))) if roomy else ()),
-                started if roomy else started[5:16],
-                _took(a),
+                *((str(a["pid"]), Text(printable(a["host"] or ""))) if wide else ()),
+                started if wide else started[5:16],
+                "" if (took := attempt_seconds(a)) is None else show_seconds(took),
                 Text(outcome, OUTCOME_STYLES.get(outcome, "")),
                 str(a["units_committed"]),
                 show_size(a["peak_rss"]) if a["peak_rss"] else "",
@@ -153,13 +152,7 @@ class _Attempts:
             )
         yield table
         if (before := len(self._attempts) - ATTEMPTS_SHOWN) > 0:
-            yield Text(f"and {before} before", "dim")
-
-
-def _took(attempt: Run) -> str:
-    if not attempt["ended"]:
-        return ""
-    return show_seconds(max(0.0, seconds_of(attempt["ended"]) - seconds_of(attempt["started"])))
+            yield Text(f"and {before} earlier", "dim")
 
 
 def _events(events: Sequence[Run]) -> Table:
@@ -168,6 +161,6 @@ def _events(events: Sequence[Run]) -> Table:
     table.add_column(ratio=1)
     for event in events[-EVENTS_SHOWN:]:
         kind = printable(event["kind"].replace("_", " "))
-        what = told_event(event)
-        table.add_row(plain_time(event["at"])[11:], Text(f"{kind}: {what}" if what else kind))
+        what = format_event(event)
+        table.add_row(format_time(event["at"])[11:], Text(f"{kind}: {what}" if what else kind))
     return table

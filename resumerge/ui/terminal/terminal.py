@@ -1,4 +1,4 @@
-"""What commands print: a result or a document to stdout, everything else to stderr."""
+"""Printing for commands: results and documents to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NoReturn
 
 from click.exceptions import Exit
 
-from resumerge.ui.terminal.console import PatientConsole
+from resumerge.ui.terminal.console import SafeConsole
 
-out = PatientConsole()
-err = PatientConsole(stderr=True)
+out = SafeConsole()
+err = SafeConsole(stderr=True)
 
 
-def print_text(text: str, console: PatientConsole = out) -> None:
-    """Print text as it is: lines are not broken, so that they can be copied."""
+def print_text(text: str, console: SafeConsole = out) -> None:
+    """Print text without wrapping its lines, so that they can be copied."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -26,7 +26,7 @@ def print_document(document: dict[str, Any]) -> None:
 
 
 def stop(lines: Iterable[str], command: str) -> NoReturn:
-    """Exit, resumable: the last line on stderr is the command that goes on."""
+    """Exit with code 75. The last line on stderr is the command to run next."""
     for line in lines:
         print_text(line, err)
     print(command, file=sys.stderr)

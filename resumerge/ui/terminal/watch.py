@@ -15,16 +15,16 @@ from resumerge.report.status import status_json
 
 REFRESH_SECONDS = 0.5
 LARGEST_SHARE = 0.05
-"""Of a core's time: watching must not slow down what is watched."""
+"""Of a core's time: watching must not slow down the run."""
 
-PATIENCE_SECONDS = 5.0
-"""How long a run may have no process, between an attempt that was killed and the next."""
+RESTART_SECONDS = 5.0
+"""How long a run may have no process between a killed attempt and the next one."""
 
 
-def watch(home: RunStore, wanted: str | None, console: Console) -> None:
-    """Draw a run again and again until it ends or Ctrl-C comes.
+def watch(store: RunStore, wanted: str | None, console: Console) -> None:
+    """Draw a run again and again, until it ends or Ctrl-C.
 
-    Without a terminal it is drawn once, when it has ended.
+    Without a terminal, draw it once, when it has ended.
     """
     from rich.live import Live
 
@@ -33,7 +33,7 @@ def watch(home: RunStore, wanted: str | None, console: Console) -> None:
     last = None
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            for document in _documents(home, wanted):
+            for document in _documents(store, wanted):
                 last = document["runs"][0]
                 if console.is_terminal:
                     live.update(show_live(last, console.height), refresh=True)
@@ -43,30 +43,30 @@ def watch(home: RunStore, wanted: str | None, console: Console) -> None:
         console.print(show_run(last), crop=False)
 
 
-def watch_json(home: RunStore, wanted: str | None, stream: TextIO) -> None:
-    """Write the document of ``status --json`` again and again, one a line, until the run ends."""
+def watch_json(store: RunStore, wanted: str | None, stream: TextIO) -> None:
+    """Write the document of ``status --json``, one per line, until the run ends."""
     try:
-        for document in _documents(home, wanted):
+        for document in _documents(store, wanted):
             print(json.dumps(document), file=stream, flush=True)
     except KeyboardInterrupt:
         pass
 
 
-def _documents(home: RunStore, wanted: str | None) -> Iterator[dict[str, Any]]:
-    """The status of one run as it changes; the last one is of its end."""
-    name = home.find(wanted).name
-    seen_alive = None
-    collect_as_usual()  # this may go on for days
+def _documents(store: RunStore, wanted: str | None) -> Iterator[dict[str, Any]]:
+    """The status of one run again and again; the last one is of its end."""
+    name = store.find(wanted).name
+    last_alive = None
+    collect_as_usual()  # a run may take days
     while True:
         began = time.monotonic()
-        document = status_json(home, name)
+        document = status_json(store, name)
         state = document["runs"][0]["state"]
         if state == "running":
-            seen_alive = began
+            last_alive = began
         yield document
-        if state in ("done", "failed") or seen_alive is None:
+        if state in ("done", "failed") or last_alive is None:
             return
-        if began - seen_alive > PATIENCE_SECONDS:
+        if began - last_alive > RESTART_SECONDS:
             return
         spent = time.monotonic() - began
         time.sleep(max(REFRESH_SECONDS, spent / LARGEST_SHARE))

@@ -22,7 +22,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import plan
 from resumerge.storage import Storage
-from resumerge.ui.progress.progress import ConsoleReporter
+from resumerge.ui.progress.console_reporter import ConsoleReporter
 
 
 def shrink(block: int, batch: int) -> None:

@@ -90,7 +90,7 @@ def test_drive_is_mounted_whenever_its_cell_is_run_and_settings_keep_it(
     shown = [o["data"]["text/html"] for o in cell_outputs(notebook, "plan-12") if "data" in o]
     assert place in shown[0]
     assert text_of(notebook, "extra-14") == "[True, True, False]\n", "mounted again each time"
-    assert "was done already" in text_of(notebook, "run-16")
+    assert "Already done: " in text_of(notebook, "run-16")
     assert text_of(notebook, "extra-19") == "[True, True, False, True]\n"
     assert not (hands.machine / "drive").exists()
     assert "Mirror: " + place in text_of(notebook, "drive-18")
@@ -107,7 +107,7 @@ def test_no_upload_of_a_part_and_the_advice_works(hands: Hands) -> None:
     hands.lose_machine()
     executed = hands.run_all(**env)
     assert not hands.output.exists()
-    assert "Done, was done already: hf://org/mirrored" in text_of(executed, "run")
+    assert "Already done: hf://org/mirrored" in text_of(executed, "run")
     said = text_of(executed, "push")
     assert said.startswith("Nothing was uploaded. The finished model lies only in the mirror")
     assert "org/pushed" not in hands.hub.repos

@@ -15,9 +15,9 @@ def test_from_start_to_end_and_again(hands: Hands) -> None:
     whole = hands.model()
     assert "config.json" in whole
     assert "No token" in text_of(first, "login")
-    assert "it can be run" in html_of(first, "plan")[0]
+    assert "can run" in html_of(first, "plan")[0]
     live, result = html_of(first, "run")
-    assert "Done, in" in live
+    assert "Done in" in live
     assert "Over time" in result
     assert "Over time" in html_of(first, "status")[0]
     assert "intact" in html_of(first, "verify")[0]
@@ -25,7 +25,7 @@ def test_from_start_to_end_and_again(hands: Hands) -> None:
     again = hands.run_all(HF_TOKEN="hf_a_secret_of_mine")
     assert hands.model() == whole
     assert hands.attempts() == 1, "nothing was left to do"
-    assert "was done already" in html_of(again, "run")[0]
+    assert "Already done: " in html_of(again, "run")[0]
     assert "A token was found in the environment" in text_of(again, "login")
     assert "a_secret_of_mine" not in str(again)
 
@@ -37,7 +37,7 @@ def test_the_kernel_is_killed_while_it_merges(hands: Hands) -> None:
     hands.hub.bytes_per_second = None
     executed = hands.run_all()
     assert hands.attempts() == 2
-    assert "Going on" in html_of(executed, "run")[0]
+    assert "Resuming" in html_of(executed, "run")[0]
     assert hands.computed_last() <= hands.total() - done
     assert hands.model() == hands.undisturbed()
 
@@ -57,7 +57,7 @@ def test_the_machine_is_lost_and_only_the_mirror_is_left(hands: Hands, tmp_path:
     far.pop("README.md")
     hands.lose_machine()
     finished = hands.run_all(**env)
-    assert "was done already" in html_of(finished, "run")[0]
+    assert "Already done: " in html_of(finished, "run")[0]
     assert "intact" in html_of(finished, "verify")[0]
     assert far == hands.undisturbed()
 
@@ -68,7 +68,7 @@ def test_an_interrupted_cell_commits_and_says_how_to_go_on(hands: Hands) -> None
     hands.hub.bytes_per_second = None
     (live,) = html_of(interrupted, "run")
     assert "Stopped by SIGINT; what was done is committed" in live
-    assert "To go on, run this cell again, or: resumerge.resume(&#x27;merged-" in live
+    assert "To resume, run this cell again, or: resumerge.resume(&#39;merged-" in live
     assert 20 <= hands.committed() < hands.total()
     (error,) = [o for o in cell_outputs(interrupted, "run") if o["output_type"] == "error"]
     assert "Traceback" not in "\n".join(error["traceback"])

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from tiny_models import write_family
 
 import resumerge
-from resumerge.ui.html.html import tag
+from resumerge.ui.html.environment import TEMPLATES
 
 EVIL = "<script>alert(1)</script> & [b]"
 
@@ -88,7 +88,7 @@ def test_one_picture_is_updated_at_most_twice_a_second(executed: Listening) -> N
     assert len(times) <= 2 * (times[-1] - times[0]) + 3
     texts = [content["data"]["text/plain"] for _, _, content in live]
     assert any("opening the models and planning" in text for text in texts)
-    assert texts[-1].startswith("Done, in ")
+    assert texts[-1].startswith("Done in ")
     for _, _, content in live:
         assert set(content["data"]) == {"text/html", "text/plain"}
         assert "<script" not in content["data"]["text/html"]
@@ -96,7 +96,7 @@ def test_one_picture_is_updated_at_most_twice_a_second(executed: Listening) -> N
 
 def test_what_was_shown_last_stays_in_the_notebook(executed: Listening) -> None:
     (output,) = executed.nb.cells[0].outputs
-    assert "Done, in " in output["data"]["text/html"]
+    assert "Done in " in output["data"]["text/html"]
     assert "\x1b" not in json.dumps(output)
 
 
@@ -112,7 +112,7 @@ def test_a_plan_that_waits_is_not_silent(executed: Listening) -> None:
     told, shown = executed.nb.cells[2].outputs
     assert "opening the models and planning: 5" in told["text"]
     assert "\x1b" not in told["text"]
-    assert "it can be run" in shown["data"]["text/html"]
+    assert "can run" in shown["data"]["text/html"]
 
 
 def test_results_are_escaped_wherever_they_show_names(
@@ -137,7 +137,7 @@ def test_results_are_escaped_wherever_they_show_names(
         assert re.search(r"&lt;_?script&gt;", html)
         assert 'class="resumerge"' in html
     assert "block 0 differs" in shown[0]._repr_html_()
-    assert "To be mended first" in shown[2]._repr_html_()
+    assert "Problems to fix first" in shown[2]._repr_html_()
 
 
 def test_control_characters_are_spelled_out(tmp_path: Path) -> None:
@@ -146,17 +146,18 @@ def test_control_characters_are_spelled_out(tmp_path: Path) -> None:
     html = resumerge.plan(recipe)._repr_html_()
     assert "./\\x1b[31m\\x9bred" in html
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", html)
-    shown = tag("p", "two\nlines \x07", title="\x1b]0;title\x07")
+    template = TEMPLATES.from_string('<p title="{{ title }}">{{ text }}</p>')
+    shown = template.render(text="two\nlines \x07", title="\x1b]0;title\x07")
     assert shown == '<p title="\\x1b]0;title\\x07">two\nlines \\x07</p>'
 
 
 def test_results_show_themselves_on_a_console_too(
     place: Path, executed: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from resumerge.ui.terminal.console import PatientConsole
+    from resumerge.ui.terminal.console import SafeConsole
 
     monkeypatch.chdir(place)
-    console = PatientConsole()
+    console = SafeConsole()
     with console.capture() as printed:
         console.print(resumerge.plan("merge.yaml"))
         console.print(resumerge.verify("merged"))

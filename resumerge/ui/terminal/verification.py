@@ -1,4 +1,4 @@
-"""What ``resumerge verify`` prints, and how what is damaged is mended."""
+"""``resumerge verify`` for a terminal, and the command that repairs what is damaged."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from resumerge.report.sizes import counted
 def show_verification(
     found: Verification, damaged: Iterable[tuple[str, str]] | None = None
 ) -> RenderableType:
-    """The verdict, and a line for everything that is damaged.
+    """The verdict, and a line for each damaged tensor or file.
 
     Args:
-        damaged: names and what was found, where not all of them are to be shown.
+        damaged: (name, what was found); by default everything that is damaged.
     """
     pending = f", {found.pending} not computed yet" if found.pending else ""
     verdict = ("intact", "green") if found.intact else ("damaged", "red")
@@ -30,22 +30,22 @@ def show_verification(
     return Group(Text.assemble(f"{printable(found.where)}: ", verdict, rest), *lines)
 
 
-def mending(found: Verification, state_dir: Path | None) -> tuple[list[str], str]:
-    """What to say of something damaged, and the command that mends it.
+def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str], str]:
+    """How to repair what is damaged.
 
     Returns:
-        Lines for a person, and the last line, to be copied.
+        Lines for a person, and the command, to be printed last.
     """
     if found.mirror is not None and found.remake:
         text = (
-            "It is mended by `resumerge resume` on the machine that made it. On any other, this"
+            "`resumerge resume` repairs it on the machine that made it. On any other machine, this"
             " computes everything again, with the recipe and a new output folder:"
         )
         return [text], remake_command(found.mirror)
     if found.mirror is not None and not found.marked:
-        return ["What is damaged there is computed anew by:"], mirror_command(found.mirror)
-    lines = ["Damaged tensors are computed anew by:"]
+        return ["To compute again what is damaged in the mirror:"], mirror_command(found.mirror)
+    lines = ["To compute the damaged tensors again:"]
     if not found.marked:
-        again = "another process works on the run, or its ledger is read-only: verify it again"
-        lines.insert(0, f"Not noted in the ledger ({again})")
+        why = "another process is using the run, or its ledger is read-only"
+        lines.insert(0, f"The damage is not recorded in the ledger: {why}. Run verify again first.")
     return lines, resume_command(found.run, state_dir)

@@ -1,4 +1,4 @@
-"""`run` and `resume` as functions: in this process, which may be a notebook's kernel."""
+"""Merging in this process, which may be a notebook's kernel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.ui.notebook.shown_results import ShownResult
-from resumerge.ui.progress.keepalive import LastSaid, told_meanwhile
+from resumerge.ui.notebook.results import DisplayedResult
+from resumerge.ui.progress.keepalive import PrintClock, keepalive
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
 
 if TYPE_CHECKING:
@@ -23,39 +23,37 @@ if TYPE_CHECKING:
     from resumerge.ui.progress.styles import PrintedReporter
 
 
-def merge_here(
+def merge_in_process(
     options: Options,
     work: Callable[[Session], Result],
     reporter: Reporter | None,
     progress: str,
-) -> ShownResult:
-    """Do what `run` and `resume` do; whoever stops it is told how to go on.
+) -> DisplayedResult:
+    """Do the work of `run` or `resume`. An error that stops it says how to resume.
 
-    In a kernel a second interrupt does not end the process, which would take all variables along:
-    the first one already commits within two seconds.
+    In a kernel a second interrupt does not end the process, since all variables would be lost; the
+    first interrupt commits within two seconds.
 
     Raises:
         InputError, Resumable, Interrupted: see `resumerge.api.run`.
     """
     if not isinstance(reporter, Reporter | None):
         raise refuse(
-            "The reporter cannot be that",
+            "The reporter is of the wrong type",
             expected="a resumerge.engine.reporter.Reporter, or progress='lines'",
             found=repr(reporter),
         )
-    picture, printed = _shown(progress, options) if reporter is None else (None, None)
-    session = Session(
-        options, reporter or picture or printed, stop=StopRequest(patient=in_kernel())
-    )
+    cell, printed = _reporters(progress, options) if reporter is None else (None, None)
+    session = Session(options, reporter or cell or printed, stop=StopRequest(patient=in_kernel()))
     try:
-        return ShownResult.of(work(session))
+        return DisplayedResult.of(work(session))
     except (Interrupted, Resumable) as stopped:
-        stopped.go_on = _go_on(session.run_id, options.state_dir)
-        if picture is not None:
-            picture.stopped(stopped)
+        stopped.go_on = _resume_call(session.run_id, options.state_dir)
+        if cell is not None:
+            cell.stopped(stopped)
         raise
     finally:
-        for shown in (picture, printed):
+        for shown in (cell, printed):
             if shown is not None:
                 shown.close()
 
@@ -67,16 +65,15 @@ def in_kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def told_here(what: str, progress: str) -> AbstractContextManager[None]:
-    """While something is done that shows nothing: a line every few seconds, in a notebook, or
-    where it is asked for.
+def keepalive_in_notebook(what: str, progress: str) -> AbstractContextManager[None]:
+    """Print a line every few seconds, in a notebook or where `progress` asks for lines.
 
     Raises:
-        InputError: there is no such progress.
+        InputError: there is no such progress style.
     """
     style = _style(progress)
-    speaks = in_kernel() if style is Style.AUTO else style in (Style.BAR, Style.LINES)
-    return told_meanwhile(console_of(Style.LINES) if speaks else None, what)
+    prints = in_kernel() if style is Style.AUTO else style in (Style.BAR, Style.LINES)
+    return keepalive(console_of(Style.LINES) if prints else None, what)
 
 
 def _style(progress: str) -> Style:
@@ -84,11 +81,13 @@ def _style(progress: str) -> Style:
         return Style(progress)
     except ValueError:
         words = ", ".join(style.value for style in Style)
-        raise refuse("Unknown progress", expected=f"one of {words}", found=progress) from None
+        raise refuse("Unknown progress style", expected=f"one of {words}", found=progress) from None
 
 
-def _shown(progress: str, options: Options) -> tuple[CellReporter | None, PrintedReporter | None]:
-    """A live picture, or what a command would print; at most one of them."""
+def _reporters(
+    progress: str, options: Options
+) -> tuple[CellReporter | None, PrintedReporter | None]:
+    """The reporter of a cell, or the one that a command would use; at most one of them."""
     style = _style(progress)
     if style is Style.AUTO:
         if not in_kernel():
@@ -96,11 +95,11 @@ def _shown(progress: str, options: Options) -> tuple[CellReporter | None, Printe
         from resumerge.ui.notebook.cell import CellReporter
 
         return CellReporter(RunStore(options.state_dir).folder), None
-    return None, reporter_of(style, console_of(style), LastSaid())
+    return None, reporter_of(style, console_of(style), PrintClock())
 
 
-def _go_on(run: str | None, state_dir: Path | None) -> str:
-    """What to type in Python."""
+def _resume_call(run: str | None, state_dir: Path | None) -> str:
+    """The call that resumes, in Python."""
     if run is None:
         return "run the same call again"
     return f"resumerge.resume({run!r}, state_dir={str(RunStore(state_dir).folder)!r})"

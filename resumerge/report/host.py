@@ -1,4 +1,4 @@
-"""The machine and what was chosen because of it, in words: for the terminal and for a notebook."""
+"""Descriptions of the machine, and of the choices that a run makes because of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {
     "notebook": "a Jupyter notebook",
     "container": "a container",
     "laptop": "a laptop",
-    "machine": "a machine of its own",
+    "machine": "a server or workstation",
 }
 
 _DURABLE = {
@@ -27,14 +27,14 @@ _DURABLE = {
 
 
 def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
-    """(what, fact) of a machine."""
+    """(property, value) of a machine."""
     kind = f"a node of {host['scheduler']}" if host["platform"] == "cluster" else ""
     yield "machine", f"{kind or _KINDS[host['platform']]}: {_also(host)}"
     memory, disk = host["memory"], host["disk"]
     yield (
         "memory",
-        f"{show_size(memory['available'])} of {show_size(memory['total'])} to be had"
-        f"{'' if memory['bound'] == 'the machine' else ', bound by ' + memory['bound']}",
+        f"{show_size(memory['available'])} of {show_size(memory['total'])} available"
+        f"{'' if memory['bound'] == 'the machine' else ', limited by ' + memory['bound']}",
     )
     speeds = [
         f"{verb} {show_size(disk[key])}/s"
@@ -47,7 +47,7 @@ def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
         yield "GPU", f"{gpu['name']}{size}"
     for durable in host["durable"]:
         condition = f" ({durable['condition']})" if durable["condition"] else ""
-        yield "outlives it", f"{durable['folder']}: {_DURABLE[durable['kind']]}{condition}"
+        yield "persistent", f"{durable['folder']}: {_DURABLE[durable['kind']]}{condition}"
 
 
 def _also(host: Facts) -> str:
@@ -58,7 +58,7 @@ def _also(host: Facts) -> str:
 
 
 def choice_rows(choices: list[Facts]) -> Iterator[tuple[str, str, str, str]]:
-    """(what, chosen, because, the option that chooses otherwise)."""
+    """(what, chosen value, reason, the option that overrides it)."""
     for choice in choices:
         chosen = choice["chosen"]
         if choice["what"] == "memory":

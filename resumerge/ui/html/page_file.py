@@ -1,4 +1,4 @@
-"""Writing a run's page, in no other file's place."""
+"""Writes the page of a run, and replaces no other file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resumerge.errors import refuse
 from resumerge.storage import Storage
-from resumerge.ui.html.report import START, Run, page
+from resumerge.ui.html.page import START, Run, page
 
 
 def write_report(run: Run, file: Path) -> None:
@@ -17,15 +17,15 @@ def write_report(run: Run, file: Path) -> None:
         run: one of the runs of ``resumerge status --json``.
 
     Raises:
-        InputError: the file cannot be written, or is another than such a page.
+        InputError: the file cannot be written, or is not such a page.
     """
     try:
-        if not _is_ours(file):
+        if not _may_replace(file):
             raise refuse(
-                "The page would take the place of something else",
+                "The page would replace another file",
                 where=str(file),
                 expected="a new file, or a page that `resumerge status --html` wrote",
-                found="a folder" if file.is_dir() else "a file of another kind",
+                found="a folder" if file.is_dir() else "another file",
                 fix="choose another name, or remove it first",
             )
         Storage().write_file(file, page(run).encode("utf-8", "backslashreplace"))
@@ -38,8 +38,8 @@ def write_report(run: Run, file: Path) -> None:
         ) from None
 
 
-def _is_ours(file: Path) -> bool:
-    """Whether a page may be written there: nothing, an empty file or a page of ours is there."""
+def _may_replace(file: Path) -> bool:
+    """Whether nothing would be lost: there is no file, an empty one, or a page of a run."""
     try:
         kind = file.lstat().st_mode
     except FileNotFoundError:

@@ -1,0 +1,57 @@
+"""The document of ``resumerge methods --json``, made from what each method declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resumerge.errors import refuse
+from resumerge.methods import METHODS, Method, Parameter
+from resumerge.methods.base import FLOAT32_MAX
+from resumerge.recipe.spelling import did_you_mean
+
+
+def methods_json(name: str | None) -> dict[str, Any]:
+    """The document of ``methods --json``: one method, or all.
+
+    Raises:
+        InputError: there is no such method.
+    """
+    if name is not None and name not in METHODS:
+        raise refuse(
+            f"Unknown merge method {name!r}",
+            expected=", ".join(METHODS),
+            fix=did_you_mean(name, METHODS) or "name one of them",
+        )
+    chosen = [METHODS[name]] if name is not None else list(METHODS.values())
+    return {"methods": [_method(method) for method in chosen]}
+
+
+def _method(method: Method) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "version": method.version,
+        "summary": method.summary,
+        "base_model": method.base,
+        "models": {"fewest": method.fewest, "most": method.most},
+        "parameters": [_parameter(parameter) for parameter in method.parameters],
+        "papers": [{"title": paper.title, "url": paper.url} for paper in method.papers],
+    }
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "kind": parameter.kind,
+        "per_model": parameter.per_model,
+        "required": parameter.required,
+        "default": None if parameter.required else parameter.default,
+        "low": _limit(parameter, parameter.low),
+        "high": _limit(parameter, parameter.high),
+        "meaning": parameter.meaning,
+    }
+
+
+def _limit(parameter: Parameter, limit: float) -> float | None:
+    """The smallest or largest value; None for no limit, and for a value that is not a number."""
+    unlimited = parameter.kind == "bool" or abs(limit) >= FLOAT32_MAX
+    return None if unlimited else limit

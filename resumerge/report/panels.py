@@ -1,0 +1,93 @@
+"""Memory, batch size and throughput over time: what each plot shows, and its vertical axis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from resumerge.report.history import History
+from resumerge.report.sizes import show_size
+from resumerge.report.timeline import Timeline, Value
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One quantity over time.
+
+    Args:
+        kind: ``memory``, ``batch`` or ``throughput``.
+        summary: the figures that tell most; empty where there are none.
+        meaning: what the quantity is.
+        value: of a cell, in bytes; the most of what the cell stands for.
+        low: the least of what a cell stands for.
+        limit: of a cell, drawn as a line of its own.
+        unit: written after a size.
+        steps: the quantity changes at once, not gradually.
+    """
+
+    kind: str
+    title: str
+    summary: str
+    meaning: str
+    value: Value
+    low: Value | None = None
+    limit: Value | None = None
+    unit: str = ""
+    steps: bool = True
+
+    def top(self, timeline: Timeline) -> float:
+        """Where the axis ends: above all values, and above the limit unless that is far away."""
+        largest = timeline.largest(self.value)
+        limit = timeline.largest(self.limit) if self.limit else 0.0
+        return nice_ceiling(max(largest, limit if limit <= 4 * largest else 0.0))
+
+    def shows_limit(self, timeline: Timeline) -> bool:
+        """Whether the axis reaches the limit."""
+        return self.limit is not None and timeline.largest(self.limit) <= self.top(timeline)
+
+
+def panels_of(history: History) -> list[Panel]:
+    """The three panels of a run; none where no sample was taken."""
+    if not history.points:
+        return []
+    last = history.points[-1]
+    alive = history.lifetimes[-1].outcome is None
+    peak = max(point.rss_high for point in history.points)
+    now = f"{show_size(last.rss_high)} now, " if alive else ""
+    worked = sum(life.seconds for life in history.lifetimes)
+    return [
+        Panel(
+            "memory",
+            "memory",
+            f"{now}peak {show_size(peak)}, budget {show_size(last.budget)}",
+            "resident set size",
+            lambda cell: cell.rss_high,
+            low=lambda cell: cell.rss_low,
+            limit=lambda cell: cell.budget,
+            steps=False,
+        ),
+        Panel(
+            "batch",
+            "batch size",
+            f"{show_size(last.batch_high)} {'now' if alive else 'at the end'}",
+            "output that may be computed and not yet committed",
+            lambda cell: cell.batch_high,
+        ),
+        Panel(
+            "throughput",
+            "throughput",
+            f"mean {show_size(last.done / worked)}/s" if worked else "",
+            "output committed",
+            lambda cell: cell.rate,
+            unit="/s",
+        ),
+    ]
+
+
+def nice_ceiling(value: float) -> float:
+    """The next number above that is easily read: 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8, times 10**n."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    steps = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+    return next(step * power for step in steps if step * power >= value * (1 - 1e-9))

@@ -1,0 +1,148 @@
+"""One run as a document: an entry of ``runs`` in ``resumerge status --json``."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.resources.lock import lock_holder
+from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
+
+Document = Mapping[str, Any]
+
+
+def describe_run(folder: Path) -> dict[str, Any]:
+    """The run whose ledger is in a folder, from the snapshot if the ledger cannot be read."""
+    why = ""
+    for name in (LEDGER_FILE, SNAPSHOT_FILE):
+        try:
+            with closing(Ledger(folder / name, read_only=True)) as ledger:
+                return describe(ledger, folder)
+        except sqlite3.DatabaseError as error:
+            why = str(error)
+    return {
+        **empty_run(folder.name, "failed"),
+        "ledger": str(folder / LEDGER_FILE),
+        "events": [{"at": "", "attempt": None, "kind": "ledger_damaged", "data": {"why": why}}],
+    }
+
+
+def empty_run(name: str, state: str) -> dict[str, Any]:
+    """Every field of a run of which only the name and the state are known."""
+    return {
+        "id": name,
+        "state": state,
+        "config": None,
+        "output": None,
+        "ledger": None,
+        "created": None,
+        "units": {"total": 0, "committed": 0},
+        "bytes": {"total": 0, "committed": 0},
+        "shards": {"total": 0, "sealed": 0},
+        "memory": {"budget": None, "peak_rss": 0, "batch_bytes": None},
+        "rate_bytes_per_s": None,
+        "eta_s": None,
+        "merging_s": None,
+        "attempts": [],
+        "events": [],
+        "mirror": None,
+    }
+
+
+def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict[str, Any]:
+    """One run.
+
+    Args:
+        ledger: of the run, open.
+        folder: of the run; its lock tells whether a process works on the run.
+        alive: the same, where the lock of this machine does not tell it.
+    """
+    run = ledger.run() or {}
+    totals = ledger.totals()
+    attempts = ledger.attempts()
+    last = attempts[-1] if attempts else {}
+    now = _last_sample(ledger, last.get("n"))
+    alive = lock_holder(folder) is not None if alive is None else alive
+    rate = _rate(last)
+    left = totals.nbytes - totals.nbytes_committed
+    return {
+        "id": run.get("id"),
+        "state": _state(run.get("state"), alive, bool(attempts)),
+        "config": run.get("config_path"),
+        "output": run.get("output"),
+        "ledger": str(ledger.path),
+        "created": run.get("created"),
+        "units": {"total": totals.units, "committed": totals.units_committed},
+        "bytes": {"total": totals.nbytes, "committed": totals.nbytes_committed},
+        "shards": {"total": totals.shards, "sealed": totals.shards_sealed},
+        "memory": {
+            "budget": now.get("budget") or last.get("budget"),
+            "peak_rss": max((a["peak_rss"] or 0 for a in attempts), default=0),
+            "batch_bytes": now.get("batch_bytes") or last.get("batch_bytes"),
+        },
+        "rate_bytes_per_s": rate,
+        "eta_s": round(left / rate, 1) if rate and alive else None,
+        "merging_s": last.get("merging_seconds"),
+        "attempts": [
+            {
+                "n": a["n"],
+                "pid": a["pid"],
+                "host": a["host"],
+                "started": a["started"],
+                "ended": a["ended"] or (None if alive and a is last else a["last_seen"]),
+                "outcome": a["outcome"] or (None if alive and a is last else "killed"),
+                "budget": a.get("budget"),
+                "peak_rss": a["peak_rss"] or 0,
+                "units_committed": a["units_committed"],
+                "bytes_committed": a["bytes_committed"] or 0,
+            }
+            for a in attempts
+        ],
+        "mirror": _mirror(ledger, run.get("mirror"), run.get("state") == "done"),
+        "events": ledger.events(),
+    }
+
+
+def _last_sample(ledger: Ledger, attempt: int | None) -> dict[str, Any]:
+    sample = ledger.last_sample()
+    return sample if sample is not None and sample["attempt"] == attempt else {}
+
+
+def _state(state: str | None, alive: bool, attempted: bool) -> str:
+    if state in ("done", "failed") and not alive:
+        return state
+    if alive:
+        return "running"
+    return "interrupted" if attempted else "planned"
+
+
+def _rate(attempt: dict[str, Any]) -> float | None:
+    """Output bytes a second over the attempt so far."""
+    if not attempt or not attempt["bytes_committed"]:
+        return None
+    started = datetime.fromisoformat(attempt["started"])
+    seen = datetime.fromisoformat(attempt["last_seen"])
+    seconds = (seen - started).total_seconds()
+    return round(attempt["bytes_committed"] / seconds, 1) if seconds > 0 else None
+
+
+def _mirror(ledger: Ledger, url: str | None, done: bool) -> dict[str, Any] | None:
+    """What the mirror holds; None for a run without a mirror."""
+    if not url:
+        return None
+    mirrored = set(ledger.mirrored())
+    sizes = [shard["nbytes"] for shard in ledger.shards() if shard["name"] in mirrored]
+    last = None if done else ledger.last_event("mirror_failing", "mirror_recovered")
+    failing = last is not None and last["kind"] == "mirror_failing"
+    return {
+        "url": url,
+        "shards": len(sizes),
+        "bytes": sum(sizes),
+        "failing": last["data"].get("reason") if last is not None and failing else None,
+        "here": True,
+        "held_by": None,
+    }

@@ -1,0 +1,224 @@
+"""What the charts of a page show: axes, SVG paths and columns, for ``charts.html.j2``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.report.panels import Panel, nice_ceiling
+from resumerge.report.sizes import counted, show_seconds, show_size, show_tick
+from resumerge.report.timeline import Span, Timeline, Value
+from resumerge.report.timings import Timing, by_kind, by_layer
+
+HEIGHT = 100
+"""Of every drawing, in its own unit; its width is one unit per column."""
+
+GAP = 3
+"""Width of the break that is drawn before every attempt but the first."""
+
+MOST_NAMES = 11
+"""Of columns, written below them."""
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class AttemptPaths:
+    """One attempt in a chart over time.
+
+    Args:
+        gap: x of the break before the attempt; None for the first one.
+        paths: (class, path data) in the order of drawing.
+        death: x of the mark of an attempt that was killed or failed.
+    """
+
+    gap: int | None
+    paths: list[tuple[str, str]]
+    death: int | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: top, height and tooltip."""
+
+    y: str
+    height: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One drawing with its vertical axis.
+
+    Args:
+        kind: the class of the drawing, which gives its colour.
+        top: value at the top of the axis.
+        ticks: labels of the axis, from the top down.
+    """
+
+    title: str
+    note: str
+    kind: str
+    top: float
+    ticks: list[str]
+    width: int
+    attempts: Sequence[AttemptPaths] = ()
+    columns: Sequence[Column] = ()
+    height: int = HEIGHT
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What layers and kinds of tensors took.
+
+    Args:
+        layers: names of the layers, which are the columns of the charts.
+        labelled: indices of the layers whose names are written.
+        longest: most seconds of a kind.
+        fastest: highest rate of a kind in bytes per second.
+    """
+
+    charts: list[Chart]
+    layers: list[str]
+    labelled: list[int]
+    kinds: list[Timing]
+    longest: float
+    fastest: float
+
+
+def history_chart(panel: Panel, timeline: Timeline) -> Chart:
+    """One quantity over time."""
+    top = panel.top(timeline)
+    note = f"{panel.summary}; {panel.meaning}" if panel.summary else panel.meaning
+    if panel.limit:
+        shown = panel.shows_limit(timeline)
+        note += "; dashed: budget" if shown else "; the budget is far above the plot"
+    return Chart(
+        panel.title.capitalize(),
+        note,
+        panel.kind,
+        top,
+        _ticks(top, lambda value: show_size(value) + panel.unit),
+        timeline.columns,
+        [_attempt(panel, span, timeline, top) for span in timeline.spans],
+    )
+
+
+def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
+    """Seconds and rates of each layer as columns, and of each kind of tensor.
+
+    Args:
+        units: rows of the ledger's table, each with some seconds; None is returned for no rows.
+    """
+    units = list(units)
+    layers, kinds = by_layer(units), by_kind(units)
+    if not layers:
+        return None
+    seconds = _columns_chart(
+        "Seconds",
+        "of computing and writing by layer, all threads together",
+        "seconds",
+        layers,
+        lambda timing: timing.seconds,
+        show_tick,
+    )
+    rates = _columns_chart(
+        "Bytes per second",
+        "of output by layer, of one thread",
+        "rate",
+        layers,
+        lambda timing: timing.rate,
+        lambda rate: f"{show_size(rate)}/s",
+    )
+    last = len(layers) - 1
+    every = -(-len(layers) // MOST_NAMES)
+    return Timings(
+        [seconds, rates],
+        [timing.name for timing in layers],
+        [*(i for i in range(0, last + 1, every) if last - i >= every * 0.75), last],
+        kinds,
+        max(timing.seconds for timing in kinds),
+        max(timing.rate for timing in kinds) or 1.0,
+    )
+
+
+def _columns_chart(
+    title: str,
+    note: str,
+    kind: str,
+    timings: Sequence[Timing],
+    value: Callable[[Timing], float],
+    format_tick: Callable[[float], str],
+) -> Chart:
+    top = nice_ceiling(max(map(value, timings), default=0.0))
+    columns = [
+        Column(
+            _number(HEIGHT * (1 - value(timing) / top)),
+            _number(HEIGHT * value(timing) / top),
+            f"{timing.name}: {show_seconds(timing.seconds)}, {show_size(timing.nbytes)} in "
+            f"{counted(timing.tensors, 'tensor')}, {show_size(timing.rate)}/s",
+        )
+        for timing in timings
+    ]
+    return Chart(title, note, kind, top, _ticks(top, format_tick), len(timings), columns=columns)
+
+
+def _ticks(top: float, format_tick: Callable[[float], str]) -> list[str]:
+    return [format_tick(top * share) for share in (1, 0.5, 0)]
+
+
+def _attempt(panel: Panel, span: Span, timeline: Timeline, top: float) -> AttemptPaths:
+    died = span.lifetime.outcome in ("killed", "oom", "error")
+    return AttemptPaths(
+        span.start - GAP if span.start else None,
+        list(_paths(panel, span, timeline, top)),
+        span.end if died else None,
+    )
+
+
+def _paths(panel: Panel, span: Span, timeline: Timeline, top: float) -> Iterator[tuple[str, str]]:
+    for points in _pieces(span, panel.value, top, panel.steps):
+        yield "area", _area(points)
+        if panel.low:
+            lows = [p for piece in _pieces(span, panel.low, top, panel.steps) for p in piece]
+            yield "band", _line([*points, *reversed(lows)]) + "Z"
+        yield "line", _line(points)
+    if panel.limit and panel.shows_limit(timeline):
+        for points in _pieces(span, panel.limit, top, steps=True):
+            yield "limit", _line(points)
+
+
+def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
+    """The line through the values of an attempt, in pieces where values are missing between."""
+    pieces: list[Points] = []
+    level = None
+    for column, cell in enumerate(span.cells, span.start):
+        before, level = level, value(cell)
+        if level is not None:
+            y = HEIGHT * (1 - level / top)
+            if before is None:
+                pieces.append([(column, y)])
+            pieces[-1] += [(column, y), (column + 1, y)] if steps else [(column + 0.5, y)]
+    if level is not None:
+        pieces[-1].append((span.end, pieces[-1][-1][1]))
+    return pieces
+
+
+def _line(points: Points) -> str:
+    """A path through points, without those in the middle of a level line."""
+    corners = [
+        point
+        for i, point in enumerate(points)
+        if not (0 < i < len(points) - 1 and points[i - 1][1] == point[1] == points[i + 1][1])
+    ]
+    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in corners)
+
+
+def _area(points: Points) -> str:
+    (left, _), (right, _) = points[0], points[-1]
+    return f"{_line(points)}V{HEIGHT}H{_number(left)}Z" if right > left else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,46 @@
+"""The Jinja environment: every value is escaped, and a value that is missing is an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from resumerge.printable import printable
+from resumerge.report.format import committed_share, format_event, format_time
+from resumerge.report.history import attempt_seconds
+from resumerge.report.sizes import counted, show_seconds, show_size
+
+
+def render(template: str, **context: Any) -> str:
+    """Fill in one of the templates of this package."""
+    return TEMPLATES.get_template(template).render(context)
+
+
+def _spell_out(value: object) -> object:
+    """Control characters as ``\\x1b``, so that a page may be printed on a terminal."""
+    if isinstance(value, Markup):
+        return value
+    return "\n".join(map(printable, str(value).split("\n")))
+
+
+TEMPLATES = Environment(
+    loader=PackageLoader("resumerge.ui.html"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_spell_out,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters |= {
+    "attempt_seconds": attempt_seconds,
+    "counted": counted,
+    "event": format_event,
+    "share": committed_share,
+    "percent": lambda share: f"{share:.0%}",
+    "rate": lambda rate: f"{show_size(rate)}/s",
+    "seconds": show_seconds,
+    "size": show_size,
+    "time": format_time,
+}

@@ -1,0 +1,77 @@
+"""A run as HTML: a page that needs no other file, or a fragment within another page."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import resumerge
+from resumerge.ledger import Ledger, now
+from resumerge.report.format import format_mirror
+from resumerge.report.history import attempt_seconds, history_of
+from resumerge.report.narrative import narrative_of, state_sentence
+from resumerge.report.panels import panels_of
+from resumerge.report.resume_command import command_of
+from resumerge.report.timeline import lay_out
+from resumerge.ui.html.charts import history_chart, timing_charts
+from resumerge.ui.html.environment import render
+
+COLUMNS = 480
+"""Of the plots over time: more than most screens can tell apart, and still a small page."""
+
+MOST_ROWS = 200
+"""Of a table; the newest rows are shown."""
+
+START = "<!doctype html><!-- resumerge status -->"
+"""The first line of a page. It tells whether a file may be replaced by a new page."""
+
+Run = Mapping[str, Any]
+
+
+def page(run: Run) -> str:
+    """The whole document for one of the runs of ``resumerge status --json``."""
+    return f"{START}\n{render('page.html.j2', **_context(run))}\n"
+
+
+def fragment(runs: Sequence[Run]) -> str:
+    """The only run as on its page, or a table of all runs."""
+    if len(runs) == 1:
+        return render("status.html.j2", **_context(runs[0]))
+    return render("status.html.j2", run=None, runs=runs)
+
+
+def _context(run: Run) -> dict[str, Any]:
+    """The values of ``run.html.j2``."""
+    history = history_of(run)
+    timeline = lay_out(history, COLUMNS)
+    return {
+        "run": run,
+        "state": state_sentence(run),
+        "worked": sum(attempt_seconds(attempt) or 0.0 for attempt in run["attempts"]),
+        "narrative": narrative_of(run, history),
+        "command": command_of(run) if run["state"] == "interrupted" else None,
+        "charts": [history_chart(panel, timeline) for panel in panels_of(history)],
+        "timeline": timeline,
+        "most_rows": MOST_ROWS,
+        "mirror": format_mirror(run),
+        "version": resumerge.__version__,
+        "now": now(),
+        **_tables(run["ledger"]),
+    }
+
+
+def _tables(path: str | None) -> dict[str, Any]:
+    """What a page shows of a ledger beyond the status; nothing where the ledger cannot be read."""
+    try:
+        with closing(Ledger(Path(path or ""), read_only=True)) as ledger:
+            return {
+                "recipe": (ledger.run() or {}).get("config_text"),
+                "sources": ledger.sources(),
+                "shards": ledger.shards(),
+                "timings": timing_charts(unit for unit in ledger.units() if unit["seconds"]),
+            }
+    except sqlite3.DatabaseError:
+        return {"recipe": None, "sources": (), "shards": (), "timings": None}

@@ -1,0 +1,101 @@
+"""What the Python functions return: documents and results that consoles and notebooks display."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from resumerge.engine.recovery.verify import Verification
+from resumerge.engine.reporter import Result
+from resumerge.errors import Problem
+from resumerge.report.run import describe_run
+from resumerge.ui.html.environment import render
+from resumerge.ui.html.page import fragment as status_fragment
+from resumerge.ui.html.plan import fragment as plan_fragment
+from resumerge.ui.terminal.plan import show_plan
+from resumerge.ui.terminal.status import show_status
+from resumerge.ui.terminal.verification import show_verification
+
+MOST_DAMAGED = 200
+"""Rows of the table of damaged tensors."""
+
+
+class DisplayedStatus(dict[str, Any]):
+    """The document of ``status --json``. Plots are read from the ledgers when it is displayed."""
+
+    def __rich__(self) -> RenderableType:
+        return show_status(self["runs"])
+
+    def _repr_html_(self) -> str:
+        return status_fragment(self["runs"])
+
+
+class DisplayedPlan(dict[str, Any]):
+    """The document of ``plan --json``."""
+
+    def __rich__(self) -> RenderableType:
+        problems = [Text(str(Problem(**problem)), "red") for problem in self["problems"]]
+        return Group(show_plan(self), *problems)
+
+    def _repr_html_(self) -> str:
+        return plan_fragment(self)
+
+
+class DisplayedResult(Result):
+    """A `Result` that is displayed as the status of its run."""
+
+    @classmethod
+    def of(cls, result: Result) -> DisplayedResult:
+        """Copy a result."""
+        return cls(**_values(result))
+
+    @property
+    def status(self) -> DisplayedStatus:
+        """The status of the run, as `resumerge.status` gives it, read now."""
+        return DisplayedStatus(runs=[describe_run(self.ledger.parent)])
+
+    def __rich__(self) -> RenderableType:
+        return self.status.__rich__()
+
+    def _repr_html_(self) -> str:
+        return self.status._repr_html_()
+
+
+class DisplayedVerification(Verification):
+    """A `Verification` that is displayed as a table."""
+
+    @classmethod
+    def of(cls, found: Verification) -> DisplayedVerification:
+        """Copy a verification."""
+        return cls(**_values(found))
+
+    def __rich__(self) -> RenderableType:
+        return show_verification(self, self._damaged())
+
+    def _repr_html_(self) -> str:
+        return render(
+            "verification.html.j2", found=self, damaged=self._damaged(), repair=self._repair()
+        )
+
+    def _repair(self) -> dict[str, str]:
+        """The call that repairs what is damaged, and its effect."""
+        effect = "This computes the damaged tensors again, and nothing else:"
+        call = f"resumerge.resume({self.run!r})"
+        if self.mirror is not None and self.remake:
+            effect = "On a machine that has no ledger of the run, this computes everything again:"
+            call = f"resumerge.run(RECIPE, OUT, mirror={self.mirror!r}, restart=True)"
+        elif self.mirror is not None and not self.marked:
+            call = f"resumerge.resume({self.mirror!r})"
+        return {"effect": effect, "call": call}
+
+    def _damaged(self) -> list[tuple[str, str]]:
+        more = len(self.damaged) - MOST_DAMAGED
+        rows = list(self.damaged.items())[:MOST_DAMAGED]
+        return [*rows, (f"and {more} more", "")] if more > 0 else rows
+
+
+def _values(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}

@@ -1,0 +1,87 @@
+"""Progress for programs: one JSON object per line."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from resumerge.engine.reporter import ProgressUpdate, Result
+from resumerge.planning.estimates.estimate import Estimate
+from resumerge.planning.plan import Plan
+from resumerge.sources.hub.prefetch import DownloadProgress
+from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Ticker
+from resumerge.ui.progress.progress_state import ProgressState
+from resumerge.ui.terminal.console import print_json_line
+
+
+class JsonReporter(ProgressState):
+    """Writes JSON Lines, and a line of kind ``alive`` where nothing else was written for long."""
+
+    def __init__(self, stream: TextIO, clock: PrintClock | None = None) -> None:
+        super().__init__()
+        self._stream = stream
+        self._fetched = ("", 0)
+        self._clock = clock or PrintClock()
+        self._ticker = Ticker(self._tick)
+
+    def close(self) -> None:
+        """Write no more."""
+        self._ticker.stop()
+
+    def _tick(self) -> None:
+        """Called by the ticker's thread."""
+        if self._clock.silence >= LINE_SECONDS:
+            self._write("alive", doing=self.phase, text=self.line().strip())
+
+    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+        self._write(
+            "planned",
+            run=run,
+            resumed=resumed,
+            units=len(plan.units),
+            bytes=plan.output_bytes,
+            shards=len(plan.shards),
+            predicted_peak_rss=estimate.peak_rss,
+            disk_needed=estimate.disk,
+            download_bytes=estimate.download,
+            estimate_s=estimate.seconds,
+            basis=estimate.basis,
+            largest_unit={"name": estimate.largest.name, "bytes": estimate.largest.nbytes},
+            notes=[*plan.notes, *estimate.notes],
+        )
+
+    def fetching(self, fetched: DownloadProgress) -> None:
+        super().fetching(fetched)
+        state = (fetched.file, fetched.bytes_done)
+        if state != self._fetched:
+            self._fetched = state
+            self._write(
+                "fetching",
+                file=fetched.file,
+                bytes={"total": fetched.bytes_total, "done": fetched.bytes_done},
+            )
+
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        super().progressed(progressed)
+        self._write(
+            "progress",
+            units={"total": progressed.units_total, "done": progressed.units_done},
+            bytes={"total": progressed.bytes_total, "done": progressed.bytes_done},
+        )
+
+    def note(self, text: str) -> None:
+        self._write("note", text=text)
+
+    def done(self, result: Result) -> None:
+        self._write(
+            "done",
+            run=result.id,
+            output=result.where,
+            ledger=str(result.ledger),
+            mirror=result.mirror,
+            already_done=result.already_done,
+            merging_s=round(result.merging_seconds, 3),
+        )
+
+    def _write(self, kind: str, **data: Any) -> None:
+        self._clock.reset()
+        print_json_line(self._stream, kind, **data)
