@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.report.mirror_status import status_of_mirror
 from resumerge.report.run import describe_run
 
@@ -20,7 +19,10 @@ def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
         InputError: there is no such run.
         Resumable: `wanted` is a mirror that cannot be read now.
     """
-    if wanted is not None and is_mirror_url(wanted):
+    if wanted is None:
+        return {"runs": [describe_run(folder) for folder in reversed(store.runs())]}
+    from resumerge.mirror.stores.registry import is_mirror_url  # slow; a list of runs needs none
+
+    if is_mirror_url(wanted):
         return {"runs": [status_of_mirror(wanted)]}
-    folders = [store.find(wanted)] if wanted is not None else list(reversed(store.runs()))
-    return {"runs": [describe_run(folder) for folder in folders]}
+    return {"runs": [describe_run(store.find(wanted))]}
