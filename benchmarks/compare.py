@@ -37,7 +37,8 @@ Run = dict[str, Any]  # one measurement, and which program and variant it is of
 def merging_seconds(status: dict[str, Any]) -> float | None:
     """Seconds of the merging phase alone, from the document of ``resumerge status --json``."""
     runs = status.get("runs") or [{}]
-    return runs[0].get("merging_s")
+    seconds: float | None = runs[0].get("merging_s")
+    return seconds
 
 
 def compare(

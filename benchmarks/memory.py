@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks import recipes
 from benchmarks.models import SIZES, default_folder
@@ -96,8 +97,10 @@ def measure(size: str, method: str, models: list[Path], work: Path, threads: int
     )
 
 
-def _json(command: list[str]) -> dict:
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+def _json(command: list[str]) -> dict[str, Any]:
+    document = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    parsed: dict[str, Any] = json.loads(document)
+    return parsed
 
 
 def table(rows: list[Row]) -> str:
