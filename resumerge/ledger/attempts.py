@@ -14,7 +14,7 @@ class AttemptTables(Connection):
 
     def attempts(self) -> list[Row]:
         """Every attempt, oldest first."""
-        return self.rows("SELECT * FROM attempts ORDER BY n")
+        return self._rows("SELECT * FROM attempts ORDER BY n")
 
     def start_attempt(self, facts: Mapping[str, Any]) -> int:
         """Open an attempt; earlier ones that never ended were killed.
@@ -25,15 +25,14 @@ class AttemptTables(Connection):
         Returns:
             Its number.
         """
-        with self.transaction() as db:
+        with self._transaction():
             self._close_killed_attempts()
             row = {"started": now(), "last_seen": now(), "units_committed": 0, **facts}
-            return db.table("attempts").insert(row)
+            return self._insert("attempts", row)
 
     def end_attempt(self, attempt: int, outcome: str, **facts: Any) -> None:
         """Close an attempt: ``done``, ``interrupted``, ``error``, ``oom`` or ``killed``."""
-        with self.transaction() as db:
-            db.table("attempts").update(attempt, {"ended": now(), "outcome": outcome, **facts})
+        self._set("attempts", {"ended": now(), "outcome": outcome, **facts}, attempt)
 
     def close_attempt(self, pid: int, outcome: str, peak_rss: int) -> None:
         """Close the attempt of a process that died without doing so, if there is one.
@@ -41,26 +40,23 @@ class AttemptTables(Connection):
         Args:
             peak_rss: bytes; the larger of this and what the attempt recorded itself is stored.
         """
-        with self.transaction() as db:
-            db.execute(
-                "UPDATE attempts SET outcome = ?, ended = ?,"
-                " peak_rss = max(coalesce(peak_rss, 0), ?) WHERE pid = ? AND ended IS NULL",
-                [outcome, now(), peak_rss, pid],
-            )
+        self._change(
+            "UPDATE attempts SET outcome = ?, ended = ?,"
+            " peak_rss = max(coalesce(peak_rss, 0), ?) WHERE pid = ? AND ended IS NULL",
+            [outcome, now(), peak_rss, pid],
+        )
 
     def _close_killed_attempts(self) -> None:
-        with self.transaction() as db:
-            db.execute(
-                "UPDATE attempts SET outcome = 'killed', ended = last_seen WHERE ended IS NULL"
-            )
+        self._change(
+            "UPDATE attempts SET outcome = ?, ended = last_seen WHERE ended IS NULL", ["killed"]
+        )
 
     def event(self, kind: str, **data: Any) -> None:
         """Record that something happened."""
-        with self.transaction() as db:
-            last = db.execute("SELECT max(n) FROM attempts").fetchone()[0]
-            db.table("events").insert(
-                {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
-            )
+        with self._transaction():
+            last = self._rows("SELECT max(n) AS n FROM attempts")[0]["n"]
+            row = {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
+            self._insert("events", row)
 
     def events(self, *kinds: str) -> list[Row]:
         """Events of some kinds, or of all, oldest first.
@@ -69,7 +65,7 @@ class AttemptTables(Connection):
             Rows with ``at``, ``attempt``, ``kind`` and ``data`` (decoded).
         """
         wanted = f" WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
-        rows = self.rows(f"SELECT at, attempt, kind, data FROM events{wanted} ORDER BY id", kinds)
+        rows = self._rows(f"SELECT at, attempt, kind, data FROM events{wanted} ORDER BY id", kinds)
         return [{**row, "data": json.loads(row["data"])} for row in rows]
 
     def last_event(self, *kinds: str) -> Row | None:
@@ -79,7 +75,7 @@ class AttemptTables(Connection):
 
     def last_sample(self) -> Row | None:
         """The newest measurement of memory and progress; None before the first batch."""
-        rows = self.rows("SELECT * FROM samples ORDER BY id DESC LIMIT 1")
+        rows = self._rows("SELECT * FROM samples ORDER BY id DESC LIMIT 1")
         return rows[0] if rows else None
 
     def sample_groups(self, most: int) -> list[Row]:
@@ -89,11 +85,11 @@ class AttemptTables(Connection):
             Rows with ``attempt``, the first and last time, and the least and greatest of what was
             measured (bytes).
         """
-        ends = self.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
+        ends = self._rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
         if ends["first"] is None:
             return []
         span = ends["last"] - ends["first"] + 1
-        return self.rows(
+        return self._rows(
             "SELECT attempt, min(at) AS at, max(at) AS until, min(rss) AS rss_low,"
             " max(rss) AS rss_high, max(budget) AS budget, min(batch_bytes) AS batch_low,"
             " max(batch_bytes) AS batch_high, max(bytes_done) AS done,"

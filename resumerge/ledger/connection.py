@@ -1,18 +1,24 @@
-"""The open SQLite file of a ledger. Only ledger/ speaks SQL; other packages call named methods."""
+"""The open SQLite file of a ledger. Only ledger/ uses SQL; other packages call named methods.
+
+This is `sqlite3` of the standard library, not sqlite-utils: that loads pandas wherever it is
+installed, as on Colab, which adds 72 MB to a process that is promised to need 64 MB.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from resumerge.ledger.database import Database
+from resumerge.ledger.schema import create_missing
 
 BUSY_SECONDS = 20.0
+"""How long a write waits while another process writes."""
 
 Row = dict[str, Any]
 """One row of a table, by column."""
@@ -26,7 +32,7 @@ def now() -> str:
 class Connection:
     """A connection that several threads may use; every write is one transaction.
 
-    A transaction that has returned survives a power cut: the write-ahead log is synced to disk
+    A transaction that has returned survives a power cut: SQLite syncs the write-ahead log to disk
     (``synchronous=FULL``).
     """
 
@@ -42,29 +48,95 @@ class Connection:
         self.path = path
         self._lock = threading.RLock()
         uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=BUSY_SECONDS)
-        self.db = Database(connection)
+        self._connection = sqlite3.connect(
+            uri, uri=True, check_same_thread=False, timeout=BUSY_SECONDS, isolation_level=None
+        )
+        self._connection.row_factory = _by_column
         if read_only:
             return
         try:
-            self.db.execute("PRAGMA journal_mode=WAL")
-            self.db.execute("PRAGMA synchronous=FULL")
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
         except BaseException:
-            connection.close()
+            self._connection.close()
             raise
+
+    def use_one_file(self) -> None:
+        """Put everything into the one file, without a write-ahead log beside it."""
+        self._rows("PRAGMA journal_mode=DELETE")
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self.db.conn.close()
+            self._connection.close()
+
+    def check(self) -> None:
+        """Read the whole file, and create what it lacks of the declared tables.
+
+        Raises:
+            sqlite3.DatabaseError: it is damaged.
+        """
+        [found] = self._rows("PRAGMA integrity_check(1)")
+        if found["integrity_check"] != "ok":
+            raise sqlite3.DatabaseError(found["integrity_check"])
+        with self._transaction():
+            create_missing(self._connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[Database]:
-        """Commit everything inside at once, or nothing. Transactions nest."""
-        with self._lock, self.db.atomic():
-            yield self.db
+    def _transaction(self) -> Iterator[None]:
+        """Commit everything inside at once, or nothing. An inner one is part of the outer one."""
+        with self._lock:
+            if self._connection.in_transaction:
+                yield
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._connection:  # commits, or rolls back
+                yield
 
-    def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+    def _rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         """The rows of a query."""
         with self._lock:
-            return list(self.db.query(sql, params))
+            return self._connection.execute(sql, params).fetchall()
+
+    def _change(self, sql: str, *rows: Sequence[Any]) -> None:
+        """Execute a statement for each of the rows of parameters, in one transaction."""
+        with self._transaction():
+            self._connection.executemany(sql, rows)
+
+    def _insert(self, table: str, row: Mapping[str, Any], *, replace: bool = False) -> int:
+        """Insert a row.
+
+        Args:
+            replace: a row that has the same key.
+
+        Returns:
+            Its row id.
+        """
+        with self._transaction():
+            sql = _insertion(table, row, "INSERT OR REPLACE" if replace else "INSERT")
+            row_id = self._connection.execute(sql, list(row.values())).lastrowid
+        assert row_id is not None
+        return row_id
+
+    def _insert_all(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Insert rows that all have the same columns in the same order."""
+        remaining = iter(rows)
+        if (first := next(remaining, None)) is not None:
+            with self._transaction():
+                values = (list(row.values()) for row in chain([first], remaining))
+                self._connection.executemany(_insertion(table, first, "INSERT"), values)
+
+    def _set(self, table: str, values: Mapping[str, Any], key: int | None = None) -> None:
+        """Change columns of the row with that row id, or of all rows."""
+        columns = ", ".join(f'"{name}" = ?' for name in values)
+        only = "" if key is None else f" WHERE rowid = {key:d}"
+        self._change(f"UPDATE {table} SET {columns}{only}", list(values.values()))
+
+
+def _by_column(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
+    return {column[0]: value for column, value in zip(cursor.description, row)}
+
+
+def _insertion(table: str, columns: Iterable[str], verb: str) -> str:
+    names = [f'"{name}"' for name in columns]
+    return f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"

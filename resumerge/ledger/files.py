@@ -14,44 +14,42 @@ class FileTables(Connection):
         Args:
             checksum: xxh3-128, 32 hex digits.
         """
-        with self.transaction() as db:
-            row = {"name": name, "nbytes": nbytes, "checksum": checksum}
-            db.table("companions").upsert(row, pk="name")
+        self._insert(
+            "companions", {"name": name, "nbytes": nbytes, "checksum": checksum}, replace=True
+        )
 
     def companions(self) -> dict[str, str]:
         """The checksum of each recorded file beside the shards, by name."""
-        return {row["name"]: row["checksum"] for row in self.rows("SELECT * FROM companions")}
+        return {row["name"]: row["checksum"] for row in self._rows("SELECT * FROM companions")}
 
     def written_names(self) -> list[str]:
         """Every file that the run writes to its output folder, by final name."""
-        rows = self.rows("SELECT name FROM shards UNION ALL SELECT name FROM companions")
+        rows = self._rows("SELECT name FROM shards UNION ALL SELECT name FROM companions")
         return [row["name"] for row in rows]
 
     def note_download(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
         """Record a file that this run downloads to the Hub's cache."""
         row = {"path": path, "repo": repo, "name": name, "nbytes": nbytes, "inode": inode}
-        with self.transaction() as db:
-            db.table("downloads").upsert({**row, "at": now()}, pk="path")
+        self._insert("downloads", {**row, "at": now()}, replace=True)
 
     def forget_download(self, path: str) -> None:
         """Remove the record of a download: the file is gone."""
-        with self.transaction() as db:
-            db.execute("DELETE FROM downloads WHERE path = ?", [path])
+        self._change("DELETE FROM downloads WHERE path = ?", [path])
 
     def downloads(self) -> dict[str, int]:
         """The inodes of the files that this run downloaded, by path."""
-        return {row["path"]: row["inode"] for row in self.rows("SELECT path, inode FROM downloads")}
+        return {
+            row["path"]: row["inode"] for row in self._rows("SELECT path, inode FROM downloads")
+        }
 
     def note_mirrored(self, name: str, nbytes: int, sha256: str) -> None:
         """Record a file of the output that is complete in the mirror."""
         row = {"name": name, "nbytes": nbytes, "sha256": sha256, "at": now()}
-        with self.transaction() as db:
-            db.table("mirrored").upsert(row, pk="name")
+        self._insert("mirrored", row, replace=True)
 
     def forget_mirrored(self, name: str) -> None:
         """Remove the record of a mirrored file: it is missing there, or differs."""
-        with self.transaction() as db:
-            db.execute("DELETE FROM mirrored WHERE name = ?", [name])
+        self._change("DELETE FROM mirrored WHERE name = ?", [name])
 
     def mirrored(self) -> dict[str, str]:
         """The SHA-256 of each file of the output that is in the mirror, by name."""
@@ -62,7 +60,7 @@ class FileTables(Connection):
 
         A ledger from before there were mirrors, opened read-only, has none.
         """
-        if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'mirrored'"):
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'mirrored'"):
             return {}
-        rows = self.rows("SELECT name, nbytes, sha256 FROM mirrored ORDER BY name")
+        rows = self._rows("SELECT name, nbytes, sha256 FROM mirrored ORDER BY name")
         return {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.ledger.connection import Row
-from resumerge.ledger.newest import is_newest, make_tables
+from resumerge.ledger.schema import create_missing
 from resumerge.ledger.units import UnitTables
 
 LEDGER_FILE = "ledger.db"
@@ -22,25 +22,19 @@ class Ledger(UnitTables):
     def create(cls, path: Path) -> Ledger:
         """Make an empty ledger."""
         ledger = cls(path)
-        make_tables(ledger.db)
+        with ledger._transaction():
+            create_missing(ledger._connection)
         return ledger
 
     def check(self) -> None:
-        """Read the whole file.
+        """Read the whole file, and create what it lacks of the declared tables.
 
         Raises:
-            sqlite3.DatabaseError: it is damaged.
+            sqlite3.DatabaseError: it is damaged, or holds no run.
         """
-        with self._lock:
-            found = self.db.execute("PRAGMA integrity_check").fetchone()[0]
-            if found != "ok":
-                raise sqlite3.DatabaseError(found)
-            if not is_newest(self.db):
-                from resumerge.ledger.schema import migrate  # slow to import, and rarely needed
-
-                migrate(self.db.conn)
-            if self.run() is None:
-                raise sqlite3.DatabaseError("the ledger holds no run")
+        super().check()
+        if self.run() is None:
+            raise sqlite3.DatabaseError("the ledger holds no run")
 
     def begin(
         self,
@@ -50,36 +44,40 @@ class Ledger(UnitTables):
         units: Iterable[Mapping[str, Any]],
     ) -> None:
         """Store the plan."""
-        with self.transaction() as db:
-            db.table("run").insert(dict(run))
-            db.table("sources").insert_all(map(dict, sources))
-            db.table("shards").insert_all(map(dict, shards))
-            db.table("units").insert_all(map(dict, units))
+        self.fill({"run": [run], "sources": sources, "shards": shards, "units": units})
+
+    def fill(self, tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+        """Store rows of several tables in one transaction.
+
+        Args:
+            tables: rows that all have the same columns in the same order, by name of the table.
+        """
+        with self._transaction():
+            for table, rows in tables.items():
+                self._insert_all(table, rows)
 
     def run(self) -> Row | None:
         """The run's row; None while the plan is not stored."""
-        rows = self.rows("SELECT * FROM run")
+        rows = self._rows("SELECT * FROM run")
         return rows[0] if rows else None
 
     def sources(self) -> list[Row]:
         """The models that the run reads, in the order of the plan."""
-        return self.rows("SELECT * FROM sources ORDER BY number")
+        return self._rows("SELECT * FROM sources ORDER BY number")
 
     def set_state(self, state: str) -> None:
         """``planned``, ``running``, ``interrupted``, ``failed`` or ``done``."""
-        with self.transaction() as db:
-            db.execute("UPDATE run SET state = ?", [state])
+        self._set("run", {"state": state})
 
     def set_mirror(self, url: str) -> None:
         """Give the run another mirror; nothing is in it yet."""
-        with self.transaction() as db:
-            db.execute("UPDATE run SET mirror = ?", [url])
-            db.execute("DELETE FROM mirrored")
+        with self._transaction():
+            self.set_mirror_url(url)
+            self._change("DELETE FROM mirrored", ())
 
     def set_mirror_url(self, url: str) -> None:
         """Call the same mirror by another URL."""
-        with self.transaction() as db:
-            db.execute("UPDATE run SET mirror = ?", [url])
+        self._set("run", {"mirror": url})
 
     def move_here(
         self,
@@ -98,12 +96,11 @@ class Ledger(UnitTables):
             shards: how many are in the mirror.
         """
         came_from = (self.run() or {})["host"]
-        with self.transaction() as db:
-            columns = ", ".join(f"{name} = ?" for name in run)
-            db.execute(f"UPDATE run SET {columns}, state = 'interrupted'", list(run.values()))
+        with self._transaction():
+            self._set("run", {**run, "state": "interrupted"})
             self._close_killed_attempts()
             for number, folder in folders.items():
-                db.table("sources").update(number, {"folder": folder})
+                self._set("sources", {"folder": folder}, number)
             self.forget(
                 lost, "moved_here", mirror=run["mirror"], came_from=came_from, shards=shards
             )

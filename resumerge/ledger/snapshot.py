@@ -56,7 +56,7 @@ def restore_snapshot(folder: Path, storage: Storage) -> None:
     try:
         restored.check()
         restored.event(RESTORED)
-        restored.db.execute("PRAGMA journal_mode=DELETE")
+        restored.use_one_file()
     finally:
         restored.close()
     storage.sync_file(fresh)

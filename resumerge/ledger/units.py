@@ -9,6 +9,7 @@ from typing import Any
 from resumerge.ledger.attempts import AttemptTables
 from resumerge.ledger.connection import Row, now
 from resumerge.ledger.files import FileTables
+from resumerge.ledger.tables import TABLES, Column
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class UnitTables(AttemptTables, FileTables):
 
     def shards(self) -> list[Row]:
         """Every shard, in the order of the plan."""
-        return self.rows("SELECT * FROM shards ORDER BY number")
+        return self._rows("SELECT * FROM shards ORDER BY number")
 
     def open_shards(self) -> list[str]:
         """Names of the shards that are not sealed, in the order of the plan."""
@@ -81,7 +82,7 @@ class UnitTables(AttemptTables, FileTables):
 
     def forgotten_shards(self) -> set[str]:
         """Names of the shards with units that were committed once, and found damaged since."""
-        rows = self.rows(
+        rows = self._rows(
             "SELECT DISTINCT shards.name FROM units JOIN shards ON shards.number = units.shard"
             " WHERE units.committed_blocks = 0 AND units.attempt IS NOT NULL"
         )
@@ -90,8 +91,8 @@ class UnitTables(AttemptTables, FileTables):
     def units(self, shard: int | None = None) -> list[Row]:
         """The units of one shard, or of all, in the order of the plan."""
         if shard is None:
-            return self.rows("SELECT * FROM units ORDER BY number")
-        return self.rows("SELECT * FROM units WHERE shard = ? ORDER BY number", [shard])
+            return self._rows("SELECT * FROM units ORDER BY number")
+        return self._rows("SELECT * FROM units WHERE shard = ? ORDER BY number", [shard])
 
     def recent_units(self, batches: int) -> set[int]:
         """Numbers of the units that the last batches of the last attempt committed.
@@ -99,7 +100,7 @@ class UnitTables(AttemptTables, FileTables):
         Args:
             batches: how many of them.
         """
-        rows = self.rows(
+        rows = self._rows(
             "WITH last AS (SELECT attempt, batch FROM units WHERE attempt IS NOT NULL"
             " ORDER BY attempt DESC, batch DESC LIMIT 1) "
             "SELECT number FROM units, last WHERE units.attempt = last.attempt"
@@ -110,12 +111,12 @@ class UnitTables(AttemptTables, FileTables):
 
     def committed_blocks(self) -> int:
         """How many blocks of all units are committed."""
-        rows = self.rows("SELECT coalesce(sum(committed_blocks), 0) AS n FROM units")
+        rows = self._rows("SELECT coalesce(sum(committed_blocks), 0) AS n FROM units")
         return int(rows[0]["n"])
 
     def totals(self) -> Totals:
         """How much of the run is done."""
-        row = self.rows(
+        row = self._rows(
             "SELECT count(*) AS units, coalesce(sum(state = 'committed'), 0) AS units_committed,"
             " coalesce(sum(nbytes), 0) AS nbytes,"
             " coalesce(sum(CASE WHEN state = 'committed' THEN nbytes"
@@ -127,7 +128,7 @@ class UnitTables(AttemptTables, FileTables):
 
     def progress(self) -> list[Progress]:
         """Of every unit, in the order of the plan."""
-        rows = self.rows(
+        rows = self._rows(
             "SELECT committed_blocks, block_hashes, checksum, attempt, batch"
             " FROM units ORDER BY number"
         )
@@ -156,11 +157,11 @@ class UnitTables(AttemptTables, FileTables):
             totals: columns of the attempt that count its work so far.
             sample: a measurement of memory and progress to store.
         """
-        with self.transaction() as db:
-            db.conn.executemany(
+        with self._transaction():
+            self._change(
                 "UPDATE units SET committed_blocks = ?, block_hashes = ?, checksum = ?, state = ?,"
                 " attempt = ?, batch = ?, seconds = coalesce(seconds, 0) + ? WHERE number = ?",
-                [
+                *(
                     (
                         len(unit.hashes) // 16,
                         unit.hashes,
@@ -172,40 +173,34 @@ class UnitTables(AttemptTables, FileTables):
                         unit.number,
                     )
                     for unit in units
-                ],
+                ),
             )
-            db.table("attempts").update(attempt, {**totals, "batches": batch, "last_seen": now()})
+            self._set("attempts", {**totals, "batches": batch, "last_seen": now()}, attempt)
             if sample is not None:
-                db.table("samples").insert({"at": now(), "attempt": attempt, **sample})
+                self._insert("samples", {"at": now(), "attempt": attempt, **sample})
 
     def forget(self, numbers: Iterable[int], kind: str, **data: Any) -> None:
         """Make units pending again and their shards open, with an event that says why.
 
         The mirror's copies of these shards no longer count.
         """
-        wanted = [(number,) for number in numbers]
-        with self.transaction() as db:
-            db.conn.executemany(
-                "UPDATE units SET committed_blocks = 0, block_hashes = NULL, checksum = NULL,"
-                " state = 'pending' WHERE number = ?",
-                wanted,
+        wanted = list(numbers)
+        cleared = {column.name: 0 if column.type is int else None for column in _results()}
+        keys = [(number,) for number in wanted]
+        shard = "(SELECT shard FROM units WHERE number = ?)"
+        name = f"(SELECT name FROM shards WHERE number = {shard})"
+        with self._transaction():
+            for number in wanted:
+                self._set("units", cleared | {"state": "pending"}, number)
+            self._change(
+                f"UPDATE shards SET state = 'open', sealed_at = NULL WHERE number = {shard}", *keys
             )
-            db.conn.executemany(
-                "UPDATE shards SET state = 'open', sealed_at = NULL"
-                " WHERE number = (SELECT shard FROM units WHERE number = ?)",
-                wanted,
-            )
-            db.conn.executemany(
-                "DELETE FROM mirrored WHERE name = (SELECT shards.name FROM shards JOIN units"
-                " ON units.shard = shards.number WHERE units.number = ?)",
-                wanted,
-            )
+            self._change(f"DELETE FROM mirrored WHERE name = {name}", *keys)
             self.event(kind, units=len(wanted), **data)
 
     def seal(self, shard: int) -> None:
         """Mark a shard sealed. Its file has its final name, durably, before."""
-        with self.transaction() as db:
-            db.table("shards").update(shard, {"state": "sealed", "sealed_at": now()})
+        self._set("shards", {"state": "sealed", "sealed_at": now()}, shard)
 
     def adopt_shards(
         self, shards: Mapping[int, Sequence[Row]], mirrored: Mapping[str, tuple[int, str]]
@@ -216,19 +211,20 @@ class UnitTables(AttemptTables, FileTables):
             shards: the units of each shard as the other machine's ledger has them, by number.
             mirrored: bytes and SHA-256 of every file that is in the mirror, by name.
         """
-        with self.transaction() as db:
+        adopted = {"state": "committed", "attempt": None, "batch": None}
+        with self._transaction():
             for number, units in shards.items():
                 for unit in units:
-                    db.execute(
-                        "UPDATE units SET committed_blocks = ?, block_hashes = ?, checksum = ?,"
-                        " state = 'committed', attempt = NULL, batch = NULL WHERE number = ?",
-                        [unit[k] for k in ("committed_blocks", "block_hashes", "checksum")]
-                        + [unit["number"]],
-                    )
+                    results = {column.name: unit.get(column.name) for column in _results()}
+                    self._set("units", results | adopted, unit["number"])
                 self.seal(number)
-                name = self.rows("SELECT name FROM shards WHERE number = ?", [number])[0]["name"]
+                name = self._rows("SELECT name FROM shards WHERE number = ?", [number])[0]["name"]
                 self.event("shard_from_mirror", shard=name, units=len(units))
             known = self.mirrored()
             for name, (nbytes, sha256) in mirrored.items():
                 if name not in known:
                     self.note_mirrored(name, nbytes, sha256)
+
+
+def _results() -> list[Column]:
+    return [column for column in TABLES["units"].columns if column.result]

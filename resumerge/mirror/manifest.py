@@ -17,8 +17,8 @@ from typing import Any
 import xxhash
 
 from resumerge.ledger import Ledger, now
+from resumerge.ledger.file_names import is_folder_name, is_safe_name
 from resumerge.mirror.conflicts import ConflictResolver
-from resumerge.mirror.ledger_import import is_folder_name, is_safe_name
 from resumerge.mirror.names import (
     MANIFEST_FILE,
     fencing_tokens,

@@ -19,8 +19,8 @@ from typing import Any
 
 import psutil
 import pytest
+from ledger_rows import query
 
-from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.state import MirrorState, read_state
 from resumerge.mirror.stores.registry import open_store
@@ -120,8 +120,7 @@ class Machine:
         runs = RunStore(self.state).runs()
         if not runs:
             return []
-        with closing(Ledger(runs[-1] / "ledger.db", read_only=True)) as ledger:
-            return ledger.rows(sql)
+        return query(runs[-1] / "ledger.db", sql)
 
     def events(self) -> list[str]:
         """The kinds of all events."""

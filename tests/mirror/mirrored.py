@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fork_server import Server
+from ledger_rows import query
 
-from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.audit import AuditResult, check_mirror
 from resumerge.mirror.stores.folder import FolderStore
@@ -119,11 +120,7 @@ class Merge:
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Of the ledger of the only run."""
         (folder,) = RunStore(self.state).runs()
-        ledger = Ledger(folder / LEDGER_FILE, read_only=True)
-        try:
-            return ledger.rows(sql)
-        finally:
-            ledger.close()
+        return query(folder / LEDGER_FILE, sql)
 
     def events(self) -> list[str]:
         """The kinds of all events."""

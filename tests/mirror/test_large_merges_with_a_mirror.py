@@ -16,10 +16,11 @@ from typing import Any
 
 import psutil
 import pytest
+from ledger_rows import query
 from mirrored import RECIPE
 from small_disks import mounted
 
-from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 
 SHARD = "20MB"
@@ -68,11 +69,7 @@ class Place:
         runs = RunStore(self.state).runs()
         if not runs:
             return []
-        ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)
-        try:
-            return ledger.rows(sql)
-        finally:
-            ledger.close()
+        return query(runs[-1] / LEDGER_FILE, sql)
 
 
 def end(process: subprocess.Popen[str], code: int = 0) -> str:

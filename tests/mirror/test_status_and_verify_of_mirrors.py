@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from ledger_rows import change
 from made_up_mirrors import RECIPE, put
 from merging import merge, working_in
 from rich.console import Console
@@ -82,8 +83,7 @@ def test_a_run_without_one_and_a_ledger_from_before_there_were_mirrors(
     assert run["mirror"] is None
     with closing(sqlite3.connect(folder / "ledger.db")) as db:
         db.executescript(
-            "ALTER TABLE run DROP COLUMN mirror; DROP TABLE mirrored;"
-            "DELETE FROM _sqlite_migrations WHERE name = 'm004_mirror'; PRAGMA journal_mode=DELETE"
+            "ALTER TABLE run DROP COLUMN mirror; DROP TABLE mirrored; PRAGMA journal_mode=DELETE"
         )
     with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
         assert ledger.mirrored() == {}
@@ -205,16 +205,15 @@ def test_what_was_found_wrong_here_is_not_taken_from_the_mirror(made: Path, ther
     out = there.parent / "out"
     shutil.copytree(made / "merged", out)
     with closing(Ledger(folder / "ledger.db")) as ledger:
-        with ledger.transaction() as db:
-            db.execute("UPDATE run SET output = ?, mirror = ?", [str(out), str(there)])
-        wrong = [r["number"] for r in ledger.rows("SELECT number FROM units WHERE shard = 1")]
+        change(ledger.path, "UPDATE run SET output = ?, mirror = ?", [str(out), str(there)])
+        wrong = [unit["number"] for unit in ledger.units(1)]
         ledger.forget(wrong, "source_damaged")
         ledger.set_state("interrupted")
     with working_in(made / "models"):
         resumerge.resume(out, state_dir=state)
     with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
-        kinds = [row["kind"] for row in ledger.rows("SELECT kind FROM events")]
-        (last,) = ledger.rows("SELECT units_committed FROM attempts ORDER BY n DESC LIMIT 1")
+        kinds = [event["kind"] for event in ledger.events()]
+        last = ledger.attempts()[-1]
     assert "shard_from_mirror" not in kinds
     assert last["units_committed"] == len(wrong)
     assert resumerge.verify(there).intact

@@ -52,19 +52,22 @@ def make_ledger(
             for n, name in enumerate(names)
         ],
     )  # fmt: skip
-    with ledger.transaction() as db:
-        for row in attempts:
-            ended = {key: at(row[key]) for key in ("started", "ended")}
-            fixed = {"pid": 1, "host": "here", "units_committed": 1, "last_seen": ended["ended"]}
-            db.table("attempts").insert({**fixed, **row, **ended})
-        db.conn.executemany(
-            "INSERT INTO samples (at, attempt, rss, available, budget, batch_bytes, bytes_done)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(at(sample[0]), *sample[1:]) for sample in samples],
-        )
-        for attempt, kind, data in events:
-            row = {"at": at(1), "attempt": attempt, "kind": kind, "data": json.dumps(data)}
-            db.table("events").insert(row)
+    columns = ("at", "attempt", "rss", "available", "budget", "batch_bytes", "bytes_done")
+    fixed = {"pid": 1, "host": "here", "units_committed": 1}
+    ledger.fill(
+        {
+            "attempts": [
+                {**fixed, "last_seen": at(row["ended"]), **row}
+                | {key: at(row[key]) for key in ("started", "ended")}
+                for row in attempts
+            ],
+            "samples": [dict(zip(columns, (at(when), *rest))) for when, *rest in samples],
+            "events": [
+                {"at": at(1), "attempt": attempt, "kind": kind, "data": json.dumps(data)}
+                for attempt, kind, data in events
+            ],
+        }
+    )
     ledger.close()
     return folder
 

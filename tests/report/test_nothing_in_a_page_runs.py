@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from asking import start, status
+from ledger_rows import change
 from made_up_ledgers import make_ledger
 from pages import Element, read_page
 from tiny_models import write_family
@@ -106,15 +107,11 @@ def test_every_text_of_the_ledger(tmp_path: Path) -> None:
         config_path=EVIL,
         output=EVIL,
     )
-    from resumerge.ledger import Ledger
-
-    ledger = Ledger(folder / "ledger.db")
-    with ledger.transaction() as db:
-        db.execute("UPDATE sources SET model = ?, folder = ?, revision = ?", [EVIL] * 3)
-        db.execute("UPDATE shards SET name = ?", [EVIL])
-        db.execute("UPDATE units SET name = ? WHERE number = 3", [EVIL])
-        db.execute("UPDATE units SET name = 'x.' || ? || '.4.' || ? WHERE number = 4", [EVIL] * 2)
-    ledger.close()
+    ledger = folder / "ledger.db"
+    change(ledger, "UPDATE sources SET model = ?, folder = ?, revision = ?", [EVIL] * 3)
+    change(ledger, "UPDATE shards SET name = ?", [EVIL])
+    change(ledger, "UPDATE units SET name = ? WHERE number = 3", [EVIL])
+    change(ledger, "UPDATE units SET name = 'x.' || ? || '.4.' || ? WHERE number = 4", [EVIL] * 2)
     status(tmp_path, "--html", "run.html")
     page = read_page((tmp_path / "run.html").read_text())
     harmless(page)

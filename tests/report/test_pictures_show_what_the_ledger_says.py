@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from asking import run_of, status
+from ledger_rows import query
 from pages import Element, drawing, drawn_values, read_page
 
 import resumerge
-from resumerge.ledger import Ledger
 from resumerge.report.history import history_of
 from resumerge.report.panels import nice_ceiling
 from resumerge.report.sizes import show_size
@@ -20,11 +20,7 @@ from resumerge.ui.html.page import COLUMNS
 
 
 def rows(place: Path, sql: str) -> list[dict[str, object]]:
-    ledger = Ledger(Path(run_of(place)["ledger"]), read_only=True)
-    try:
-        return ledger.rows(sql)
-    finally:
-        ledger.close()
+    return query(Path(run_of(place)["ledger"]), sql)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from termios import TIOCSWINSZ
 
 import pytest
 from asking import start, status
+from ledger_rows import change
 from made_up_ledgers import make_ledger
 
 from resumerge.engine.resources.lock import run_lock
@@ -29,10 +30,7 @@ def place(tmp_path: Path) -> Path:
     attempt = {"n": 1, "started": 0, "ended": 5, "bytes_committed": 10**6, "budget": 10**9}
     samples = [(float(t), 1, 10**8, 10**9, 10**9, 2**27, 10**5 * t) for t in range(5)]
     folder = make_ledger(tmp_path / "state", [attempt], samples, state="running")
-    ledger = Ledger(folder / "ledger.db")
-    with ledger.transaction() as db:
-        db.execute("UPDATE attempts SET ended = NULL")
-    ledger.close()
+    change(folder / "ledger.db", "UPDATE attempts SET ended = NULL")
     return tmp_path
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from ledger_rows import query
 
-from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 
 SLOWLY = Path(__file__).with_name("slowly.py")
@@ -93,11 +94,7 @@ class Supervised:
         runs = RunStore(self.state).runs()
         if not runs:
             return []
-        ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)
-        try:
-            return ledger.rows(sql)
-        finally:
-            ledger.close()
+        return query(runs[-1] / LEDGER_FILE, sql)
 
     def outcomes(self) -> list[str | None]:
         """Of all attempts, in order."""

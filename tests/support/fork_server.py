@@ -73,11 +73,8 @@ def serve(work: Callable[[dict[str, Any]], int]) -> None:
     Args:
         work: a job; returns the exit code.
     """
-    import sqlite_utils
-
     for name in WARM:
         importlib.import_module(name)
-    sqlite_utils.Database(memory=True).close()  # looks for its plugins once
     for line in sys.stdin:
         job = json.loads(line)
         pid = os.fork()

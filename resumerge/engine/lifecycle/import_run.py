@@ -17,8 +17,8 @@ from resumerge.engine.resources.lock import run_lock
 from resumerge.errors import InputError, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
+from resumerge.ledger.file_names import is_folder_name
 from resumerge.ledger.run_store import RECIPE_FILE
-from resumerge.mirror.ledger_import import is_folder_name
 from resumerge.mirror.manifest import Manifest, missing_files
 from resumerge.mirror.state import FINISHED, NOTHING, UNFINISHED, MirrorState
 from resumerge.options import Options

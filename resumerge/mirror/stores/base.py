@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from resumerge.errors import Problem
-
-METADATA = ".resumerge"
-"""The folder, inside a mirror, of everything that is not the model."""
+from resumerge.ledger.file_names import METADATA as METADATA
 
 Moved = Callable[[int], None]
 """Gets the number of bytes moved since its last call. It may wait, to limit the rate, or raise, to

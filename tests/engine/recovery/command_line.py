@@ -14,8 +14,9 @@ from pathlib import Path
 
 import psutil
 from crashing import RECIPE
+from ledger_rows import query
 
-from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 
 BIN = Path(sys.executable).parent
@@ -103,13 +104,8 @@ def committed(state_dir: Path) -> int:
     runs = RunStore(state_dir).runs()
     if not runs:
         return 0
-    ledger = Ledger(runs[-1] / LEDGER_FILE, read_only=True)
-    try:
-        return int(
-            ledger.rows("SELECT coalesce(sum(bytes_committed), 0) AS n FROM attempts")[0]["n"]
-        )
-    finally:
-        ledger.close()
+    sql = "SELECT coalesce(sum(bytes_committed), 0) AS n FROM attempts"
+    return int(query(runs[-1] / LEDGER_FILE, sql)[0]["n"])
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fork_server import Server
+from ledger_rows import query
 
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
@@ -198,11 +199,8 @@ class Merge:
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         """Rows of the ledger."""
-        ledger = self.ledger()
-        try:
-            return ledger.rows(sql)
-        finally:
-            ledger.close()
+        (folder,) = self.runs()
+        return query(folder / LEDGER_FILE, sql)
 
     def events(self) -> list[str]:
         """The kinds of all events."""
@@ -218,9 +216,7 @@ class Merge:
 
     def rewritten(self) -> int:
         """Bytes of tensors that were written more than once, over all attempts."""
-        ledger = self.ledger()
-        heads = {s["name"]: s["header_bytes"] for s in ledger.rows("SELECT * FROM shards")}
-        ledger.close()
+        heads = {s["name"]: s["header_bytes"] for s in self.query("SELECT * FROM shards")}
         total, places = 0, set()
         for attempt in self.attempts:
             for name, offset, nbytes in attempt.written:

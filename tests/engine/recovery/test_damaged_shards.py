@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from crashing import Bench, Merge
+from ledger_rows import change
 
 
 @pytest.fixture
@@ -77,10 +78,8 @@ def test_a_shard_that_is_lost_is_computed_again(
 
 
 def test_renamed_but_the_ledger_says_open(halfway: Merge, reference: dict[str, bytes]) -> None:
-    ledger = halfway.ledger()
-    with ledger.transaction() as db:
-        db.execute("UPDATE shards SET state = 'open', sealed_at = NULL")
-    ledger.close()
+    [folder] = halfway.runs()
+    change(folder / "ledger.db", "UPDATE shards SET state = 'open', sealed_at = NULL")
     before = halfway.query("SELECT * FROM units")
     halfway.finish()
     halfway.assert_done(reference)
@@ -91,10 +90,8 @@ def test_renamed_but_the_ledger_says_open(halfway: Merge, reference: dict[str, b
 def test_renamed_but_damaged_and_the_ledger_says_open(
     halfway: Merge, reference: dict[str, bytes]
 ) -> None:
-    ledger = halfway.ledger()
-    with ledger.transaction() as db:
-        db.execute("UPDATE shards SET state = 'open', sealed_at = NULL")
-    ledger.close()
+    [folder] = halfway.runs()
+    change(folder / "ledger.db", "UPDATE shards SET state = 'open', sealed_at = NULL")
     flip(halfway.out / str(shards(halfway)[0]["name"]), -1 + 5000)
     halfway.finish()
     halfway.assert_done(reference)

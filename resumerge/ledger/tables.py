@@ -1,0 +1,202 @@
+"""The tables of a ledger. A column is declared here, and nowhere else.
+
+From this declaration the tables are created (`schema`), a ledger from a mirror is validated and
+imported (`import_ledger`), and results are copied from another machine's ledger (`units`). To add
+a column, add a line here. Every column may be null: older ledgers lack it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from resumerge.ledger.file_names import is_safe_name
+from resumerge.ledger.validators import (
+    Validator,
+    hashes,
+    integer,
+    json_object,
+    like,
+    options,
+    or_null,
+    seconds,
+    shape,
+    text,
+    time,
+)
+
+STAYS: Final = None
+"""In place of a validator: the column belongs to one machine and is not imported on another."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Args:
+        type: ``int``, ``float``, ``str`` or ``bytes``.
+        validator: whether a value from an untrusted ledger may be imported; or `STAYS`.
+        references: the table whose primary key it holds.
+        result: whether computing a unit sets it. It is cleared when the unit has to be computed
+            again, and copied when another machine has computed it.
+    """
+
+    name: str
+    type: type[int] | type[float] | type[str] | type[bytes]
+    validator: Validator | None
+    references: str = ""
+    result: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table. Its first column is the primary key.
+
+    Args:
+        required: whether every ledger that is imported has the table.
+    """
+
+    columns: tuple[Column, ...]
+    required: bool = False
+
+    @property
+    def imported(self) -> dict[str, Validator]:
+        """The validators of the columns that are imported on another machine, by name."""
+        return {c.name: c.validator for c in self.columns if c.validator is not STAYS}
+
+
+_XXH3, _SHA256 = like("[0-9a-f]{32}"), like("[0-9a-f]{64}")
+_COUNT = or_null(integer())
+
+TABLES: dict[str, Table] = {
+    "run": Table(
+        (
+            Column("id", str, like("[A-Za-z0-9_-]{1,100}")),
+            Column("created", str, time),
+            Column("config_path", str, text()),
+            Column("config_text", str, text(1 << 24)),
+            Column("output", str, text()),
+            Column("fingerprint", str, _SHA256),
+            Column("fingerprint_parts", str, json_object),
+            Column("options", str, options),
+            Column("versions", str, json_object),
+            Column("host", str, or_null(text(300))),
+            Column("state", str, like("planned|running|interrupted|failed|done")),
+            Column("mirror", str, STAYS),  # the importing machine knows by which URL it reads it
+        ),
+        required=True,
+    ),
+    "sources": Table(
+        (
+            Column("number", int, integer()),
+            Column("model", str, text()),
+            Column("kind", str, like("local|hub|lora")),
+            Column("revision", str, or_null(like("[0-9a-f]{40}"))),
+            Column("folder", str, text()),
+            Column("identity", str, json_object),
+        ),
+        required=True,
+    ),
+    "shards": Table(
+        (
+            Column("number", int, integer()),
+            Column("name", str, like(r"model(-[0-9]{5}-of-[0-9]{5})?\.safetensors")),
+            Column("nbytes", int, integer()),
+            Column("header_bytes", int, integer()),
+            Column("header_checksum", str, _XXH3),
+            Column("state", str, like("open|sealed")),
+            Column("sealed_at", str, or_null(time)),
+        ),
+        required=True,
+    ),
+    "units": Table(
+        (
+            Column("number", int, integer()),
+            Column("name", str, text()),
+            Column("shard", int, integer(), references="shards"),
+            Column("offset", int, integer()),
+            Column("nbytes", int, integer()),
+            Column("dtype", str, like("[A-Z0-9_]{1,20}")),
+            Column("shape", str, shape),
+            Column("block_elements", int, integer(1)),
+            Column("expression", str, json_object),
+            Column("blocks", int, integer(1)),
+            Column("state", str, like("pending|committed")),
+            Column("committed_blocks", int, integer(), result=True),
+            Column("block_hashes", bytes, hashes, result=True),
+            Column("checksum", str, or_null(_XXH3), result=True),
+            Column("attempt", int, _COUNT),
+            Column("batch", int, _COUNT),
+            Column("seconds", float, or_null(seconds)),
+        ),
+        required=True,
+    ),
+    "mirrored": Table(
+        (
+            Column("name", str, is_safe_name),
+            Column("nbytes", int, integer()),
+            Column("sha256", str, _SHA256),
+            Column("at", str, time),
+        ),
+        required=True,
+    ),
+    "attempts": Table(
+        (
+            Column("n", int, integer(1)),
+            Column("pid", int, integer()),
+            Column("host", str, text(300)),
+            Column("boot_id", str, or_null(text(100))),
+            Column("started", str, time),
+            Column("ended", str, or_null(time)),
+            Column("last_seen", str, time),
+            Column("outcome", str, or_null(like("done|interrupted|error|oom|killed"))),
+            Column("peak_rss", int, _COUNT),
+            Column("batches", int, _COUNT),
+            Column("batch_bytes", int, _COUNT),
+            Column("bytes_committed", int, _COUNT),
+            Column("units_committed", int, integer()),
+            Column("seconds", float, or_null(seconds)),
+            Column("merging_seconds", float, or_null(seconds)),
+            Column("budget", int, _COUNT),
+        ),
+    ),
+    "events": Table(
+        (
+            Column("id", int, integer()),
+            Column("at", str, time),
+            Column("attempt", int, _COUNT),
+            Column("kind", str, like("[a-z0-9_]{1,100}")),
+            Column("data", str, json_object),
+        ),
+    ),
+    "samples": Table(
+        (
+            Column("id", int, integer()),
+            Column("at", str, time),
+            Column("attempt", int, _COUNT),
+            Column("rss", int, integer()),
+            Column("available", int, integer()),
+            Column("budget", int, integer()),
+            Column("batch_bytes", int, integer()),
+            Column("bytes_done", int, integer()),
+        ),
+    ),
+    "companions": Table(
+        (
+            Column("name", str, STAYS),
+            Column("nbytes", int, STAYS),
+            Column("checksum", str, STAYS),
+        ),
+    ),
+    "downloads": Table(
+        (
+            Column("path", str, STAYS),
+            Column("repo", str, STAYS),
+            Column("name", str, STAYS),
+            Column("nbytes", int, STAYS),
+            Column("inode", int, STAYS),
+            Column("at", str, STAYS),
+        ),
+    ),
+}
+"""Every table, by name. docs/architecture.md says what each column means."""
