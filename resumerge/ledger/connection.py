@@ -119,11 +119,11 @@ class Connection:
         return row_id
 
     def _insert_all(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Insert rows that all have the same columns in the same order."""
+        """Insert rows that all have the same columns."""
         remaining = iter(rows)
         if (first := next(remaining, None)) is not None:
             with self._transaction():
-                values = (list(row.values()) for row in chain([first], remaining))
+                values = ([row[name] for name in first] for row in chain([first], remaining))
                 self._connection.executemany(_insertion(table, first, "INSERT"), values)
 
     def _set(self, table: str, values: Mapping[str, Any], key: int | None = None) -> None:

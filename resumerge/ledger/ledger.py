@@ -50,7 +50,7 @@ class Ledger(UnitTables):
         """Store rows of several tables in one transaction.
 
         Args:
-            tables: rows that all have the same columns in the same order, by name of the table.
+            tables: rows that all have the same columns, by name of the table.
         """
         with self._transaction():
             for table, rows in tables.items():
