@@ -1,4 +1,10 @@
-"""The SQLite file of a run: plan, progress, attempts, events, samples."""
+"""The SQLite file of a run: plan, progress, attempts, events, samples.
+
+`Ledger` has a named method for every query and change; no other package uses SQL. A column is
+declared once, in `tables`. `RunStore` finds the ledgers below a state folder, `snapshot` keeps a
+copy in case one is damaged, and `import_ledger` takes over one from an untrusted mirror. This
+folder knows nothing of plans or files' contents: it imports only errors and storage.
+"""
 
 from resumerge.ledger.connection import Row, now
 from resumerge.ledger.ledger import LEDGER_FILE, Ledger, read_run

@@ -1,4 +1,4 @@
-"""The folder where ledgers live: one folder a run, ``state/<run-id>/ledger.db``."""
+"""The state folder: one folder for each run, ``state/<run-id>/ledger.db``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from resumerge.ledger.snapshot import SNAPSHOT_FILE
 from resumerge.storage import Storage
 
 RECIPE_FILE = "recipe.yaml"
-UNBORN = ".new"
-"""Suffix of a run's folder until its plan is written down whole, and again when it is given up."""
+STAGED = ".new"
+"""Suffix of a run's folder until its plan is stored completely, and again while it is removed."""
 
 
 class RunStore:
@@ -46,7 +46,7 @@ class RunStore:
         found = [
             path
             for path in inside
-            if path.suffix != UNBORN and any((path / f).exists() for f in _LEDGERS)
+            if path.suffix != STAGED and any((path / f).exists() for f in _LEDGERS)
         ]
         return sorted(found, key=lambda path: (_created(path), path.name))
 
@@ -92,21 +92,21 @@ class RunStore:
             if (stored := _output(path)) in (wanted, real) or os.path.realpath(stored) == real
         ]
 
-    def new(self, output: Path, storage: Storage) -> Path:
-        """A folder for a new run, under a name that no reader looks at until it is whole."""
+    def stage(self, output: Path, storage: Storage) -> Path:
+        """Make a folder for a new run, with the suffix `STAGED`: readers ignore it."""
         storage.make_folder(self.folder)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", output.name).strip("-")[:40] or "merge"
-        folder = self.folder / f"{name}-{stamp}-{os.urandom(2).hex()}{UNBORN}"
+        folder = self.folder / f"{name}-{stamp}-{os.urandom(2).hex()}{STAGED}"
         folder.mkdir()
         return folder
 
-    def unborn(self) -> list[Path]:
-        """Folders of runs that are just being made or given up, or were when a process died."""
-        return list(self.folder.glob(f"*{UNBORN}"))
+    def staged(self) -> list[Path]:
+        """Folders of runs that are being created or removed, or were when a process died."""
+        return list(self.folder.glob(f"*{STAGED}"))
 
-    def born(self, folder: Path, storage: Storage) -> Path:
-        """Give a new run's folder its name; it is durable after."""
+    def publish(self, folder: Path, storage: Storage) -> Path:
+        """Give a staged folder its final name, durably."""
         final = folder.with_suffix("")
         storage.rename(folder, final)
         return final
@@ -115,8 +115,8 @@ class RunStore:
 _LEDGERS = (LEDGER_FILE, SNAPSHOT_FILE)
 
 
-def _first(folder: Path, column: str) -> str:
-    """One column of the run's row, from the ledger or, where that is damaged, its snapshot."""
+def _run_column(folder: Path, column: str) -> str:
+    """A column of the run's row, from the ledger or its snapshot; empty if both are damaged."""
     for name in _LEDGERS:
         with suppress(sqlite3.DatabaseError):
             if (folder / name).exists():
@@ -125,8 +125,8 @@ def _first(folder: Path, column: str) -> str:
 
 
 def _created(folder: Path) -> str:
-    return _first(folder, "created")
+    return _run_column(folder, "created")
 
 
 def _output(folder: Path) -> str:
-    return _first(folder, "output")
+    return _run_column(folder, "output")

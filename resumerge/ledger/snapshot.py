@@ -1,4 +1,4 @@
-"""A copy of the ledger that is kept beside it, in case the ledger itself is damaged."""
+"""The snapshot: a copy of the ledger in the same folder, used if the ledger is damaged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from resumerge.storage import Storage
 
 SNAPSHOT_FILE = "ledger.snapshot.db"
 RESTORED, RECONCILED = "ledger_restored", "ledger_reconciled"
-"""Events: nothing on disk is to be trusted unread between the one and the other."""
+"""Kinds of events. From the first to the second, every committed byte has to be verified."""
 
 
 def take_snapshot(ledger: Ledger, storage: Storage) -> None:
-    """Copy the ledger with SQLite's backup API and put the copy in place at once."""
+    """Copy the ledger with SQLite's backup API, and replace the snapshot atomically."""
     final = ledger.path.with_name(SNAPSHOT_FILE)
     fresh = final.with_suffix(".partial")
     copy_ledger(ledger, fresh, storage)
@@ -23,9 +23,9 @@ def take_snapshot(ledger: Ledger, storage: Storage) -> None:
 
 
 def copy_ledger(ledger: Ledger, path: Path, storage: Storage) -> None:
-    """Write what the ledger holds at one moment into one file, in place of any that is there.
+    """Copy the ledger, as it is at one moment, to one file. An existing file is replaced.
 
-    Others may write to the ledger meanwhile. The copy needs no files beside it; it is not durable.
+    Other connections may write to the ledger meanwhile. The copy is not synced to disk.
     """
     storage.remove(path)
     source, target = sqlite3.connect(ledger.path), sqlite3.connect(path)
@@ -38,12 +38,12 @@ def copy_ledger(ledger: Ledger, path: Path, storage: Storage) -> None:
 
 
 def restore_snapshot(folder: Path, storage: Storage) -> None:
-    """Put the snapshot in the place of a damaged ledger, which is kept as ``ledger.damaged.db``.
+    """Replace a damaged ledger by its snapshot; the damaged one is renamed ``ledger.damaged.db``.
 
-    The restored ledger says by an event that it is one.
+    An event in the restored ledger records it.
 
     Raises:
-        sqlite3.DatabaseError: there is no snapshot, or it is damaged too; nothing was changed.
+        sqlite3.DatabaseError: there is no snapshot, or it is damaged; nothing has changed.
     """
     snapshot, final = folder / SNAPSHOT_FILE, folder / LEDGER_FILE
     if not snapshot.exists():
@@ -67,7 +67,7 @@ def restore_snapshot(folder: Path, storage: Storage) -> None:
 
 
 def is_reconciled(ledger: Ledger) -> bool:
-    """Whether the ledger was never restored, or was compared with the shards since."""
+    """Whether the ledger was never restored, or has been compared with the shards since."""
     last = ledger.last_event(RESTORED, RECONCILED)
     return last is None or last["kind"] == RECONCILED
 

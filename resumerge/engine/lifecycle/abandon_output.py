@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resumerge.engine.recovery.ownership import written_files
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import UNBORN
+from resumerge.ledger.run_store import STAGED
 from resumerge.storage import Storage
 
 
@@ -28,6 +28,6 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
     for path in (out, *(out / name for name in folders)):
         if path.is_dir():
             storage.sync_folder(path)
-    gone = folder.with_name(folder.name + UNBORN)
+    gone = folder.with_name(folder.name + STAGED)
     storage.rename(folder, gone)
     shutil.rmtree(gone, ignore_errors=True)

@@ -44,10 +44,10 @@ def create_run(context: RunContext, plan: Plan, config: Path, out: Path) -> Iter
     with folder_lock(out):
         if problems := check_output(out):  # another run may have used it since the first check
             raise InputError(problems)
-        unborn = context.runs.new(out, context.storage)
-        _delete_abandoned(context.runs, unborn)
-        with run_lock(unborn, unborn.stem):
-            folder = _write_plan(context, plan, config, out, unborn)
+        staged = context.runs.stage(out, context.storage)
+        _delete_abandoned(context.runs, staged)
+        with run_lock(staged, staged.stem):
+            folder = _write_plan(context, plan, config, out, staged)
             context.run_id = folder.name
             with closing(Ledger(folder / LEDGER_FILE)) as ledger:
                 yield ledger
@@ -64,17 +64,17 @@ def _acquire_empty(mirror: MirrorSession, out: Path) -> None:
 
 def _delete_abandoned(runs: RunStore, ours: Path) -> None:
     """Delete the folders of runs whose process died before the plan was in them whole."""
-    for folder in runs.unborn():
+    for folder in runs.staged():
         if folder != ours and is_abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, unborn: Path) -> Path:
+def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, staged: Path) -> Path:
     """Write a new run's ledger; the run's folder under its final name is returned."""
     options, storage = context.options, context.storage
-    name = unborn.stem
+    name = staged.stem
     parts = fingerprint_parts(plan)
-    ledger = Ledger.create(unborn / LEDGER_FILE)
+    ledger = Ledger.create(staged / LEDGER_FILE)
     ledger.begin(
         {
             "id": name,
@@ -133,9 +133,9 @@ def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, unborn
         ledger.set_mirror(open_store(options.mirror).url)
     take_snapshot(ledger, storage)
     ledger.close()
-    storage.write_file(unborn / RECIPE_FILE, plan.recipe.text.encode())
-    storage.sync_file(unborn / LEDGER_FILE)
-    return context.runs.born(unborn, storage)
+    storage.write_file(staged / RECIPE_FILE, plan.recipe.text.encode())
+    storage.sync_file(staged / LEDGER_FILE)
+    return context.runs.publish(staged, storage)
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:

@@ -109,15 +109,15 @@ def _import(
     if problems:
         raise InputError(problems)
     mirror.hold(record["id"])
-    unborn, folder = runs.new(out, storage), runs.folder / record["id"]
-    with run_lock(unborn, record["id"]):
-        state = mirror.read_state(unborn / LEDGER_FILE)
-        if state.what != UNFINISHED or _record(unborn)["id"] != record["id"]:
+    staged, folder = runs.stage(out, storage), runs.folder / record["id"]
+    with run_lock(staged, record["id"]):
+        state = mirror.read_state(staged / LEDGER_FILE)
+        if state.what != UNFINISHED or _record(staged)["id"] != record["id"]:
             raise refuse_mirror(mirror, state)
         for why in state.skipped:
             context.reporter.note(f"Not used: {why}")
-        localize(unborn, folder, out, mirror.url, storage)
-        storage.rename(unborn, folder)
+        localize(staged, folder, out, mirror.url, storage)
+        storage.rename(staged, folder)
     return folder
 
 
