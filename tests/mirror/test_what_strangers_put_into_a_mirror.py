@@ -11,10 +11,10 @@ import pytest
 import xxhash
 from made_up_mirrors import put, put_bytes, resume
 from merging import working_in
-from resumerge.mirror.ledger_import import is_safe_name
 
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
+from resumerge.ledger.file_names import is_safe_name
 from resumerge.mirror.state import DAMAGED, UNFINISHED, read_state
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
