@@ -132,7 +132,7 @@ def test_a_run_is_mirrored_to_a_store_that_was_only_registered(made: Path, tmp_p
     config = tmp_path / "recipe.yaml"
     config.write_text(yaml.safe_dump(RECIPE))
     url, out = "mem://bench", tmp_path / "out"
-    options = Options(tmp_path / "state", shard_size=8000, mirror=url + "/")
+    options = Options(state_dir=tmp_path / "state", shard_size=8000, mirror=url + "/")
     with working_in(made / "models"):
         result = Session(options).run(config, out)
         assert result.mirror == url
@@ -141,7 +141,7 @@ def test_a_run_is_mirrored_to_a_store_that_was_only_registered(made: Path, tmp_p
         shards = {path.name: path.read_bytes() for path in out.glob("*.safetensors")}
         assert shards.items() <= PLACES[url].items()
 
-        elsewhere = Options(tmp_path / "other", bring_back=True, output=tmp_path / "back")
+        elsewhere = Options(state_dir=tmp_path / "other", bring_back=True, output=tmp_path / "back")
         back = Session(elsewhere).resume(url)
         assert back.already_done
         assert {p.name: p.read_bytes() for p in (tmp_path / "back").glob("*.safetensors")} == shards

@@ -161,12 +161,12 @@ def test_a_disk_that_gets_full_is_not_the_mirror(
 
 def test_a_live_run_has_an_attempt_that_was_not_killed(made: Path, there: Path) -> None:
     put(made, there, "UPDATE attempts SET ended = NULL, outcome = NULL")
-    holder = LeaseRecord(
-        owner="other", host="far", pid=7, boot_id="b", at=now(), seconds=60.0, epoch=2
+    record = LeaseRecord(
+        owner="other", host="far", pid=7, boot_id="b", at=now(), seconds=60.0, token=2
     )
     [run] = resumerge.status(there)["runs"]
     assert [a["outcome"] for a in run["attempts"]] == ["killed"]
-    (there / lease_name(2)).write_bytes(holder.as_bytes())
+    (there / lease_name(2)).write_bytes(record.as_bytes())
     [run] = resumerge.status(there)["runs"]
     assert run["state"] == "running"
     assert [a["outcome"] for a in run["attempts"]] == [None]
