@@ -64,7 +64,7 @@ def _silent_bar(progressed: Callable[[int], None]) -> type:
         """A progress bar that draws nothing. It ignores hf_xet's second bar (compressed bytes)."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{**kwargs, "disable": True})
+            super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call]
             self.done = int(kwargs.get("initial") or 0)
 
         def update(self, n: float | None = 1) -> None:

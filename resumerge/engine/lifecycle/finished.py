@@ -23,12 +23,12 @@ from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.mirror.manifest import (
-    MANIFEST_FILE,
     Manifest,
     missing_files,
     read_manifest,
     remove_metadata,
 )
+from resumerge.mirror.names import MANIFEST_FILE
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.state import FINISHED, MirrorState
 from resumerge.planning import Plan

@@ -109,7 +109,7 @@ def _import(
     if problems:
         raise InputError(problems)
     mirror.hold(record["id"])
-    staged, folder = runs.stage(out, storage), runs.folder / record["id"]
+    staged, folder = runs.stage(out, storage), runs.folder / str(record["id"])
     with run_lock(staged, record["id"]):
         state = mirror.read_state(staged / LEDGER_FILE)
         if state.what != UNFINISHED or _record(staged)["id"] != record["id"]:

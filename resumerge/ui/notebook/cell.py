@@ -51,7 +51,9 @@ class CellReporter(ProgressState):
         self._ended: tuple[str, list[str]] | None = None
         self._started = self._updated_at = time.monotonic()
         self._mirror, self._mirror_at = "", float("-inf")
-        self._handle: Any = display(self._bundle(), raw=True, display_id=True)
+        self._handle: Any = display(  # type: ignore[no-untyped-call]
+            self._bundle(), raw=True, display_id=True
+        )
         self._ticker = Ticker(self._tick)
 
     # What the run reports
