@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from resumerge.backup_names import CARD, backup_name
 from resumerge.errors import Resumable
-from resumerge.mirror.backup_names import CARD, backup_name
 from resumerge.mirror.stores.base import Moved, Store
 
 OnConflict = Callable[[str, str], None]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import xxhash
 
+from resumerge.backup_names import CARD
 from resumerge.ledger import Ledger, copy_ledger
-from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.names import SnapshotName, snapshot_names
 from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.storage import Storage

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from resumerge.backup_names import is_backup
 from resumerge.ledger.import_ledger import LARGEST_SNAPSHOT, InvalidLedger, import_ledger
-from resumerge.mirror.backup_names import is_backup
 from resumerge.mirror.manifest import Manifest, read_manifest
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
 from resumerge.mirror.snapshots import is_intact, promises_nothing

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.mirror.backup_names import CARD
+from resumerge.backup_names import CARD
 from resumerge.output.card import model_card
 from resumerge.output.config import output_config
 from resumerge.output.index import index_json

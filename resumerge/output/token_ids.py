@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.planning.tokenizers.output_vocabulary import OutputVocabulary
+from resumerge.planning.output_vocabulary import OutputVocabulary
 
 _FROM_HOST = ("bos_token_id", "eos_token_id", "pad_token_id")
 """Keys that are taken from the model that the tokenizer was made for."""

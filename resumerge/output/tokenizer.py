@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from resumerge.planning.output_vocabulary import OutputVocabulary
 from resumerge.planning.plan import Plan
-from resumerge.planning.tokenizers.output_vocabulary import OutputVocabulary
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.tokenizers.origin import tokenizer_part

@@ -9,7 +9,7 @@ from typing import Any
 
 from resumerge.layout import Layers
 from resumerge.methods import Block, TensorContext, Value
-from resumerge.planning.tokenizers.output_vocabulary import OutputVocabulary
+from resumerge.planning.output_vocabulary import OutputVocabulary
 from resumerge.recipe import Recipe
 from resumerge.sources.dtypes import BITS, nbytes
 from resumerge.sources.tokenizers.row_map import RowMap

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from resumerge.backup_names import CARD
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.recovery.ownership import has_checksum, rename_to_backup
 from resumerge.ledger import Ledger
-from resumerge.mirror.backup_names import CARD
 from resumerge.output import companions
 from resumerge.planning.plan import Plan
 

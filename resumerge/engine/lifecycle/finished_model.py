@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from resumerge.backup_names import CARD
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.mirrored.mirror_session import MirrorSession
 from resumerge.engine.mirrored.reconcile import fetch_from_mirror
 from resumerge.errors import Resumable
 from resumerge.host.disk import free_bytes
-from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.retrying import retry
 from resumerge.options import Options

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from resumerge.backup_names import backup_name, is_backup
 from resumerge.engine.mirrored.mirror_session import SHOWN, MirrorSession
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
-from resumerge.mirror.backup_names import backup_name, is_backup
 from resumerge.mirror.manifest import SHARD, read_manifest
 from resumerge.mirror.names import MANIFEST_FILE, fencing_tokens, lease_name, metadata_in
 from resumerge.mirror.retrying import retry

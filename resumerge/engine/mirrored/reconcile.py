@@ -10,13 +10,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from resumerge.backup_names import CARD
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.mirrored.abandon import back_up, backup_names
 from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
 from resumerge.engine.resources.disk_errors import is_full, out_of_order
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.manifest import SHARD, Manifest, missing_files
 from resumerge.mirror.names import MANIFEST_FILE
 from resumerge.mirror.retrying import retry

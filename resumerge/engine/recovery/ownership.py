@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from resumerge.backup_names import backup_name
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.ledger import Ledger
-from resumerge.mirror.backup_names import backup_name
 from resumerge.storage import Storage
 
 

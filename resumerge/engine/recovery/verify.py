@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resumerge.backup_names import CARD
 from resumerge.engine.execute.checksums import first_mismatch, hash_block
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
@@ -23,7 +24,6 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.audit import compare
-from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options

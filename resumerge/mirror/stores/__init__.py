@@ -5,5 +5,5 @@ has the tests that each kind must pass. A new kind is one class and its registra
 `capabilities` are the store on a filesystem; `hub`, `hub_client`, `hub_names`, `hub_uploads` and
 `upload_reader` the one on the Hub. Nothing outside of a store compares schemes or URLs.
 
-May import: `hub`, `storage`, `errors`; nothing else of `mirror`, except `backup_names`.
+May import: `hub`, `storage`, `errors`, `backup_names`; nothing else of `mirror`.
 """

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from resumerge.backup_names import CARD
 from resumerge.errors import refuse
 from resumerge.hub.cache import COMMIT, HubFile
 from resumerge.hub.callbacks import DownloadCallbacks
@@ -20,7 +21,6 @@ from resumerge.hub.download import download_by_ranges
 from resumerge.hub.http import get
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import LIST_TIMEOUT
-from resumerge.mirror.backup_names import CARD
 from resumerge.mirror.stores.base import METADATA, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_client import Conflict, NoFile, NoRepo, hub_errors
 from resumerge.mirror.stores.hub_names import SCHEME, checked, repo_of

@@ -17,8 +17,8 @@ import numpy as np
 from resumerge.errors import Problem
 from resumerge.layout.vocabulary_tensors import has_vocabulary_axis, vocabulary_size
 from resumerge.planning.model_views import ModelViews
+from resumerge.planning.output_vocabulary import NewToken, OutputVocabulary
 from resumerge.planning.plan import Expression
-from resumerge.planning.tokenizers.output_vocabulary import NewToken, OutputVocabulary
 from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
 from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
