@@ -1,5 +1,18 @@
-"""``python -m resumerge``."""
+"""Entry point of ``resumerge`` and ``python -m resumerge``."""
 
-from resumerge.start import main
+from __future__ import annotations
 
-main()
+import os
+
+
+def main() -> None:
+    """Run the command line; ends with the command's exit code."""
+    # Before NumPy is imported: the threads of its OpenBLAS would spin without work.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from resumerge.cli.main import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -90,6 +90,7 @@ class MergeCommand:
             if has_mirror(run, self._options):  # an option would be taken for a new mirror
                 self._options = replace(self._options, mirror=None)
             self._work = lambda session: session.resume(run)
+        self._clock.on_print = pipe.printed
         return self.merge(pipe)
 
     def merge(self, pipe: HeartbeatPipe | None = None) -> int:

@@ -1,8 +1,7 @@
-"""All that is known of this machine, as the field ``host`` of ``plan --json``."""
+"""What is known of this machine: the field ``host`` of ``plan --json``."""
 
 from __future__ import annotations
 
-import platform as python_platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from resumerge.host.gpu import find_gpus
 from resumerge.host.machine import cores, hostname
 from resumerge.host.memory import measure_memory
-from resumerge.host.persistent_storage import find_durable
+from resumerge.host.persistent_storage import find_persistent
 from resumerge.host.platform import ROOT, find_platform
 from resumerge.host.screen import goes_to
 
@@ -19,17 +18,14 @@ def describe_host(root: Path = ROOT) -> dict[str, Any]:
     """Sizes are bytes. Takes a few milliseconds, and as long as nvidia-smi where there is one.
 
     Args:
-        root: where the file system begins.
+        root: of the file system.
     """
     platform, memory = find_platform(root), measure_memory()
     return {
         "name": hostname(),
         "platform": platform.kind,
         "notebook": platform.notebook,
-        "scheduler": platform.scheduler,
-        "container": platform.container,
-        "laptop": platform.laptop,
-        "vanishes": platform.vanishes,
+        "vanishes": platform.ephemeral,
         "output": goes_to(sys.stderr),
         "cores": cores(),
         "memory": {
@@ -42,8 +38,6 @@ def describe_host(root: Path = ROOT) -> dict[str, Any]:
         ],
         "durable": [
             {"folder": str(d.folder), "kind": d.kind, "condition": d.condition}
-            for d in find_durable(root)
+            for d in find_persistent(root)
         ],
-        "system": python_platform.system(),
-        "python": python_platform.python_version(),
     }

@@ -1,4 +1,4 @@
-"""What this machine is: its name, its boot, its cores."""
+"""The machine's name, boot id and cores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def hostname() -> str:
 
 
 def boot_id() -> str:
-    """Differs after every boot; empty where the system does not say."""
+    """An id that changes with every boot; empty where the system does not say."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -21,7 +21,7 @@ def boot_id() -> str:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from resumerge.sizes import show_size
+
 MACHINE = "the machine"
 _UNLIMITED = 1 << 60
 _SHORT = 0.1
@@ -30,6 +32,9 @@ class Memory:
     available: int
     bound: str = MACHINE
     stalled: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.bound} has {show_size(self.available)} left of {show_size(self.total)}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Whether the kernel has killed a process for want of memory."""
+"""Whether the kernel killed a process because memory ran out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from resumerge.host.memory import cgroups
 
 _COUNTED_IN = ("memory.oom_control", "memory.events")
-"""Files of a cgroup, v1 (which counts in the victim's own group alone) and v2."""
+"""Files of a cgroup, v1 (which counts only in the group of the killed process) and v2."""
 
 
 class OomKills:
-    """The kernel's counts of its kills: of the cgroups of a process, and of the machine."""
+    """The kernel's counts of OOM kills: in the cgroups of a process, and on the machine."""
 
     def __init__(self) -> None:
         self._before: dict[Path, int] = {}
@@ -25,10 +25,10 @@ class OomKills:
                 self._before[file] = count
 
     def rose(self) -> bool:
-        """Whether the kernel killed since; counts from now on.
+        """Whether the kernel killed a process since the last call.
 
-        A kill elsewhere on the machine counts as well: to take it for ours costs a smaller
-        budget, where the opposite mistake would cost the same death again.
+        A kill elsewhere on the machine counts as well: a false alarm costs a smaller budget, a
+        missed one would cost the next worker's life.
         """
         rose = False
         for file, before in self._before.items():

@@ -6,19 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 DRIVE = "content/drive"
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "gpfs", "ceph", "fuse.sshfs")
 _BUCKETS = ("fuse.gcsfuse", "gcsfuse", "fuse.s3fs", "fuse.rclone", "fuse.blobfuse2")
 
 
 @dataclass(frozen=True)
-class Durable:
-    """A folder that is there when the machine is not.
+class PersistentFolder:
+    """A folder that exists longer than the machine.
 
     Args:
-        folder: the highest that one may write to.
+        folder: the highest that the user may write to.
         kind: ``drive``, ``kaggle``, ``network`` or ``bucket``.
-        condition: what it takes for it to be kept; empty where nothing.
+        condition: under which it is kept; empty if there is none.
     """
 
     folder: Path
@@ -26,48 +28,33 @@ class Durable:
     condition: str = ""
 
 
-def find_durable(root: Path = Path("/")) -> list[Durable]:
-    """Look for them, best first.
+def find_persistent(root: Path = Path("/")) -> list[PersistentFolder]:
+    """Find such folders, the best first.
 
     Args:
-        root: where the file system begins; the folders that are returned begin at ``/``.
+        root: of the file system; the folders that are returned begin at ``/``.
     """
-    return [*_drive(root), *_kaggle(root), *_mounted(root)]
+    mounts = [(mount.mountpoint, mount.fstype) for mount in psutil.disk_partitions(all=True)]
+    return [*_drive(root, mounts), *_kaggle(root), *_network(mounts)]
 
 
-def _drive(root: Path) -> Iterator[Durable]:
+def _drive(root: Path, mounts: list[tuple[str, str]]) -> Iterator[PersistentFolder]:
     """Google Drive, where it is mounted: an unmounted one is a folder on the VM's own disk."""
-    mounts = {place for place, _ in _mounts(root)}
-    place = Path("/") / DRIVE
-    if str(place) in mounts and (root / DRIVE / "MyDrive").is_dir():
-        yield Durable(place / "MyDrive", "drive")
+    folder = Path("/") / DRIVE
+    is_mounted = any(path == str(folder) for path, _ in mounts)
+    if is_mounted and (root / DRIVE / "MyDrive").is_dir():
+        yield PersistentFolder(folder / "MyDrive", "drive")
 
 
-def _kaggle(root: Path) -> Iterator[Durable]:
+def _kaggle(root: Path) -> Iterator[PersistentFolder]:
     if (root / "kaggle/working").is_dir():
-        yield Durable(Path("/kaggle/working"), "kaggle", "kept only by Save Version, up to 20 GB")
+        condition = "kept only by Save Version, up to 20 GB"
+        yield PersistentFolder(Path("/kaggle/working"), "kaggle", condition)
 
 
-def _mounted(root: Path) -> Iterator[Durable]:
-    for place, kind in _mounts(root):
-        if kind in _NETWORK:
-            yield Durable(Path(place), "network")
-        elif kind in _BUCKETS:
-            yield Durable(Path(place), "bucket")
-
-
-def _mounts(root: Path) -> list[tuple[str, str]]:
-    """(mount point, kind of file system) of everything that is mounted."""
-    try:
-        lines = (root / "proc/self/mounts").read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    fields = [line.split() for line in lines]
-    return [(_unescaped(f[1]), f[2]) for f in fields if len(f) >= 3]
-
-
-def _unescaped(place: str) -> str:
-    """As proc(5) says: blanks and backslashes stand there as octal numbers."""
-    for number, letter in (("040", " "), ("011", "\t"), ("012", "\n"), ("134", "\\")):
-        place = place.replace("\\" + number, letter)
-    return place
+def _network(mounts: list[tuple[str, str]]) -> Iterator[PersistentFolder]:
+    for path, filesystem in mounts:
+        if filesystem in _NETWORK:
+            yield PersistentFolder(Path(path), "network")
+        elif filesystem in _BUCKETS:
+            yield PersistentFolder(Path(path), "bucket")

@@ -1,4 +1,4 @@
-"""Processes of this machine: which one it is that has a number, and clocks that do not stop."""
+"""Processes of this machine: telling two with the same pid apart, and a clock that never stops."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 
 def birth(pid: int) -> int | None:
-    """When a live process began, in ticks since boot: numbers are given out again.
+    """The start of a live process, in ticks since boot. With the pid it identifies the process:
+    the system reuses pids.
 
     Returns:
-        None where there is no such process, or a dead one; 0 where the system does not say.
+        None if there is no such process, or it is dead; 0 where the system does not say.
     """
     try:
         facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -21,7 +22,7 @@ def birth(pid: int) -> int | None:
 
 
 def pid_space() -> str:
-    """Numbers of processes mean something among those with the same one; empty if not known."""
+    """The pid namespace: pids may be compared within one namespace. Empty if not known."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -29,7 +30,7 @@ def pid_space() -> str:
 
 
 def clock() -> float:
-    """Seconds, while the machine is suspended too."""
+    """Seconds; the clock does not stop while the machine is suspended."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""Where output goes: a terminal, a notebook's cell, or a log."""
+"""Where output goes: to a terminal, a notebook's cell, or a log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TERMINAL, CELL, LOG = "terminal", "cell", "log"
 def goes_to(stream: IO[str], env: Mapping[str, str] | None = None) -> str:
     """``terminal``, ``cell`` or ``log``.
 
-    A cell shows no more than text: control codes would be printed, or the output grow by a line
-    for every state of a progress bar.
+    A cell shows text only: it would print control codes, or one line for each state of a progress
+    bar.
     """
     env = os.environ if env is None else env
     if in_notebook(env):
         return CELL
     try:
         terminal = stream.isatty() and env.get("TERM") != "dumb"
-    except ValueError:  # it is closed
+    except ValueError:  # the stream is closed
         return LOG
     return TERMINAL if terminal else LOG

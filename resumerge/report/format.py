@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.printable import printable
-from resumerge.report.sizes import show_size
+from resumerge.sizes import show_size
 
 _BYTES = {"before", "after", "rss", "available", "budget", "limit", "taken", "used", "needed"}
 

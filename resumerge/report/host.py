@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resumerge.report.sizes import counted, show_size
+from resumerge.sizes import counted, show_size
 
 Facts = Mapping[str, Any]
 
@@ -13,8 +13,6 @@ _KINDS = {
     "colab": "Google Colab",
     "kaggle": "Kaggle",
     "notebook": "a Jupyter notebook",
-    "container": "a container",
-    "laptop": "a laptop",
     "machine": "a server or workstation",
 }
 
@@ -28,8 +26,8 @@ _DURABLE = {
 
 def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
     """(property, value) of a machine."""
-    kind = f"a node of {host['scheduler']}" if host["platform"] == "cluster" else ""
-    yield "machine", f"{kind or _KINDS[host['platform']]}: {_also(host)}"
+    cores = [counted(host["cores"], "core"), *([] if host["gpus"] else ["no GPU"])]
+    yield "machine", f"{_KINDS[host['platform']]}: {', '.join(cores)}"
     memory, disk = host["memory"], host["disk"]
     yield (
         "memory",
@@ -48,13 +46,6 @@ def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
     for durable in host["durable"]:
         condition = f" ({durable['condition']})" if durable["condition"] else ""
         yield "persistent", f"{durable['folder']}: {_DURABLE[durable['kind']]}{condition}"
-
-
-def _also(host: Facts) -> str:
-    cores = counted(host["cores"], "core")
-    inside = host["container"] and host["platform"] not in ("container", "colab", "kaggle")
-    gpu = [] if host["gpus"] else ["no GPU"]
-    return ", ".join([cores, *gpu, *(["in a container"] if inside else [])])
 
 
 def choice_rows(choices: list[Facts]) -> Iterator[tuple[str, str, str, str]]:

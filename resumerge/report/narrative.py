@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resumerge.report.history import History, Lifetime
-from resumerge.report.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size
 
 LAST_ATTEMPTS = 4
 """Attempts with a sentence each. Those before are counted by how they ended."""

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from resumerge.report.history import History
-from resumerge.report.sizes import show_size
 from resumerge.report.timeline import Timeline, Value
+from resumerge.sizes import show_size
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The pipe by which a worker tells its supervisor that it gets on."""
+"""The heartbeat pipe: a worker reports progress to its supervisor."""
 
 from __future__ import annotations
 
@@ -8,34 +8,40 @@ import time
 from contextlib import suppress
 from typing import Any
 
-BEAT_SECONDS = 0.5
-"""Least time between two beats."""
+HEARTBEAT_SECONDS = 0.5
+"""Least time between two heartbeats."""
 
 
 class HeartbeatPipe:
     """The worker's end. May be used by many threads; never blocks and never fails.
 
-    A line is a JSON object with facts that the supervisor needs; an empty line is a beat: bytes
-    were read, computed, written or downloaded since the last one.
+    A line is a JSON object with facts for the supervisor. An empty line is a heartbeat: bytes were
+    read, computed, written or downloaded since the last one.
     """
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
-        self._beaten = float("-inf")
+        self._sent = self._printed = float("-inf")
 
     def heartbeat(self) -> None:
-        """Work goes on. Cheap enough to be called for every block."""
-        if time.monotonic() - self._beaten >= BEAT_SECONDS:
-            self._beaten = time.monotonic()
+        """Report progress. Cheap enough to be called for every block."""
+        if time.monotonic() - self._sent >= HEARTBEAT_SECONDS:
+            self._sent = time.monotonic()
             self._write(b"\n")
 
+    def printed(self) -> None:
+        """Report that the worker printed something, which is not progress."""
+        if time.monotonic() - self._printed >= HEARTBEAT_SECONDS:
+            self._printed = time.monotonic()
+            self.tell(printed_at=self._printed)
+
     def tell(self, **facts: Any) -> None:
-        """Facts for the supervisor, by name."""
+        """Send facts to the supervisor, by name."""
         self._write(json.dumps(facts).encode() + b"\n")
 
     def _write(self, line: bytes) -> None:
-        with suppress(OSError):  # the supervisor is gone, and this process is about to be
+        with suppress(OSError):  # the supervisor is dead, and this process will be killed
             os.write(self._fd, line)
 
 
@@ -43,30 +49,30 @@ class Listener:
     """The supervisor's end.
 
     Args:
-        facts: everything that the worker told, the last of each name.
-        speaks: whether the worker may say more.
+        facts: everything that the worker sent; of each name the last.
+        is_open: whether the worker may send more.
     """
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self.fd = fd
         self.facts: dict[str, Any] = {}
-        self.speaks = True
+        self.is_open = True
         self._rest = b""
 
-    def hear(self) -> bool:
-        """Take in what was said; whether anything was."""
+    def receive(self) -> bool:
+        """Read what arrived; whether any of it is progress."""
         data = b""
         with suppress(BlockingIOError):
             while piece := os.read(self.fd, 65536):
                 data += piece
-            self.speaks = False
+            self.is_open = False
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            if line:
-                self.facts.update(json.loads(line))
-        return bool(lines)
+        messages = [json.loads(line) if line else {} for line in lines]
+        for message in messages:
+            self.facts.update(message)
+        return any("printed_at" not in message for message in messages)
 
     def close(self) -> None:
-        """Give the pipe back."""
+        """Close the pipe."""
         os.close(self.fd)

@@ -1,4 +1,4 @@
-"""A reporter in the worker that also keeps its supervisor informed."""
+"""A reporter in the worker that sends heartbeats to the supervisor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 
 
 class HeartbeatReporter(Reporter):
-    """Passes everything on to another reporter; what it hears is progress to the supervisor.
+    """Forwards every call to another reporter, and sends each as a heartbeat.
 
-    The facts on the link: ``run``, the id; ``budget``, bytes of RSS that this worker may have;
-    ``floor``, bytes without which not even one thread can work.
+    Facts that it sends: ``run``, the run's id; ``budget``, the bytes of RSS that this worker may
+    use; ``floor``, the bytes without which not even one thread can work.
     """
 
     def __init__(self, inner: Reporter, link: HeartbeatPipe) -> None:

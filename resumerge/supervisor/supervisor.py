@@ -1,4 +1,4 @@
-"""Start the worker, pass signals on, and start it again when it was killed or stands still."""
+"""Start the worker, forward signals, and restart the worker when it was killed or stalls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from resumerge.host.blocked import blocked_thread
 from resumerge.host.oom import OomKills
-from resumerge.host.waiting import waiting
 from resumerge.supervisor import ledger_entries as journal
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 from resumerge.supervisor.worker import Worker
@@ -23,30 +23,30 @@ from resumerge.supervisor.worker_exit import WorkerExit, cause_of
 _log = logging.getLogger(__name__)
 
 MOST_FAILURES = 5
-"""Times that a worker is started again without a newly committed block."""
+"""Restarts of the worker without a newly committed block in between."""
 
 LOOK_SECONDS = 0.5
-"""Time between two looks at a worker that says nothing."""
+"""Time between two looks at a silent worker."""
 
 LEAVE_SECONDS = 1.0
-"""A worker that was told twice to stop has so long to leave by itself."""
+"""A worker that got two signals has this long to exit by itself."""
 
 KILL_SECONDS = 30.0
-"""A worker that is not dead so long after SIGKILL hangs in the kernel."""
+"""A worker that is not dead this long after SIGKILL hangs in the kernel."""
 
 SAME_SECONDS = 0.1
-"""The same signal twice within this is one: `timeout` signals a process and then its group."""
+"""The same signal twice within this time counts once: `timeout` signals a process and its group."""
 
 RESUMABLE = 75
 
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a worker shall do.
+    """What a worker is to do.
 
     Args:
-        run: the id of the run to resume; None to do what the command line says.
-        memory: budget of RSS in bytes in place of the command line's; None leaves that.
+        run: the id of the run to resume; None for what the command line says.
+        memory: budget of RSS in bytes; None for the command line's.
     """
 
     run: str | None = None
@@ -54,50 +54,55 @@ class WorkerSpec:
 
 
 class SupervisorOutput(Protocol):
-    """Tells the user what the supervisor does."""
+    """Shows the user what the supervisor does."""
 
-    def silent(self, pid: int, quiet: float) -> None:
-        """A worker lives; nothing has moved for so many seconds. Called at every look."""
+    def alive(self, pid: int, quiet: float, printed_at: float) -> None:
+        """The worker is alive; called at every look.
+
+        Args:
+            quiet: seconds without progress.
+            printed_at: when the worker last printed, on the monotonic clock; 0 if it did not.
+        """
 
     def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
-        """A worker died; the next one is about to start."""
+        """A worker died; another is about to start."""
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
         """A worker died, and no other is started."""
 
     def hangs(self, death: WorkerExit, run: str | None) -> None:
-        """A worker that makes no progress could not even be killed."""
+        """A stalled worker could not be killed."""
 
     def stopped(self, signum: int, run: str | None) -> None:
-        """The worker died while it was being stopped by a signal, and could not say so itself."""
+        """The worker died while a signal was stopping it, and could not print how to resume."""
 
     def refused(self, run: str, why: str) -> None:
-        """A worker that was to go on with a run found that it cannot, and said why on stderr."""
+        """A restarted worker refused to resume its run, and printed why on stderr."""
 
 
 def supervise(
     work: Callable[[HeartbeatPipe, WorkerSpec], int],
-    teller: SupervisorOutput,
+    output: SupervisorOutput,
     ledger_of: Callable[[str], Path],
     stall_seconds: float,
 ) -> int:
-    """Have a worker do a piece of work, in as many processes as it takes.
+    """Do a piece of work in a worker process, and in others after it if it is killed.
 
-    To be called while this process is small and has no other thread: workers are forked from it.
+    Call it while this process is small and has no other thread: workers are forked from it.
 
     Args:
-        work: done in the worker, with its end of the link; returns the exit code.
-        ledger_of: the ledger's file of a run by its id.
-        stall_seconds: a worker without progress for longer is killed and started again; 0: never.
+        work: run in the worker, with its end of the heartbeat pipe; returns the exit code.
+        ledger_of: the path of a run's ledger, by the run's id.
+        stall_seconds: a worker without progress for longer is killed and restarted; 0: never.
 
     Returns:
         The exit code of the command.
     """
     try:
-        return Supervisor(work, teller, ledger_of, stall_seconds).run()
+        return Supervisor(work, output, ledger_of, stall_seconds).run()
     finally:
         for signum in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(signum, signal.SIG_IGN)  # too late to change how the command ends
+            signal.signal(signum, signal.SIG_IGN)  # too late to change the exit code
 
 
 class Supervisor:
@@ -106,11 +111,11 @@ class Supervisor:
     def __init__(
         self,
         work: Callable[[HeartbeatPipe, WorkerSpec], int],
-        teller: SupervisorOutput,
+        output: SupervisorOutput,
         ledger_of: Callable[[str], Path],
         stall_seconds: float,
     ) -> None:
-        self._work, self._teller, self._ledger_of = work, teller, ledger_of
+        self._work, self._output, self._ledger_of = work, output, ledger_of
         self._stall_seconds = stall_seconds
         self._oom_kills = OomKills()
         self._signals: list[tuple[int, float]] = []
@@ -120,7 +125,7 @@ class Supervisor:
             os.set_blocking(fd, False)
 
     def run(self) -> int:
-        """Until a worker ends by itself, or nothing is gained by starting another."""
+        """Start workers until one exits by itself, or starting another is of no use."""
         self._listen()
         orders, failures, committed = WorkerSpec(), 0, 0
         while True:
@@ -147,75 +152,78 @@ class Supervisor:
                 now_committed = journal.committed_blocks(self._ledger_of(run))
             if self._signals:
                 signum = self._signals[0][0]
-                self._teller.stopped(signum, run)
+                self._output.stopped(signum, run)
                 return 128 + signum
             failures = 1 if now_committed > committed else failures + 1
             committed = max(committed, now_committed)
             if failures > MOST_FAILURES:
-                self._teller.gave_up(death, run)
+                self._output.gave_up(death, run)
                 return RESUMABLE
             orders = self._next(orders, death, run or orders.run, facts.get("floor", 0))
             _log.info("worker ended: %s; the next one gets %s", death, orders)
-            self._teller.died(death, orders)
+            self._output.died(death, orders)
             if not self._pause(failures if death.cause == "oom" else 0):
-                self._teller.stopped(self._signals[0][0], orders.run)
+                self._output.stopped(self._signals[0][0], orders.run)
                 return 128 + self._signals[0][0]
 
     def _watch(self, worker: Worker) -> WorkerExit | None:
-        """Until the worker is dead (or cannot die); how, if it was killed here for a stall."""
+        """Wait until the worker is dead or cannot be killed; how it died if it stalled."""
         quiet, looked = 0.0, time.monotonic()
         stalled: WorkerExit | None = None
         while worker.exit_code() is None:
-            said = [worker.listener.fd] if worker.listener.speaks else []
-            select.select([self._wake, *said], [], [], LOOK_SECONDS)
-            self._pass_on(worker)
+            pipes = [worker.listener.fd] if worker.listener.is_open else []
+            select.select([self._wake, *pipes], [], [], LOOK_SECONDS)
+            self._forward_signals(worker)
             self._oom_kills.look(worker.pid)
-            worker.look()
+            worker.measure()
             now = time.monotonic()
-            # Only what this process was awake for: a suspended laptop is no stall.
-            quiet = 0.0 if worker.listener.hear() else quiet + min(now - looked, 2 * LOOK_SECONDS)
+            # Count only the time that this process was awake: a suspended laptop is no stall.
+            quiet = (
+                0.0 if worker.listener.receive() else quiet + min(now - looked, 2 * LOOK_SECONDS)
+            )
             looked = now
-            self._teller.silent(worker.pid, quiet)
+            printed_at = worker.listener.facts.get("printed_at", 0.0)
+            self._output.alive(worker.pid, quiet, printed_at)
             if now > self._kill_at:
                 if now > self._kill_at + KILL_SECONDS:
                     return stalled
                 worker.send(signal.SIGKILL)
             elif 0 < self._stall_seconds < quiet:
                 budget = worker.listener.facts.get("budget")
-                what = waiting(worker.pid)
-                stalled = WorkerExit(worker.pid, "stall", signal.SIGKILL, quiet, what, budget)
+                blocked = blocked_thread(worker.pid)
+                stalled = WorkerExit(worker.pid, "stall", signal.SIGKILL, quiet, blocked, budget)
                 self._kill_at = now
         self._kill_at = float("inf")
         return stalled
 
     def _ended(self, code: int, worker: Worker, orders: WorkerSpec, run: str | None) -> int:
-        """The worker ended by itself, and said why."""
+        """The worker exited by itself, and printed why."""
         if run is not None and len(self._signals) > 1:
             journal.record_interrupted(self._ledger_of(run), worker.pid, worker.peak_rss)
         if code == 2 and orders.run is not None:
-            self._teller.refused(orders.run, worker.listener.facts.get("refusal", ""))
+            self._output.refused(orders.run, worker.listener.facts.get("refusal", ""))
             return RESUMABLE
         return code
 
     def _hangs(self, stalled: WorkerExit | None, run: str | None) -> int:
-        """Even SIGKILL does not end it: it waits for a device in the kernel."""
+        """SIGKILL does not end the worker: it waits for a device inside the kernel."""
         if self._signals:
-            self._teller.stopped(self._signals[0][0], run)
+            self._output.stopped(self._signals[0][0], run)
             return 128 + self._signals[0][0]
         assert stalled is not None
-        self._teller.hangs(stalled, run)
+        self._output.hangs(stalled, run)
         return RESUMABLE
 
     def _next(
         self, orders: WorkerSpec, death: WorkerExit, run: str | None, floor: int
     ) -> WorkerSpec:
-        """What the next worker shall do: after an OOM, with half of the budget it had."""
+        """What the next worker is to do: after an OOM kill, with half of the budget."""
         if death.cause != "oom" or death.budget is None:
             return WorkerSpec(run, orders.memory)
         return WorkerSpec(run, min(death.budget, max(floor, death.budget // 2)))
 
     def _pause(self, failures: int) -> bool:
-        """Give others time to let go of memory; whether no signal came meanwhile."""
+        """Give other processes time to free memory; False if a signal arrived meanwhile."""
         until = time.monotonic() + (2 ** (failures - 2) if failures > 1 else 0)
         while not self._signals:
             left = until - time.monotonic()
@@ -228,14 +236,14 @@ class Supervisor:
     # Signals
 
     def _listen(self) -> None:
-        """Signals arrive as bytes in a pipe, to be waited for together with the worker."""
+        """Have signals arrive in a pipe, so that `select` waits for them and the worker."""
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGCHLD):
             if signum != signal.SIGTSTP or signal.getsignal(signum) == signal.SIG_DFL:
-                signal.signal(signum, _noted)
+                signal.signal(signum, _ignore)
 
     def _take_signals(self) -> list[int]:
-        """Signals that came; those that ask to stop are remembered."""
+        """The signals that arrived; those that ask to stop are remembered."""
         try:
             came = list(os.read(self._wake, 256))
         except BlockingIOError:
@@ -250,24 +258,24 @@ class Supervisor:
             new.append(signum)
         return new
 
-    def _pass_on(self, worker: Worker) -> None:
+    def _forward_signals(self, worker: Worker) -> None:
         for signum in self._take_signals():
             if signum == signal.SIGTSTP:
-                self._sleep(worker)
+                self._suspend(worker)
             elif signum != signal.SIGCHLD:
                 worker.send(signum)
-                worker.send(signal.SIGCONT)  # one that was stopped shall hear it, too
+                worker.send(signal.SIGCONT)  # a stopped worker must get it, too
                 if len(self._signals) > 1:
                     self._kill_at = min(self._kill_at, time.monotonic() + LEAVE_SECONDS)
 
-    def _sleep(self, worker: Worker) -> None:
-        """Ctrl-Z: the worker and this process stop, until the shell lets this process go on."""
+    def _suspend(self, worker: Worker) -> None:
+        """Ctrl-Z: stop the worker and this process, until the shell continues this process."""
         worker.send(signal.SIGSTOP)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, _noted)
+        signal.signal(signal.SIGTSTP, _ignore)
         worker.send(signal.SIGCONT)
 
 
-def _noted(signum: int, frame: FrameType | None) -> None:
-    """The pipe has it."""
+def _ignore(signum: int, frame: FrameType | None) -> None:
+    """Nothing: the wake-up pipe has the signal."""

@@ -1,9 +1,9 @@
-"""The worker: a forked child that lives no longer than its supervisor.
+"""The worker: a forked child process that dies with its supervisor.
 
-Forked before anything large is imported and before any thread exists, it starts at no cost, with
-the command line already parsed. It has a process group of its own, so that a Ctrl-C in a terminal
-and a signal to the whole group arrive at the supervisor alone, which passes them on: the worker
-gets each exactly once.
+It is forked before anything large is imported and before any thread exists, so it starts fast, with
+the command line parsed already. It has a process group of its own: a Ctrl-C in a terminal and a
+signal to the whole group reach only the supervisor, which forwards them. So the worker gets each
+signal exactly once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGCHLD)
 
 
 class Worker:
-    """A worker process as its supervisor sees it."""
+    """A worker process, seen from its supervisor."""
 
     def __init__(self, pid: int, listener: Listener, lifeline: int) -> None:
         self.pid, self.listener, self._lifeline = pid, listener, lifeline
         self.peak_rss = 0
-        """Bytes: the most that it had when it was last looked at alive."""
+        """Bytes; the largest that was measured while it was alive."""
         self._code: int | None = None
 
     @classmethod
@@ -38,45 +38,45 @@ class Worker:
         """Fork a worker.
 
         Args:
-            work: what the worker does; returns its exit code. SIGINT and SIGTERM are blocked until
-                it lets them in (`Stop.listening`), so that none of them is lost on the way.
-            close: the supervisor's own files, which a worker must not hold open.
+            work: run in the worker; returns the exit code. SIGINT and SIGTERM are blocked until it
+                handles them (`StopRequest.listening`), so that none is lost.
+            close: the supervisor's own file descriptors, which a worker must not keep open.
         """
         sys.stdout.flush()
         sys.stderr.flush()
         supervisor = os.getpid()
-        hear, tell = os.pipe()
+        receive, send = os.pipe()
         held, lifeline = os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         pid = os.fork()
         if pid == 0:
-            for fd in (hear, lifeline, *close):
+            for fd in (receive, lifeline, *close):
                 os.close(fd)
-            _be_worker(work, HeartbeatPipe(tell), supervisor, held)
+            _be_worker(work, HeartbeatPipe(send), supervisor, held)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
-        os.close(tell)
+        os.close(send)
         os.close(held)
-        with suppress(OSError):  # it did it first, or is gone
+        with suppress(OSError):  # the worker did it first, or is dead
             os.setpgid(pid, pid)
-        return cls(pid, Listener(hear), lifeline)
+        return cls(pid, Listener(receive), lifeline)
 
     def exit_code(self) -> int | None:
-        """As `subprocess` has it: less a signal that killed it; None while it lives."""
+        """As in `subprocess`: negative for the signal that killed it; None while it is alive."""
         if self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self._code = os.waitstatus_to_exitcode(status)
-                self.listener.hear()
+                self.listener.receive()
                 self.listener.close()
                 os.close(self._lifeline)
         return self._code
 
-    def look(self) -> None:
-        """Measure it: of the dead the kernel does not tell what they had."""
+    def measure(self) -> None:
+        """Measure its memory: the kernel does not report that of a dead process."""
         self.peak_rss = max(self.peak_rss, peak_rss_of(self.pid))
 
     def send(self, signum: int) -> None:
-        """Send a signal, unless it is dead already."""
+        """Send a signal, unless the worker is dead."""
         if self._code is None:
             os.kill(self.pid, signum)
 
@@ -84,18 +84,20 @@ class Worker:
 def _be_worker(
     work: Callable[[HeartbeatPipe], int], link: HeartbeatPipe, supervisor: int, lifeline: int
 ) -> None:
-    """The rest of the child's life. It leaves without tearing torch down, which takes 0.5 s."""
+    """Run the work in the child, and exit; nothing of the parent's runs at that exit."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        for signum in _HANDLED:  # not ignored, which would discard one that waits to be let in
+        for signum in _HANDLED:  # SIG_IGN would discard a blocked signal
             signal.signal(signum, signal.SIG_DFL)
-        signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # it may write to a terminal it does not own
+        signal.signal(
+            signal.SIGTTOU, signal.SIG_IGN
+        )  # so it may write to a terminal that it does not own
         os.setpgid(0, 0)
         _die_with(supervisor, lifeline)
         code = work(link)
         for signum in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(signum, signal.SIG_IGN)  # too late to change how it ends
+            signal.signal(signum, signal.SIG_IGN)  # too late to change the exit code
     except BaseException:
         traceback.print_exc()
     finally:
@@ -107,14 +109,14 @@ def _be_worker(
 
 
 def _die_with(supervisor: int, lifeline: int) -> None:
-    """See to it that the kernel kills this process when its supervisor dies, however it does.
+    """Have the kernel kill this process when its supervisor dies.
 
-    Where the kernel cannot be asked to, a thread waits for the end of a pipe that only the
+    Where the kernel cannot (not Linux), a thread waits for the end of a pipe that only the
     supervisor could write to.
     """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None and prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0:
-        if os.getppid() != supervisor:  # it died before
+        if os.getppid() != supervisor:  # it died before the call
             os.kill(os.getpid(), signal.SIGKILL)
         return
     threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Why a worker died, told from the signal that killed it and the kernel's counters."""
+"""Why a worker died: by the signal that killed it and the kernel's counters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Any
 
-from resumerge.host.waiting import Waiting
+from resumerge.host.blocked import ThreadState
 
 _CRASHES = {
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE),
@@ -14,7 +14,7 @@ _CRASHES = {
 }
 
 OUTCOMES = {"oom": "oom", "killed": "killed", "crash": "error", "stall": "killed"}
-"""The outcome of an attempt, as the ledger has it, by the cause of its end."""
+"""The outcome of an attempt in the ledger, by the cause of its end."""
 
 _EVENTS = {
     "oom": "worker_killed",
@@ -26,23 +26,23 @@ _EVENTS = {
 
 @dataclass(frozen=True)
 class WorkerExit:
-    """The end of a worker that did not end by itself.
+    """The end of a worker that was killed or crashed.
 
     Args:
-        cause: ``oom``: the kernel killed it for want of memory. ``killed``: somebody did.
-            ``crash``: a fault in it, as in a segmentation fault. ``stall``: the supervisor did,
-            since it made no progress.
-        signum: that ended it.
-        seconds: for a stall, how long it made no progress.
-        waited_for: for a stall, what it was doing.
-        budget: bytes of RSS that it was allowed, if it came so far as to know.
+        cause: ``oom``: killed by the kernel because memory ran out. ``killed``: killed by another
+            process. ``crash``: a fault, like a segmentation fault. ``stall``: killed by the
+            supervisor because it made no progress.
+        signum: the signal that ended it.
+        seconds: for a stall, the time without progress.
+        waited_for: for a stall, what it was blocked on.
+        budget: bytes of RSS that it was allowed; None if it died before it knew.
     """
 
     pid: int
     cause: str
     signum: int
     seconds: float = 0.0
-    waited_for: Waiting = field(default_factory=Waiting)
+    waited_for: ThreadState = field(default_factory=ThreadState)
     budget: int | None = None
 
     @property
@@ -55,11 +55,11 @@ class WorkerExit:
 
     @property
     def event(self) -> str:
-        """The kind of event that the ledger gets."""
+        """The kind of the event in the ledger."""
         return _EVENTS[self.cause]
 
     def facts(self) -> dict[str, Any]:
-        """For the event."""
+        """The data of the event."""
         facts: dict[str, Any] = {"pid": self.pid, "cause": self.cause, "signal": self.signal}
         if self.budget is not None:
             facts["budget"] = self.budget
@@ -70,18 +70,18 @@ class WorkerExit:
     def __str__(self) -> str:
         allowed = f" (its budget was {self.budget / 1e6:.0f} MB)" if self.budget else ""
         return (
-            f"The worker, pid {self.pid}, "
+            f"The worker process (pid {self.pid}) "
             + {
-                "oom": f"was killed by the kernel for want of memory{allowed}",
-                "killed": f"was killed by {self.signal} from outside",
-                "crash": f"crashed: {self.signal}",
-                "stall": f"made no progress for {self.seconds:.0f} s: it {self.waited_for}",
+                "oom": f"was killed by the kernel because memory ran out{allowed}",
+                "killed": f"was killed by {self.signal}, which another process sent",
+                "crash": f"crashed ({self.signal})",
+                "stall": f"made no progress for {self.seconds:.0f} s; it {self.waited_for}",
             }[self.cause]
         )
 
 
 def cause_of(signum: int, kernel_killed: bool) -> str:
-    """``oom``, ``killed`` or ``crash``, by the signal and whether the kernel's counts rose."""
+    """``oom``, ``killed`` or ``crash``, by the signal and whether the count of OOM kills rose."""
     if signum in _CRASHES:
         return "crash"
     return "oom" if signum == signal.SIGKILL and kernel_killed else "killed"

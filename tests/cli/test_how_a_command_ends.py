@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import subprocess
 import sys
@@ -14,19 +13,7 @@ AT_THE_END = """
 import atexit, sys, threading, time
 atexit.register(print, "the end")
 threading.Thread(target=lambda: (time.sleep(2), print("a thread"))).start()
-from resumerge.start import main
-main()
-"""
-
-SETTINGS = """
-import gc, sys
-from resumerge.engine.lifecycle.attempt import Attempt
-finish = Attempt._finish
-def _finish(self):
-    print(gc.get_threshold(), file=sys.stderr)
-    finish(self)
-Attempt._finish = _finish
-from resumerge.start import main
+from resumerge.__main__ import main
 main()
 """
 
@@ -65,15 +52,6 @@ def test_output_that_cannot_be_written_is_no_success() -> None:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 75
     assert "full" in done.stderr
-
-
-def test_garbage_is_looked_for_as_usual_while_merging(place: Path, tmp_path: Path) -> None:
-    recipe = tmp_path / "copied.yaml"
-    recipe.write_text(f"merge_method: passthrough\nmodels: [{{model: {place / 'math'}}}]\n")
-    words = ["run", recipe, tmp_path / "out", "--state-dir", tmp_path / "state"]
-    done = python("-c", SETTINGS, *words)
-    assert done.returncode == 0, done.stderr
-    assert str(gc.get_threshold()) in done.stderr.splitlines()
 
 
 def test_a_program_that_uses_the_package_keeps_its_settings() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.option_types import parse_size
-from resumerge.report.sizes import counted, show_size
+from resumerge.sizes import counted, show_size
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from pages import Element, drawing, drawn_values, read_page
 import resumerge
 from resumerge.report.history import history_of
 from resumerge.report.panels import nice_ceiling
-from resumerge.report.sizes import show_size
 from resumerge.report.timeline import lay_out
+from resumerge.sizes import show_size
 from resumerge.ui.html.page import COLUMNS
 
 

@@ -8,8 +8,8 @@ import sys
 import time
 
 import pytest
-
 from resumerge.host.waiting import waiting
+
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import SafeConsole

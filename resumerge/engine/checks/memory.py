@@ -9,7 +9,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.governor import NOTE_SECONDS, SAMPLE_SECONDS, margin
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
-from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
+from resumerge.host.memory import MACHINE, measure_memory, rss
 from resumerge.planning.estimates.memory import MemoryNeed, memory_need
 from resumerge.planning.plan import Plan
 
@@ -59,7 +59,7 @@ def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Rep
         if now - told > NOTE_SECONDS:
             told = now
             needed = f"{need.enough / 1e6:.0f} MB are needed to continue"
-            reporter.note(f"Waiting for memory: {_left(measure_memory())}; {needed}")
+            reporter.note(f"Waiting for memory: {measure_memory()}; {needed}")
         reporter.heartbeat()
         time.sleep(SAMPLE_SECONDS)
     return budget
@@ -95,7 +95,7 @@ def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
         found, fix = f"--memory {asked / 1e6:.0f}MB", f"raise --memory to {needed}MB or more"
     else:
         memory = measure_memory()
-        found = f"{budget / 1e6:.0f} MB: {_left(memory)}"
+        found = f"{budget / 1e6:.0f} MB: {memory}"
         more = math.ceil(needed - budget / 1e6)
         fix = f"end other programs in {memory.bound}, or raise its limit: {more} MB more are needed"
         if memory.bound == MACHINE:
@@ -106,8 +106,3 @@ def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
         found=found,
         fix=fix,
     )
-
-
-def _left(memory: Memory) -> str:
-    left, total = memory.available / 1e6, memory.total / 1e6
-    return f"{memory.bound} has {left:.0f} MB left of {total:.0f} MB"

@@ -6,9 +6,7 @@ that evaluates the same block gets the same bits.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +39,7 @@ class Evaluator:
         self._on_cpu = device == "cpu"
         self._prepared = lru_cache(16)(self._prepare)
         if needs_torch(plan, device):
-            with _garbage_collection_paused():
-                from resumerge.engine.execute.torch_backend import TorchBackend
+            from resumerge.engine.execute.torch_backend import TorchBackend
 
             self._torch = TorchBackend(reader, self._buffers, device)
 
@@ -107,16 +104,3 @@ class Evaluator:
             return tensor, self._native
         assert self._torch is not None
         return tensor, self._torch
-
-
-@contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """No garbage collection inside: importing torch makes a million objects that all stay, and
-    collecting over them takes a quarter of the import's time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -82,7 +82,7 @@ class Scheduler:
         At most half the batch size (or one block): the batch before is still being committed, and
         a kill costs both.
         """
-        self._governor.wait_for_room(self._stop)
+        self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
         running: deque[Future[list[WrittenBlock]]] = deque()
         batch: list[WrittenBlock] = []
@@ -176,7 +176,7 @@ class Scheduler:
             running: deque[Future[list[Any]]] = deque()
             first = done = 0
             while first < unit.blocks:
-                self._governor.wait_for_room(self._stop)
+                self._governor.wait_for_memory(self._stop)
                 if self._stop.requested:
                     raise _ScanStopped
                 last = min(first + self._blocks_per_task(), unit.blocks)

@@ -28,7 +28,6 @@ from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.governor import LARGEST_BATCH, Governor
 from resumerge.engine.resources.out_of_memory import is_out_of_memory, out_of_memory
 from resumerge.errors import Interrupted, ResumergeError
-from resumerge.host.garbage import collect_as_usual
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import Ledger, Progress, take_snapshot
@@ -136,7 +135,6 @@ class Attempt:
     def _merge(self, record: _Record) -> None:
         """Recover the output, then compute and commit everything that is pending."""
         reuse_freed_memory()
-        collect_as_usual()
         reporter = self.context.reporter
         sparse = allocates_lazily(self.plan, self.out, frees=self._frees_shards)
         files = ShardFiles(self.plan, self.out, self.context.storage, sparse=sparse)

@@ -10,6 +10,7 @@ from typing import Any
 
 from resumerge.engine.resources.device import resolve_device
 from resumerge.errors import InputError
+from resumerge.host.memory import Memory
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 
@@ -51,7 +52,7 @@ def _choice(what: str, chosen: object, because: str, option: str) -> dict[str, A
 
 def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, Any]:
     memory = host["memory"]
-    why = f"{memory['bound']} has {memory['available'] / 1e9:.3g} GB left"
+    why = str(Memory(**memory))
     if options.memory is not None:
         why = "it was asked for" if budget == options.memory else f"{why}, less than asked for"
     return _choice("memory", budget, why, "--memory SIZE")

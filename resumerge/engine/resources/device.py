@@ -1,4 +1,4 @@
-"""The device that arithmetic runs on, by the name a user gives."""
+"""The device for dense work, by the name that a user gives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from resumerge.errors import refuse
 
 
 def resolve_device(asked: str) -> str:
-    """``cpu``, ``cuda`` or ``cuda:1`` as they are, ``auto`` as what this machine has.
+    """``cpu``, ``cuda`` or ``cuda:1`` unchanged; ``auto`` as what this machine has.
 
     Raises:
         InputError: no such device, or this machine does not have it.

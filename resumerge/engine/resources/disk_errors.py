@@ -1,4 +1,4 @@
-"""What goes wrong with a disk, as something to mend and resume after."""
+"""Disk errors: reasons to stop; the run can be resumed once they are repaired."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from resumerge.errors import Resumable
 
 DISK_ERRORS = (OSError, sqlite3.OperationalError)
-"""What a full or failing disk raises. SQLite's other errors say that a file is damaged."""
+"""Raised by a full or failing disk. SQLite's other errors mean that a file is damaged."""
 
 UNFIT_ERRORS = {
     errno.EACCES,
@@ -20,12 +20,12 @@ UNFIT_ERRORS = {
     errno.ENOTDIR,
     errno.EPERM,
 }
-"""What is wrong with a path that the user named, and not with the disk."""
+"""Errors of a path that the user named, not of the disk."""
 
 
 @contextmanager
 def resumable_disk_errors() -> Iterator[None]:
-    """Raise `Resumable` for what goes wrong with a disk inside."""
+    """Raise `Resumable` for every disk error inside."""
     try:
         yield
     except DISK_ERRORS as error:
@@ -33,16 +33,18 @@ def resumable_disk_errors() -> Iterator[None]:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether this says that a disk is full: one that is written to."""
+    """Whether an error says that a disk is full."""
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
 def out_of_order(error: Exception, then: str = "resume") -> Resumable:
-    """What went wrong with a disk, for a person, and what to do after it is mended."""
+    """The error for a disk error: what failed, and what to do after it is repaired."""
     if is_full(error) or "is full" in str(error):
         return Resumable("disk_full", f"The disk is full ({error}). Free some space, then {then}.")
-    if isinstance(error, sqlite3.OperationalError):  # of a full disk it may say no more than this
+    if isinstance(error, sqlite3.OperationalError):  # a full disk may be reported only like this
         return Resumable(
-            "io", f"The ledger: {error}. Is the disk full, or failing? Mend that, then {then}."
+            "io",
+            f"The ledger cannot be used: {error}. Is the disk full, or failing? Repair it, then "
+            f"{then}.",
         )
-    return Resumable("io", f"Reading or writing failed: {error}. Mend that, then {then}.")
+    return Resumable("io", f"Reading or writing failed: {error}. Repair that, then {then}.")

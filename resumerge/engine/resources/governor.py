@@ -1,8 +1,8 @@
-"""Watches memory and sets the batch size: halved under pressure, raised again in calm.
+"""The governor watches memory and sets the batch size: halved under pressure, raised after it.
 
-The batch size is how many bytes of output may be computed or written without being committed.
-It bounds the blocks in flight (memory of this process), dirty pages (memory of the machine), and
-what a kill can cost. Where not even one block fits, `wait_for_room` holds the engine.
+The batch size is the number of bytes of output that may be computed or written but not committed.
+It bounds the blocks in flight (memory of this process), the dirty pages (memory of the machine) and
+the work that a kill can cost. Where not even one block fits, `wait_for_memory` blocks the engine.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.host.memory import Memory, MemoryGauge, rss
 from resumerge.planning.estimates.memory import MemoryNeed
+from resumerge.sizes import show_size
 
 _log = logging.getLogger(__name__)
 
@@ -30,27 +31,27 @@ SMALLEST_BATCH = 4 << 20
 """Bytes: a few blocks."""
 
 BATCH_SHARE = 1 / 8
-"""Of all memory, at most, may be a batch: dirty pages cannot be dropped until they are written."""
+"""Largest batch as a share of all memory: dirty pages cannot be dropped until they are written."""
 
 SAMPLE_SECONDS = 0.1
 CALM_SECONDS = 3.0
 REMEMBERED_SECONDS = 60.0
-"""How far back what other processes had is compared with what they have."""
+"""The memory of other processes is compared with what they had in this time."""
 
 NOTE_SECONDS = 60.0
-"""Between two notes that the run still waits."""
+"""Time between two notes that the run still waits."""
 
 MARGIN, LARGEST_MARGIN = 0.05, 1 << 30
-"""What stays free for others: a share of all memory; no more bytes than this need be free."""
+"""Memory that stays free for other processes: a share of all memory, and the most in bytes."""
 
 STALLED = 0.2
-"""Share of the time in which everything waits for memory, from which on that is pressure."""
+"""Share of the time in which every task waits for memory, above which there is pressure."""
 
 Event = Callable[..., None]
 
 
 def margin(total: int) -> int:
-    """Bytes that stay free for others, of so many."""
+    """Bytes that stay free for other processes, of `total`."""
     return int(min(total * MARGIN, LARGEST_MARGIN))
 
 
@@ -63,23 +64,23 @@ class Governor:
         need: MemoryNeed,
         event: Event,
         note: Callable[[str], None] = lambda text: None,
-        patience: float = 600.0,
+        memory_wait: float = 600.0,
         measure: Callable[[], Memory] | None = None,
         rss: Callable[[], int] = rss,
     ) -> None:
         """
         Args:
-            budget: bytes of RSS that this process may have.
-            event: called with a kind and facts at every change of the batch size, and when the
-                run waits and goes on.
-            note: told what a person should know.
-            patience: seconds to wait for room for one block.
+            budget: bytes of RSS that this process may use.
+            event: called with a kind and facts when the batch size changes, and when the run waits
+                for memory and continues.
+            note: called with messages for the user.
+            memory_wait: seconds to wait until one block fits.
         """
         self.budget, self.need = budget, need
         self.batch_bytes = LARGEST_BATCH
         self.peak_rss = self.rss = 0
         self.memory = Memory(0, 0)
-        self._event, self._note, self._patience = event, note, patience
+        self._event, self._note, self._memory_wait = event, note, memory_wait
         self._measure = measure or MemoryGauge().measure
         self._read_rss = rss
         self._calm_since = self._pressed_at = float("-inf")
@@ -109,25 +110,25 @@ class Governor:
 
     @property
     def cache_is_scarce(self) -> bool:
-        """Whether page cache that is not needed again should be dropped.
+        """Whether pages that are not needed again should be dropped from the page cache.
 
-        Not in plenty: whoever reads the files next, finds them in memory.
+        Where memory is plentiful they stay: the next reader of the files finds them in memory.
         """
         pressed = time.monotonic() - self._pressed_at < REMEMBERED_SECONDS
         return pressed or self.need.traffic > self.memory.total // 2
 
     @property
     def cache_room(self) -> int:
-        """Bytes that page cache may take without being in the way of a batch."""
+        """Bytes that the page cache may take without displacing a batch."""
         growth = max(0, self.need.peak_rss - self.rss)
         room = self.memory.available - margin(self.memory.total) - growth - self.batch_bytes
         return max(0, room)
 
-    def wait_for_room(self, stop: StopRequest) -> None:
-        """Return when a block fits, or a signal asks to stop; at once as a rule.
+    def wait_for_memory(self, stop: StopRequest) -> None:
+        """Return when a block fits, or a signal asks to stop; usually at once.
 
         Raises:
-            Resumable: there was no room for as long as the patience lasts.
+            Resumable: no block fitted for `memory_wait` seconds.
         """
         if not self.cramped:
             return
@@ -139,14 +140,14 @@ class Governor:
             with self._looked:
                 self._looked.wait(SAMPLE_SECONDS * 2)
             now = time.monotonic()
-            if now - started > self._patience:
+            if now - started > self._memory_wait:
                 self._tell("gave_up_waiting", self._shortage(), seconds=round(now - started, 1))
                 raise Resumable("memory", self._advice(now - started))
             if now - told > NOTE_SECONDS:
                 told = now
                 self._note(f"Still waiting for memory: {self._shortage()}; {self._wanted()}")
         seconds = round(time.monotonic() - started, 1)
-        self._tell("went_on", f"there is room again after {seconds} s", seconds=seconds)
+        self._tell("went_on", f"memory is available again after {seconds} s", seconds=seconds)
 
     def look(self) -> None:
         """Measure once and adjust the batch size."""
@@ -180,15 +181,15 @@ class Governor:
             self._others.popleft()
 
     def _fits(self, batch_bytes: int) -> bool:
-        """Whether there is room for a batch, and for what this process has yet to grow by."""
+        """Whether a batch fits, beside the memory by which this process will still grow."""
         growth = max(0, self.need.peak_rss - self.rss)
         room = self.memory.available - margin(self.memory.total) - growth
         return batch_bytes <= min(room, self.memory.total * BATCH_SHARE)
 
     def _pressure(self) -> str:
-        """Why the batch should be smaller; empty where it need not be."""
+        """Why the batch must be smaller; empty if it need not be."""
         if self.rss > self.budget:
-            return f"this process has {_size(self.rss)}, its budget is {_size(self.budget)}"
+            return f"this process has {show_size(self.rss)}, its budget is {show_size(self.budget)}"
         if not self._fits(self.batch_bytes):
             return self._shortage()
         if self.memory.stalled > STALLED:
@@ -196,34 +197,32 @@ class Governor:
         return ""
 
     def _shortage(self) -> str:
-        memory = self.memory
-        left = f"{memory.bound} has {_size(memory.available)} left of {_size(memory.total)}"
         took = self._taken_by_others() - min(other.least for other in self._others)
         if took > self._noise():
-            return f"another process took {_size(took)}; {left}"
-        return left
+            return f"another process took {show_size(took)}; {self.memory}"
+        return str(self.memory)
 
     def _relief(self) -> str:
         gave = max(other.most for other in self._others) - self._taken_by_others()
         if gave > self._noise():
-            return f"another process gave back {_size(gave)}"
+            return f"another process gave back {show_size(gave)}"
         return f"calm for {CALM_SECONDS:.0f} s"
 
     def _taken_by_others(self) -> int:
-        """Bytes; with them this process's own dirty pages, up to a batch."""
+        """Bytes; they include this process's own dirty pages, up to a batch."""
         return self.memory.total - self.memory.available - self.rss
 
     def _noise(self) -> int:
-        """Bytes below which a change in what others have may be this process's own doing."""
+        """Bytes; a smaller change in the memory of others may be caused by this process."""
         return self.batch_bytes + margin(self.memory.total)
 
     def _wanted(self) -> str:
         wanted = margin(self.memory.total) // 2 + max(0, self.need.least_rss - self.rss)
-        return f"{_size(wanted)} are needed to go on"
+        return f"{show_size(wanted)} are needed to continue"
 
     def _advice(self, seconds: float) -> str:
         return (
-            f"No memory for even one block in {seconds:.0f} s: {self._shortage()}; "
+            f"Not enough memory for one block for {seconds:.0f} s: {self._shortage()}; "
             f"{self._wanted()}. End other programs, or give this one more memory, then resume."
         )
 
@@ -240,12 +239,8 @@ class Governor:
 
 @dataclass
 class _Others:
-    """What other processes had within one second: when, and bytes."""
+    """The memory of other processes within one second, in bytes."""
 
     at: float
     least: int
     most: int
-
-
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"

@@ -1,4 +1,4 @@
-"""One process a run: a lock that the kernel lets go of when its holder dies."""
+"""Locks: one process per run and per output folder. The kernel releases them when it dies."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from resumerge.errors import refuse
 from resumerge.host.machine import hostname
 
 LOCK_FILE = "lock"
-PATIENCE_SECONDS = 0.3
+RETRY_SECONDS = 0.3
+"""Time to try for a lock: `lock_holder` of another process takes it for an instant."""
+
 UNLOCKED_SECONDS = 60.0
+"""Age of an empty folder of a run from which on it counts as abandoned."""
 
 
 @contextmanager
 def run_lock(folder: Path, run: str) -> Iterator[None]:
-    """Hold the run's lock inside.
+    """Hold the run's lock.
 
     Raises:
-        InputError: another live process holds it; names its pid and host.
+        InputError: another live process holds it; the message names its pid and host.
     """
     path = folder / LOCK_FILE
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        if not _taken(fd):
+        if not _acquire(fd):
             holder = lock_holder(folder) or {}
             raise refuse(
                 "Another process is working on this run",
@@ -44,9 +47,8 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _taken(fd: int) -> bool:
-    """Try for the lock for a moment: who only asks for its holder has it for an instant too."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def _acquire(fd: int) -> bool:
+    deadline = time.monotonic() + RETRY_SECONDS
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,10 +60,10 @@ def _taken(fd: int) -> bool:
 
 
 def lock_holder(folder: Path) -> dict[str, object] | None:
-    """``pid`` and ``host`` of the live process that holds the run; None if none does."""
+    """``pid`` and ``host`` of the live process that holds the run's lock; None if none does."""
     path = folder / LOCK_FILE
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # anybody may look
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # every user may look
     except OSError:
         return None
     try:
@@ -77,7 +79,7 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether nobody works in a folder any more, nor has only just made it and not locked yet."""
+    """Whether no process works on a run that was being created or deleted in a folder."""
     if any(folder.iterdir()):
         return lock_holder(folder) is None
     return time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS
@@ -85,7 +87,7 @@ def is_abandoned(folder: Path) -> bool:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold a lock on an output folder inside, against a run with its ledger somewhere else.
+    """Hold a lock on an output folder, against a run whose ledger is in another state folder.
 
     Raises:
         InputError: another live process writes there.

@@ -1,4 +1,4 @@
-"""Memory that the system refuses, which is no bug but something to make room for and resume."""
+"""Failed allocations: no bug, but a reason to stop; the run can be resumed with more memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def out_of_memory(error: Exception) -> Resumable:
-    """A failed allocation, for a person."""
+    """The error for a failed allocation."""
     reason = str(error).strip().split("\n")[0] or type(error).__name__
     return Resumable(
         "memory",
-        f"The system gave no more memory ({reason}). Close other programs, or resume with "
+        f"The system has no more memory ({reason}). Close other programs, or resume with "
         "--threads 1 or a smaller --memory.",
     )

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: finish the blocks in hand, commit, and go."""
+"""SIGINT and SIGTERM: finish the running blocks, commit, and stop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from resumerge.errors import Interrupted
 
 
 class StopRequest:
-    """Whether the user, or the machine, asked the run to stop.
+    """Whether a signal asked the run to stop.
 
-    Outside `deferred` a signal raises `Interrupted` at once; inside, it is only noted, for the
-    engine to act on between two blocks. A second signal ends the process where it stands, which
-    loses nothing that is committed.
+    Outside `deferred` a signal raises `Interrupted` at once; inside, it is noted, and the engine
+    acts on it between two blocks. A second signal ends the process at once, which loses nothing
+    that is committed.
     """
 
     def __init__(
@@ -25,8 +25,8 @@ class StopRequest:
     ) -> None:
         """
         Args:
-            last_words: called with the signal before the second one ends the process.
-            patient: a second signal does nothing: the process holds more than this run.
+            last_words: called with the signal before a second signal ends the process.
+            patient: ignore a second signal, in a process that does more than this run (a notebook).
         """
         self._patient = patient
         self._last_words = last_words or (lambda signum: None)
@@ -39,12 +39,12 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Handle both signals inside (where this is the main thread, which alone may)."""
+        """Handle both signals inside, if this is the main thread (only it may)."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
         before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, before)  # a supervisor held them back till now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, before)  # a worker starts with them blocked
         try:
             yield self
         finally:
@@ -53,7 +53,7 @@ class StopRequest:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Note signals instead of raising."""
+        """Note signals inside instead of raising `Interrupted`."""
         self._deferred = True
         try:
             yield
@@ -61,7 +61,7 @@ class StopRequest:
             self._deferred = False
 
     def check(self) -> None:
-        """Raise `Interrupted` if a signal came."""
+        """Raise `Interrupted` if a signal arrived."""
         if self.signum is not None:
             raise Interrupted(self.signum)
 

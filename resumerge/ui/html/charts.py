@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from resumerge.report.panels import Panel, nice_ceiling
-from resumerge.report.sizes import counted, show_seconds, show_size, show_tick
 from resumerge.report.timeline import Span, Timeline, Value
 from resumerge.report.timings import Timing, by_kind, by_layer
+from resumerge.sizes import counted, show_seconds, show_size, show_tick
 
 HEIGHT = 100
 """Of every drawing, in its own unit; its width is one unit per column."""

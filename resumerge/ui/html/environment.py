@@ -10,7 +10,7 @@ from markupsafe import Markup
 from resumerge.printable import printable
 from resumerge.report.format import committed_share, format_event, format_time
 from resumerge.report.history import attempt_seconds
-from resumerge.report.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size
 
 
 def render(template: str, **context: Any) -> str:

@@ -18,7 +18,7 @@ from resumerge.host.memory import peak_rss, rss
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.report.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.html.environment import render
 from resumerge.ui.progress.keepalive import Ticker
 from resumerge.ui.progress.progress_state import ProgressState

@@ -19,7 +19,7 @@ from rich.table import Column
 from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.report.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.sources.hub.prefetch import DownloadProgress
 from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Ticker
 from resumerge.ui.progress.progress_state import ProgressState

@@ -6,8 +6,6 @@ Hosts of notebooks stop a machine that prints nothing for long, and people take 
 from __future__ import annotations
 
 import contextvars
-import mmap
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
-from resumerge.report.sizes import show_seconds
+from resumerge.sizes import show_seconds
 
 LINE_SECONDS = 5.0
 """Between two lines of progress."""
@@ -30,20 +28,26 @@ _JOIN_SECONDS = 2.0
 
 
 class PrintClock:
-    """The time since something was last printed; forked processes share it."""
+    """The time since something was last printed.
+
+    Attributes:
+        on_print: called whenever something is printed.
+    """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 8)
-        self.reset()
+        self.on_print: Callable[[], None] = lambda: None
+        self._printed_at = time.monotonic()
 
-    def reset(self) -> None:
-        """Something is printed now."""
-        self._memory[:8] = struct.pack("d", time.monotonic())
+    def reset(self, printed_at: float | None = None) -> None:
+        """Something was printed, now or at a time of the monotonic clock; the latest counts."""
+        now = time.monotonic() if printed_at is None else printed_at
+        self._printed_at = max(self._printed_at, now)
+        self.on_print()
 
     @property
     def silence(self) -> float:
         """Seconds since something was printed."""
-        return time.monotonic() - float(struct.unpack("d", self._memory[:8])[0])
+        return time.monotonic() - self._printed_at
 
 
 class Ticker:

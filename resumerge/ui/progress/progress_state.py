@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from resumerge.engine.reporter import ProgressUpdate, Reporter
-from resumerge.report.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.sources.hub.prefetch import DownloadProgress
 
 STALL_SECONDS = 8.0

@@ -9,7 +9,7 @@ from typing import Any
 from rich.control import Control
 from rich.segment import ControlType
 
-from resumerge.report.sizes import show_seconds, show_size
+from resumerge.sizes import show_seconds, show_size
 from resumerge.supervisor.supervisor import MOST_FAILURES, WorkerSpec
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.keepalive import SILENCE_SECONDS, PrintClock
@@ -54,8 +54,11 @@ class Supervision:
     ) -> None:
         self._err, self._command, self._as_json, self._clock = err, command, as_json, clock
 
-    def silent(self, pid: int, quiet: float) -> None:
-        if self._clock is None or self._clock.silence < SILENCE_SECONDS:
+    def alive(self, pid: int, quiet: float, printed_at: float) -> None:
+        if self._clock is None:
+            return
+        self._clock.reset(printed_at)
+        if self._clock.silence < SILENCE_SECONDS:
             return
         self._clock.reset()
         text = (
@@ -129,6 +132,4 @@ def _advice(death: WorkerExit) -> str:
     """What to do before resuming."""
     if death.cause != "stall":
         return _ADVICE[death.cause]
-    waited_for = death.waited_for
-    state = "D" if waited_for.file and waited_for.state == "S" else waited_for.state
-    return _STALL_ADVICE.get(state, _SLOW_ADVICE)
+    return _STALL_ADVICE.get(death.waited_for.state, _SLOW_ADVICE)

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resumerge.engine.reports.cache_check import CacheReport
-from resumerge.report.sizes import show_size
+from resumerge.sizes import show_size
 
 _COLOURS = {"intact": "green", "mended": "yellow", "damaged": "red", "missing": "red"}
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from resumerge.printable import printable
 from resumerge.report.host import choice_rows, host_rows
-from resumerge.report.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.terminal.layer_map import show_layer_map
 
 PLANNING = "opening the models and planning"

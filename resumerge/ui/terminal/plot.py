@@ -15,8 +15,8 @@ from rich.text import Text
 
 from resumerge.report.history import Cell, History
 from resumerge.report.panels import Panel, panels_of
-from resumerge.report.sizes import show_seconds, show_size
 from resumerge.report.timeline import Span, Timeline, lay_out
+from resumerge.sizes import show_seconds, show_size
 
 LABELS = 9
 """Columns of the labels at the left axis."""

@@ -16,7 +16,7 @@ from resumerge.report.format import committed_share, format_event, format_mirror
 from resumerge.report.history import attempt_seconds, history_of
 from resumerge.report.narrative import narrative_of, state_sentence
 from resumerge.report.resume_command import command_of
-from resumerge.report.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.terminal.plot import OUTCOME_STYLES, Plot
 
 EVENTS_SHOWN = 8

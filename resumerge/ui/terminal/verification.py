@@ -11,7 +11,7 @@ from rich.text import Text
 from resumerge.engine.recovery.verify import Verification
 from resumerge.printable import printable
 from resumerge.report.resume_command import mirror_command, remake_command, resume_command
-from resumerge.report.sizes import counted
+from resumerge.sizes import counted
 
 
 def show_verification(

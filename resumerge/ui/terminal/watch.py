@@ -9,7 +9,6 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from resumerge.host.garbage import collect_as_usual
 from resumerge.ledger.run_store import RunStore
 from resumerge.report.status import status_json
 
@@ -56,7 +55,6 @@ def _documents(store: RunStore, wanted: str | None) -> Iterator[dict[str, Any]]:
     """The status of one run again and again; the last one is of its end."""
     name = store.find(wanted).name
     last_alive = None
-    collect_as_usual()  # a run may take days
     while True:
         began = time.monotonic()
         document = status_json(store, name)

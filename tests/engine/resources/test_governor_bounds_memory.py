@@ -26,7 +26,7 @@ NEED = MemoryNeed(base=GB, held=0, least=50 * MB, blocks=100 * MB, traffic=5 * G
 class Machine:
     """A machine whose memory the test sets."""
 
-    def __init__(self, patience: float = 600.0) -> None:
+    def __init__(self, memory_wait: float = 600.0) -> None:
         self.available = 8 * GB
         self.total = 16 * GB
         self.stalled = 0.0
@@ -38,7 +38,7 @@ class Machine:
             NEED,
             lambda kind, **facts: self.events.append((kind, facts)),
             self.notes.append,
-            patience,
+            memory_wait,
             lambda: Memory(self.total, self.available, "the cgroup job", self.stalled),
             lambda: self.rss,
         )
@@ -61,7 +61,7 @@ def machine() -> Machine:
 
 
 @pytest.fixture
-def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_calm_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(governor, "CALM_SECONDS", 0.0)
 
 
@@ -117,7 +117,7 @@ def test_lasting_pressure_stops_at_the_smallest_batch(machine: Machine) -> None:
     assert len(machine.events) == 5  # 128 MiB halved to 4 MiB, then silence
 
 
-def test_calm_raises_the_batch_again_step_by_step(machine: Machine, no_patience: None) -> None:
+def test_calm_raises_the_batch_again_step_by_step(machine: Machine, no_calm_needed: None) -> None:
     machine.available = 0
     lowest = machine.look(50)
     machine.events.clear()
@@ -167,7 +167,7 @@ def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(machine: Mac
     with machine.governor:
         threading.Timer(0.5, lambda: setattr(machine, "available", 8 * GB)).start()
         started = time.monotonic()
-        machine.governor.wait_for_room(StopRequest())
+        machine.governor.wait_for_memory(StopRequest())
     assert 0.4 < time.monotonic() - started < 5.0
     assert [kind for kind in machine.kinds() if "batch" not in kind] == ["waiting", "went_on"]
     [note] = machine.notes
@@ -175,10 +175,10 @@ def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(machine: Mac
 
 
 def test_waiting_ends_after_a_bounded_time_with_advice() -> None:
-    machine = Machine(patience=0.2)
+    machine = Machine(memory_wait=0.2)
     machine.available = 100 * MB
     with machine.governor, pytest.raises(Resumable, match="End other programs") as stopped:
-        machine.governor.wait_for_room(StopRequest())
+        machine.governor.wait_for_memory(StopRequest())
     assert (stopped.value.exit_code, stopped.value.reason) == (75, "memory")
     assert machine.kinds()[-1] == "gave_up_waiting"
 
@@ -188,7 +188,7 @@ def test_a_signal_ends_the_waiting(machine: Machine) -> None:
     machine.look()
     stop = StopRequest()
     stop.signum = 15
-    machine.governor.wait_for_room(stop)
+    machine.governor.wait_for_memory(stop)
 
 
 def test_page_cache_is_left_alone_where_there_is_plenty(machine: Machine) -> None:

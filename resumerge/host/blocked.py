@@ -1,0 +1,59 @@
+"""What a process is blocked on, as far as the kernel tells (Linux)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_FILESYSTEMS = ("fuse", "nfs", "cifs")
+"""Words in the name of a kernel function that waits for a filesystem, even in the state ``S``."""
+
+_STATES = {
+    "D": "waits for a disk or a network filesystem",
+    "t": "is stopped by a debugger",
+    "T": "is stopped by a signal",
+    "R": "is computing",
+    "S": "sleeps",
+    "Z": "is dead",
+}
+"""The states of ``/proc/PID/status``; the first explains a stall best."""
+
+
+@dataclass(frozen=True)
+class ThreadState:
+    """The state of a thread.
+
+    Args:
+        state: one letter, as in ``/proc/PID/status``; empty where the system does not say.
+        kernel_function: that the thread waits in; empty where the system does not say.
+    """
+
+    state: str = ""
+    kernel_function: str = ""
+
+    def __str__(self) -> str:
+        text = _STATES.get(self.state, "does not say what it waits for")
+        return f"{text} (in the kernel's {self.kernel_function})" if self.kernel_function else text
+
+
+def blocked_thread(pid: int) -> ThreadState:
+    """The state of the thread of a process that explains best why it makes no progress."""
+    states = list(_STATES)
+    found = [_thread(task) for task in Path(f"/proc/{pid}/task").glob("*")]
+    known = [thread for thread in found if thread.state in states]
+    return min(known, key=lambda thread: states.index(thread.state), default=ThreadState())
+
+
+def _thread(task: Path) -> ThreadState:
+    state = _read(task / "stat").rpartition(")")[2].split()[:1]
+    function = _read(task / "wchan")
+    if any(word in function for word in _FILESYSTEMS):
+        state = ["D"]
+    return ThreadState("".join(state), "" if function == "0" else function)
+
+
+def _read(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text().strip()
+    return ""
