@@ -8,8 +8,8 @@ import sys
 import time
 
 import pytest
-from resumerge.host.waiting import waiting
 
+from resumerge.host.blocked import blocked_thread
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import SafeConsole
@@ -30,7 +30,7 @@ def test_a_worker_that_waits_for_no_disk(
     try:
         assert busy.stdout is not None and busy.stdout.readline() == b"1\n"
         deadline = time.monotonic() + 20
-        while (doing := waiting(busy.pid)).state != state:
+        while (doing := blocked_thread(busy.pid)).state != state:
             assert time.monotonic() < deadline, doing
             time.sleep(0.05)
     finally:
