@@ -77,7 +77,7 @@ def test_crashed(merge: Supervised, reference: dict[str, bytes]) -> None:
     (merge.accidents / "segfault").touch()
     _, stderr = process.communicate()
     assert process.returncode == 0, stderr
-    assert "crashed: SIGSEGV" in stderr
+    assert "crashed (SIGSEGV)" in stderr
     assert merge.files() == reference
     assert merge.outcomes() == ["error", "done"]
     [event] = merge.events("worker_crashed")
