@@ -104,8 +104,10 @@ def _child(work: Callable[[dict[str, Any]], int], job: dict[str, Any]) -> None:
         os.dup2(fd, 1)
         os.dup2(fd, 2)
         code = work(job)
-        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(code)
 
 

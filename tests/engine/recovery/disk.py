@@ -112,16 +112,19 @@ class Disk:
         Path.unlink = _unlink  # type: ignore
         Path.rmdir = lambda a: os.rmdir(a)  # type: ignore
         Path.mkdir = _mkdir  # type: ignore
-        inner = Ledger.transaction
+        begin = Ledger._transaction
 
         @contextmanager
-        def transaction(ledger: Ledger) -> Iterator[Any]:
-            with inner(ledger) as db:
-                yield db
-                self._point("before commit", ledger.path)
-            self._point("after commit", ledger.path)
+        def transaction(ledger: Ledger) -> Iterator[None]:
+            inside_another = ledger._connection.in_transaction
+            with begin(ledger):
+                yield
+                if not inside_another:
+                    self._point("before commit", ledger.path)
+            if not inside_another:
+                self._point("after commit", ledger.path)
 
-        Ledger.transaction = transaction  # type: ignore[method-assign]
+        Ledger._transaction = transaction  # type: ignore[method-assign]
 
     def report(self) -> None:
         """Write down what was counted."""
