@@ -141,7 +141,7 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         process = start("status", "--html", *words, cwd=tmp_path, stderr=-1)
         told = process.communicate(timeout=60)[1]
         assert process.returncode == 2
-        assert "cannot be written" in told or "--html goes with" in told
+        assert "cannot be written" in told or "--html cannot be combined with" in told
         assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
