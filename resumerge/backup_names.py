@@ -1,4 +1,4 @@
-"""Names of files that a run finds in its way and keeps, in its output folder and in its mirror."""
+"""Backup names for files of the user that have the name of one of the run's own."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import re
 from collections.abc import Callable
 
 CARD = "README.md"
-"""A text for people, theirs to edit: it stays as it is."""
+"""The model card. A user may edit it, so an edited one stays as it is."""
 
-_ASIDE = ".kept"
-"""At the end of the name that any other file gets, so that the run's own can have its name."""
+_SUFFIX = ".kept"
+"""Suffix of backup names."""
 
-_NAME = re.compile(rf".+{re.escape(_ASIDE)}[0-9]*", re.DOTALL)
+_NAME = re.compile(rf".+{re.escape(_SUFFIX)}[0-9]*", re.DOTALL)
 
 
 def backup_name(name: str, is_taken: Callable[[str], bool]) -> str:
-    """The name of a file that is set aside: its own and ``.kept``, with a number if need be."""
-    number, aside = 1, name + _ASIDE
-    while is_taken(aside):
+    """The backup name of a file: its name and ``.kept``, with a number if that is taken."""
+    number, backup = 1, name + _SUFFIX
+    while is_taken(backup):
         number += 1
-        aside = f"{name}{_ASIDE}{number}"
-    return aside
+        backup = f"{name}{_SUFFIX}{number}"
+    return backup
 
 
 def is_backup(name: str) -> bool:
-    """Whether it is the name of a file that was set aside; such ones hinder no run."""
+    """Whether a name is a backup name; such files do not make an output folder unusable."""
     return _NAME.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""What can go wrong, as classes that carry the facts; exit codes are the command line's."""
+"""Errors: classes with the facts as fields, and the exit codes of the command line."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from resumerge.printable import printable
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with the input, told so that a person can mend it.
+    """One problem of the input, described so that the user can solve it.
 
     Args:
-        what: one sentence, what is wrong.
-        where: the file (or model) it is in.
+        what: one sentence that says what is wrong.
+        where: the file or model that has the problem.
         path: the path inside a YAML file, like ``slices[0].sources[1].layer_range``.
         line: line in that file, counted from 1.
-        expected: what would have been right.
-        found: what stands there.
-        fix: what to do or to write instead.
+        expected: what would be right.
+        found: what is there instead.
+        fix: what to do, or what to write instead.
     """
 
     what: str
@@ -48,35 +48,35 @@ class ResumergeError(Exception):
     """Base of every error that the program raises on purpose.
 
     Attributes:
-        exit_code: that the command line ends with.
-        go_on: what to type in Python to go on; empty where nobody has said it.
+        exit_code: of the command line.
+        how_to_resume: the Python call that resumes the run; empty if there is none.
     """
 
     exit_code = 1
-    go_on = ""
+    how_to_resume = ""
 
     @property
-    def told(self) -> str:
-        """What happened, for a person."""
+    def text(self) -> str:
+        """What happened, and what the user can do."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return f"{self.told}\nTo go on: {self.go_on}" if self.go_on else self.told
+        return f"{self.text}\nTo go on: {self.how_to_resume}" if self.how_to_resume else self.text
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows in place of a traceback: nothing in it would help its reader."""
+        """What IPython shows instead of a traceback, which would not help the user."""
         return str(self).split("\n")
 
 
 @dataclass
 class InputError(ResumergeError):
-    """The recipe, a source, the output or the usage is unfit. Nothing was written."""
+    """The recipe, a source, the output or the usage is invalid. Nothing was written."""
 
     problems: list[Problem] = field(default_factory=list)
     exit_code = 2
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
 
 
@@ -90,17 +90,17 @@ def refuse(
     found: object = "",
     fix: str = "",
 ) -> InputError:
-    """An `InputError` with a single problem, to be raised."""
+    """An `InputError` with a single problem."""
     return InputError([Problem(what, str(where), path, line, str(expected), str(found), fix)])
 
 
 @dataclass
 class Resumable(ResumergeError):
-    """The run stopped short through no fault of the recipe; what is committed stays (exit 75).
+    """The run stopped before its end and can be resumed; what is committed is kept (exit 75).
 
     Args:
         reason: ``disk_full``, ``memory``, ``network``, ``source_changed`` …
-        message: for a person: what happened and what to do before resuming.
+        message: what happened, and what to do before resuming.
     """
 
     reason: str
@@ -108,13 +108,13 @@ class Resumable(ResumergeError):
     exit_code = 75
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return self.message
 
 
 @dataclass
 class Interrupted(ResumergeError):
-    """SIGINT or SIGTERM arrived; what was computed is committed (exit 128 + signal)."""
+    """SIGINT or SIGTERM arrived; every computed block is committed (exit 128 + signal)."""
 
     signum: int
 
@@ -124,9 +124,9 @@ class Interrupted(ResumergeError):
 
     @property
     def name(self) -> str:
-        """Of the signal."""
+        """The signal's name."""
         return "SIGINT" if self.signum == 2 else "SIGTERM"
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return f"Stopped by {self.name}; what was done is committed"

@@ -1,4 +1,4 @@
-"""Text from elsewhere, made fit for a terminal: names, paths and messages that others chose."""
+"""Names, paths and messages from other people, escaped for a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def printable(text: object) -> str:
-    r"""The text in one line; what could drive a terminal is spelled out, like ``\x1b``."""
+    r"""The text in one line; control characters are escaped, like ``\x1b``."""
     shown = str(text)
     if shown.isprintable():
         return shown
@@ -16,15 +16,17 @@ def printable(text: object) -> str:
 
 
 def shell_line(words: Iterable[str]) -> str:
-    r"""A command in one line, to be copied into a shell.
+    r"""A command in one line that can be copied into a shell.
 
     A word that the terminal cannot show (a letter that its encoding lacks, a line break, bytes that
-    are no text) is written as bash and zsh read it: ``$'caf\xc3\xa9'``.
+    are not text) is written as bash and zsh read it: ``$'caf\xc3\xa9'``.
     """
-    return " ".join(shlex.quote(word) if _is_shown(word) else _spelled(word) for word in words)
+    return " ".join(
+        shlex.quote(word) if _is_displayable(word) else _escaped(word) for word in words
+    )
 
 
-def _is_shown(word: str) -> bool:
+def _is_displayable(word: str) -> bool:
     try:
         word.encode(getattr(sys.stderr, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
@@ -32,7 +34,7 @@ def _is_shown(word: str) -> bool:
     return word.isprintable()
 
 
-def _spelled(word: str) -> str:
+def _escaped(word: str) -> str:
     raw = word.encode("utf-8", "surrogateescape")
     letters = (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in raw)
     escaped = ("\\" + letter if letter in ("'", "\\") else letter for letter in letters)

@@ -1,7 +1,7 @@
-"""Every change that the program makes to files, in one place, with the durability of each named.
+"""Every change that the program makes to files, with the durability of each operation named.
 
 A write is durable after `sync_data` or `sync_file` of its file; a new or renamed file is durable
-after a sync of its folder. `rename` does that itself, since a rename is always a promise.
+after a sync of its folder, which `rename` does itself. Tests replace `Storage` to inject faults.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Storage:
     """Files on this machine."""
 
     def create(self, path: Path, nbytes: int, head: bytes, *, sparse: bool = False) -> None:
-        """Make a file of its full size, beginning with `head`; on disk, with its name, after.
+        """Create a file of its full size that begins with `head`; durable afterwards.
 
         Args:
-            sparse: it gets its space as it is written, and not now.
+            sparse: allocate its space as it is written, not now.
 
         Raises:
-            OSError: ENOSPC where the filesystem can tell now that the space is not there.
+            OSError: ENOSPC if the filesystem knows already that the space is missing.
         """
         fd = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
@@ -48,19 +48,19 @@ class Storage:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def begin(self, path: Path, *, exclusive: bool = False) -> int:
-        """A descriptor of an empty file, to be written from its beginning; nothing is durable yet.
+        """A descriptor of a new, empty file; nothing is durable yet.
 
         Args:
-            exclusive: it must not be there yet.
+            exclusive: the file must not exist.
 
         Raises:
-            FileExistsError: it is.
+            FileExistsError: it exists.
         """
         how = os.O_EXCL if exclusive else os.O_TRUNC
         return os.open(path, os.O_RDWR | os.O_CREAT | how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        """Write all of `data` at a place in the file; not durable yet."""
+        """Write all of `data` at an offset of the file; not durable yet."""
         view = memoryview(data)
         while view:
             count = os.pwrite(fd, view, offset)
@@ -70,7 +70,7 @@ class Storage:
         """Copy bytes between files inside the kernel; not durable yet.
 
         Returns:
-            False where the kernel or the filesystems cannot; then nothing is to be relied on.
+            False if the kernel or the filesystem cannot; the target's bytes are then undefined.
         """
         while nbytes:
             try:
@@ -85,7 +85,7 @@ class Storage:
         return True
 
     def sync_data(self, fd: int) -> None:
-        """Make what was written to an open file durable."""
+        """Make the data written to an open file durable."""
         os.fdatasync(fd)
 
     def sync_file(self, path: Path) -> None:
@@ -105,22 +105,22 @@ class Storage:
                 raise
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file its new name, in place of any file that has it; durable after."""
+        """Rename a file, replacing any file that has the name; durable afterwards."""
         self.replace(source, target)
         self.sync_folder(target.parent)
 
     def replace(self, source: Path, target: Path) -> None:
-        """Give a file its new name, in place of any file that has it; not durable yet."""
+        """Rename a file, replacing any file that has the name; not durable yet."""
         source.replace(target)
 
     def write_file(self, path: Path, data: bytes) -> None:
-        """Write a small file: whole and durable under its name, or not there at all."""
+        """Write a small file: it appears whole and durable under its name, or not at all."""
         fresh = path.with_name(path.name + ".partial")
         self.create(fresh, len(data), data)
         self.rename(fresh, path)
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder and its parents; their names are durable after."""
+        """Create a folder and its parents; durable afterwards."""
         if path.is_dir():
             return
         self.make_folder(path.parent)
@@ -128,28 +128,28 @@ class Storage:
         self.sync_folder(path.parent)
 
     def add_folder(self, path: Path) -> None:
-        """Make a folder in one that exists, if it is not there; not durable yet."""
+        """Create a folder in an existing one; not durable yet."""
         path.mkdir(exist_ok=True)
 
     def remove(self, path: Path) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         path.unlink(missing_ok=True)
 
 
 def is_in_memory(folder: Path) -> bool:
-    """Whether what is written to a folder stays in memory (tmpfs); False where unknown."""
+    """Whether a folder is in memory (tmpfs); False where the system does not say."""
     statfs = getattr(ctypes.CDLL(None), "statfs", None) if sys.platform == "linux" else None
-    found = (ctypes.c_long * 64)()  # its first field is the type, in a machine's word
+    found = (ctypes.c_long * 64)()  # its first field, a machine word, is the type
     if statfs is None or statfs(os.fsencode(folder), found) != 0:
         return False
     return found[0] & 0xFFFFFFFF in (_TMPFS, _RAMFS)
 
 
 def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
-    """Let go of the pages of a range of a file; what is not on disk yet stays.
+    """Drop a range of a file from the page cache; pages that are not on disk yet stay.
 
-    A page that the range shares with what comes before it is dropped too, one shared with what
-    comes after it is not: a file that is dropped range by range, in order, is dropped whole.
+    A page shared with the bytes before the range is dropped too, one shared with the bytes after it
+    is not: dropping a file range by range, in order, drops all of it.
     """
     if hasattr(os, "posix_fadvise"):
         start = offset - offset % _PAGE
@@ -157,9 +157,9 @@ def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
 
 
 def _allocate(fd: int, nbytes: int) -> None:
-    """Give a file its space, where the filesystem can.
+    """Allocate a file's space, if the filesystem can.
 
-    Not `os.posix_fallocate`: where the filesystem cannot, the C library would write every block.
+    `os.posix_fallocate` would write every block where the filesystem cannot.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if nbytes and hasattr(libc, "fallocate"):

@@ -82,8 +82,8 @@ class CellReporter(ProgressState):
 
     def stopped(self, stopped: Interrupted | Resumable) -> None:
         """The run stopped before its end; the output says how to resume it."""
-        again = f"To resume, run this cell again, or: {stopped.go_on}"
-        self._ended = ("interrupted", [stopped.told, again])
+        again = f"To resume, run this cell again, or: {stopped.how_to_resume}"
+        self._ended = ("interrupted", [stopped.text, again])
 
     def close(self) -> None:
         """Show how the run ended, and make no further update."""

@@ -48,7 +48,7 @@ def merge_in_process(
     try:
         return DisplayedResult.of(work(session))
     except (Interrupted, Resumable) as stopped:
-        stopped.go_on = _resume_call(session.run_id, options.state_dir)
+        stopped.how_to_resume = _resume_call(session.run_id, options.state_dir)
         if cell is not None:
             cell.stopped(stopped)
         raise
