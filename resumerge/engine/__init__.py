@@ -1,7 +1,7 @@
 """A run, from the command to the finished model.
 
 `lifecycle` has the stages of `run` and `resume` in order: start at `lifecycle/pipeline.py`. They
-use `checks` (what refuses a run), `recovery` (after a crash; verify), `mirrored` (a run and its
+use `checks` (what refuses a run), `recovery` (after a crash; verify), `replication` (a run and its
 mirror), `execute` (the main loop) and `resources` (memory, locks, signals). `reports` are the
 documents of `plan` and `cache check`. `context.RunContext` is what every stage works with, and
 `reporter.Reporter` is told of progress.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from resumerge.engine.mirrored.mirror_checks import check_state_apart
-from resumerge.engine.mirrored.mirror_session import MirrorSession
+from resumerge.engine.replication.checks import check_state_apart
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.disk_errors import resumable_disk_errors
 from resumerge.engine.resources.signals import StopRequest

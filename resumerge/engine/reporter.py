@@ -1,4 +1,4 @@
-"""What the engine tells whoever watches; every method may be left as it is."""
+"""The reporter: receives the progress of a run. Subclasses override what they need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.sources.hub.prefetch import DownloadProgress
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """How far the merging is, in bytes and units of output."""
+    """The progress of merging, in bytes and units of output."""
 
     bytes_done: int
     bytes_total: int
@@ -42,13 +42,13 @@ class Result:
 
     @property
     def where(self) -> str:
-        """The output folder; the mirror's address where there is none here."""
+        """The output folder; the mirror's address if this machine has none."""
         is_mirror = self.mirror is not None and Path(self.mirror) == self.output
         return str(self.mirror if is_mirror else self.output)
 
     @property
     def places(self) -> str:
-        """Where the whole model is, for a person: here, in its mirror, or in both."""
+        """Where the complete model is, as text: here, in its mirror, or in both."""
         if self.mirror is None:
             return str(self.output)
         if self.where == self.mirror or not (self.output / "config.json").exists():
@@ -57,28 +57,28 @@ class Result:
 
 
 class Reporter:
-    """Told about a run as it goes; does nothing with it."""
+    """Is called as a run progresses; this base class ignores every call."""
 
     def doing(self, what: str) -> None:
-        """Another phase begins, like ``opening the models``: one that may take a while."""
+        """A phase that may take a while starts, like ``opening the models``."""
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
-        """The plan is made and checked."""
+        """The plan is complete and checked."""
 
     def began(self, attempt: int, budget: int) -> None:
-        """An attempt began, and is in the ledger; it may have `budget` bytes of RSS."""
+        """An attempt started and is in the ledger; it may use `budget` bytes of RSS."""
 
     def heartbeat(self) -> None:
-        """Bytes were read or computed. Called often, by any thread; to be answered at once."""
+        """Bytes were read or computed. Called often, by any thread; must return at once."""
 
     def fetching(self, fetched: DownloadProgress) -> None:
-        """Source files are being downloaded, or were in this attempt."""
+        """Source files are being downloaded, or were downloaded in this attempt."""
 
     def progressed(self, progressed: ProgressUpdate) -> None:
         """A batch was computed."""
 
     def note(self, text: str) -> None:
-        """Something that a person should know."""
+        """A message for the user."""
 
     def done(self, result: Result) -> None:
-        """The output is whole."""
+        """The output is complete."""

@@ -8,8 +8,8 @@ import pytest
 from merging import working_in
 from mirrored import RECIPE, Bench
 
-from resumerge.engine.execute.disk_quota import RESERVE, DiskQuota
 from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.space_reservation import RESERVE, SpaceReservation
 from resumerge.engine.lifecycle.session import Session
 from resumerge.ledger import Progress
 from resumerge.mirror import Lease, ReplicationOptions, Replicator
@@ -38,14 +38,14 @@ def test_downloads_leave_room(
     mirror = Replicator(
         store, lease, None, out, ReplicationOptions(then_delete=True), Storage(), print
     )
-    quota = DiskQuota(plan, files, progress, mirror)
+    quota = SpaceReservation(plan, files, progress, mirror)
     lease.release()
     assert quota.reserved_bytes(False) == quota.reserved_bytes(True) == first.nbytes + RESERVE
     assert quota.reserve(0)
     assert files.partial(first).stat().st_size == first.nbytes
     assert quota.reserved_bytes(False) == second.nbytes + RESERVE
     assert quota.reserved_bytes(True) == 0, "the shard that has its file goes first"
-    assert DiskQuota(plan, files, progress).reserved_bytes(False) == 0, (
+    assert SpaceReservation(plan, files, progress).reserved_bytes(False) == 0, (
         "without a mirror all have their files"
     )
 

@@ -148,9 +148,7 @@ def test_a_disk_that_gets_full_is_not_the_mirror(
         made / "models", RECIPE, tmp_path / "out", shard_size=8000,
         mirror=str(mirror), mirror_then_delete=True,
     )  # fmt: skip
-    monkeypatch.setattr(
-        "resumerge.engine.lifecycle.finished_model.free_bytes", lambda path: 1 << 40
-    )
+    monkeypatch.setattr("resumerge.engine.lifecycle.fetch_model.free_bytes", lambda path: 1 << 40)
     disk.mkdir()
     with mounted(disk, 32768):
         options = Options(state_dir=tmp_path / "other", bring_back=True, output=disk / "model")

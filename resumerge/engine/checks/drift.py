@@ -64,6 +64,12 @@ def check_source_drift(
         ledger.event("source_touched", files=touched[:5])
 
 
+def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
+    """Whether a run, by its ledger's record, is of this recipe."""
+    theirs = parse_recipe(record["config_text"], record["config_path"])
+    return theirs.normalized() == recipe.normalized()
+
+
 def samples(source: Source) -> dict[str, str]:
     """A content sample of every file of a source that is identified by its time of change."""
     return {

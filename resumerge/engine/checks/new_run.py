@@ -8,8 +8,7 @@ from pathlib import Path
 from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
 from resumerge.engine.checks.paths import STATE, check_output, check_outside, check_writable
 from resumerge.engine.context import RunContext
-from resumerge.engine.mirrored.mirror_checks import check_has_mirror
-from resumerge.engine.mirrored.mirror_session import check_apart
+from resumerge.engine.replication.checks import check_apart, check_has_mirror
 from resumerge.errors import InputError, Problem
 from resumerge.planning import Plan
 

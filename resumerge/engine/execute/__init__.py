@@ -2,7 +2,7 @@
 
 `scheduler` is the loop; read it first. `work_queue` says which unit is next, `evaluator` computes
 a block, `committer` syncs and journals batches in a thread of its own, `shard_files` are the output
-files, and `disk_quota` and `downloads` say when there is space and which sources have arrived.
-Knows nothing of the mirror or of a run's beginning and end. Imports `resources`, the reporter, and
-rooms below engine/.
+files, `space_reservation` gives them their space on the disk, and `eviction` deletes downloads that
+nothing needs any more. Knows of the mirror only that it frees sealed shards. Imports `resources`,
+the reporter, and rooms below engine/.
 """

@@ -1,4 +1,4 @@
-"""Memory that a thread uses again for every block."""
+"""Buffers that a thread reuses for every block."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from resumerge.planning.estimates.memory import REUSED
 
 
 class Buffers:
-    """Named byte buffers, each thread its own; they grow and are never given back.
+    """Named byte buffers of each thread; they grow and are never freed.
 
-    Except for those of whole tensors, which would add up over the threads: they are made anew.
+    Buffers for whole tensors would add up over the threads: those are allocated for each use.
     """
 
     def __init__(self) -> None:
         self._local = threading.local()
 
     def take(self, name: Hashable, size: int) -> np.ndarray:
-        """`size` bytes (uint8) of this thread's buffer of that name; what was in it is lost."""
+        """`size` bytes (uint8) of this thread's buffer of that name; its content is undefined."""
         return self.take_at(name, size)[0]
 
     def take_at(self, name: Hashable, size: int) -> tuple[np.ndarray, int]:
-        """The same, and its address, which is costly to ask for."""
+        """The same, and its address: asking NumPy for it is slow."""
         if size > REUSED:
             large = np.empty(size, np.uint8)
             return large, address(large)
@@ -38,7 +38,7 @@ class Buffers:
         return found[0][:size], found[1]
 
     def plain(self, name: str, size: int) -> memoryview:
-        """The same, for who does not compute with it: NumPy is not imported."""
+        """The same as a plain memoryview, for copies."""
         if size > REUSED:
             return memoryview(bytearray(size))
         buffers: dict[str, bytearray] = self._local.__dict__

@@ -1,4 +1,4 @@
-"""The side of the compiled kernels: operands as vectors, results into the output's dtype."""
+"""The backend of the compiled kernels: operands as vectors, results in the output's dtype."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NativeBackend:
         return found
 
     def rounded(self, unit: Unit, result: Vector) -> memoryview:
-        """The bytes of a result in the unit's dtype: the one rounding."""
+        """The bytes of a result in the unit's dtype: the only rounding of results."""
         buffer = self._buffers.take("out", nbytes(unit.dtype, len(result)))
         round_to(result, CODES[FLOATS[unit.dtype]], buffer)
         return buffer.data
@@ -55,7 +55,7 @@ class NativeBackend:
     def _read_together(
         self, operands: Sequence[Operand], block: Block, to: Sequence[Vector]
     ) -> bool:
-        """Read all by one call; False where it cannot: what went wrong is said one by one."""
+        """Read all operands by one call. False if it fails: reading them one by one says why."""
         spans = []
         for operand in operands:
             span = self._reader.span(operand.source, operand.tensor, block.start, block.stop)

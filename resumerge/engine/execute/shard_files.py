@@ -18,7 +18,7 @@ class ShardFiles:
     def __init__(self, plan: Plan, folder: Path, storage: Storage, *, sparse: bool = False) -> None:
         """
         Args:
-            sparse: shards get their space as they are written (`room.allocates_lazily`).
+            sparse: allocate shards as they are written (see `allocates_lazily`).
         """
         self._plan = plan
         self.folder = folder

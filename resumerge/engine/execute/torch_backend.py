@@ -1,4 +1,4 @@
-"""The torch side of evaluating a block: operands into float32, results into the output's dtype."""
+"""The torch backend: operands in float32, results in the output's dtype."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class TorchBackend:
         self._device = torch.device(device)
 
     def start_thread(self) -> None:
-        """A block is computed by one thread: torch's own would change the order of sums."""
+        """Have torch use one thread: several would change the order of sums."""
         torch.set_num_threads(1)
 
     def inputs(self, unit: Unit, block: Block) -> list[Tensor]:
-        """The operands of a block in float32, rounded to the recipe's dtype before."""
+        """The operands of a block, rounded to the recipe's dtype and then widened to float32."""
         cast = unit.expression.cast
         return [
             self._input(k, operand, block, cast).to(self._device)
@@ -37,12 +37,14 @@ class TorchBackend:
         ]
 
     def rounded(self, unit: Unit, result: Tensor) -> memoryview:
-        """The bytes of a result in the unit's dtype: the one rounding."""
+        """The bytes of a result in the unit's dtype: the only rounding of results."""
         dtype = getattr(torch, FLOATS[unit.dtype])
         buffer = self._buffers.take("out", result.numel() * dtype.itemsize)
         rounded = torch.from_numpy(buffer).view(dtype).copy_(result)
         if dtype.itemsize > 1:
-            rounded.masked_fill_(rounded.isnan(), math.nan)  # one NaN for all, wherever it is from
+            rounded.masked_fill_(
+                rounded.isnan(), math.nan
+            )  # processors differ in which NaN an operation gives
         return buffer.data
 
     def _input(self, k: int, operand: Operand, block: Block, cast: str | None) -> Tensor:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from resumerge.engine.execute.disk_quota import DiskQuota
 from resumerge.engine.execute.execution import Execution
+from resumerge.engine.execute.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.hub.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
@@ -65,9 +65,11 @@ class WorkQueue:
     space on the disk.
     """
 
-    def __init__(self, execution: Execution, prefetcher: Prefetcher, quota: DiskQuota) -> None:
+    def __init__(
+        self, execution: Execution, prefetcher: Prefetcher, space: SpaceReservation
+    ) -> None:
         self._plan, self._stop = execution.plan, execution.stop
-        self._prefetcher, self._quota = prefetcher, quota
+        self._prefetcher, self._space = prefetcher, space
         self._waiting: dict[HubFiles, list[int]] = {}
         self._ready: dict[int, list[int]] = {}
         """Numbers of ready units by shard, each a heap."""
@@ -110,12 +112,12 @@ class WorkQueue:
         while (shard := self._writable_shard()) is None and not self._is_over:
             if self._prefetcher.progress != progress:
                 started, progress = time.monotonic(), self._prefetcher.progress
-            space_expected = self._quota.will_be_freed(time.monotonic() - started)
+            space_expected = self._space.will_be_freed(time.monotonic() - started)
             self._prefetcher.blocked_at = None if space_expected else self._arrived
             if self._ready and not space_expected and not self._allocated_shard_waits():
                 if self._writable_shard() is not None:  # space was freed since the first look
                     continue
-                raise self._quota.no_space(min(self._ready))
+                raise self._space.no_space(min(self._ready))
             self._prefetcher.wait(POLL_SECONDS)
             self._move_ready()
             report()
@@ -128,12 +130,12 @@ class WorkQueue:
 
     def _writable_shard(self) -> int | None:
         """The first shard with a ready unit that has space on the disk, allocated now if needed."""
-        return next((shard for shard in sorted(self._ready) if self._quota.reserve(shard)), None)
+        return next((shard for shard in sorted(self._ready) if self._space.reserve(shard)), None)
 
     def _allocated_shard_waits(self) -> bool:
         """Whether a shard that has its space waits for source files."""
         shards = {self._plan.units[n].shard for units in self._waiting.values() for n in units}
-        return any(self._quota.is_allocated(shard) for shard in shards)
+        return any(self._space.is_allocated(shard) for shard in shards)
 
     def _move_ready(self) -> None:
         """Move units whose files have arrived since the last call from waiting to ready."""

@@ -17,11 +17,11 @@ from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.find import ExistingRun, NewRun
 from resumerge.engine.lifecycle.open_sources import SourcesUnavailable
 from resumerge.engine.lifecycle.pinned_plan import pinned_plan, pins_of
-from resumerge.engine.mirrored.abandon import abandon_mirror, find_written, mirrored_files
-from resumerge.engine.mirrored.mirror_checks import check_has_mirror
-from resumerge.engine.mirrored.mirror_session import MirrorSession
 from resumerge.engine.recovery.open_ledger import open_ledger
 from resumerge.engine.recovery.ownership import written_files
+from resumerge.engine.replication.abandon import abandon_mirror, find_written, mirrored_files
+from resumerge.engine.replication.checks import check_has_mirror
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import folder_lock, run_lock
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.ledger import Ledger

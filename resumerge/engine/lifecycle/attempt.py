@@ -11,22 +11,22 @@ from pathlib import Path
 
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.committer import Committer
-from resumerge.engine.execute.disk_quota import DiskQuota, allocates_lazily
-from resumerge.engine.execute.downloads import Downloads
 from resumerge.engine.execute.evaluator import Evaluator
+from resumerge.engine.execute.eviction import DownloadEvictor
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.scheduler import Scheduler
 from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.space_reservation import SpaceReservation, allocates_lazily
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.lifecycle.budget import ResourceBudget
-from resumerge.engine.lifecycle.finish import model_files, write_companions
+from resumerge.engine.lifecycle.companions import model_files, write_companions
 from resumerge.engine.recovery.damage import forget_damaged
 from resumerge.engine.recovery.recovery import Recovery
+from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
 from resumerge.engine.resources.allocator import reuse_freed_memory
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.governor import LARGEST_BATCH, Governor
-from resumerge.engine.resources.out_of_memory import is_out_of_memory, out_of_memory
 from resumerge.errors import Interrupted, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
@@ -136,7 +136,7 @@ class Attempt:
         """Recover the output, then compute and commit everything that is pending."""
         reuse_freed_memory()
         reporter = self.context.reporter
-        sparse = allocates_lazily(self.plan, self.out, frees=self._frees_shards)
+        sparse = allocates_lazily(self.plan, self.out, frees=self.context.frees_shards)
         files = ShardFiles(self.plan, self.out, self.context.storage, sparse=sparse)
         with closing(files), closing(SourceReader(self.plan.sources)) as reader:
             reporter.doing("comparing downloads with their hashes")
@@ -144,7 +144,7 @@ class Attempt:
             started = time.monotonic()
             reporter.doing("comparing the output with the ledger")
             progress = self._recover(files)
-            loading = self._execute(record.number, files, reader, progress)
+            loading = self._compute(record.number, files, reader, progress)
             record.merging_seconds = time.monotonic() - started - loading
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
@@ -156,20 +156,20 @@ class Attempt:
             self.context.storage,
             self.verify_all,
             self.context.reporter.heartbeat,
-            self._frees_shards,
+            self.context.frees_shards,
         ).run()
 
-    def _execute(
+    def _compute(
         self, number: int, files: ShardFiles, reader: SourceReader, progress: list[Progress]
     ) -> float:
         """Compute, write and commit; the seconds that it took to import torch are returned."""
         context = self.context
-        quota = DiskQuota(
-            self.plan, files, progress, self.replicator if self._frees_shards else None
+        space = SpaceReservation(
+            self.plan, files, progress, self.replicator if self.context.frees_shards else None
         )
         if self.replicator is not None:
             self.replicator.start()
-        downloads = Downloads(
+        evictor = DownloadEvictor(
             self.plan,
             self.ledger,
             context.metadata,
@@ -177,8 +177,8 @@ class Attempt:
             progress,
             evict=context.options.evict,
         )
-        downloads.evict_unneeded()
-        with self._prefetcher(progress, downloads, quota) as prefetcher:
+        evictor.evict_unneeded()
+        with self._prefetcher(progress, evictor, space) as prefetcher:
             started = time.monotonic()
             context.reporter.doing("merging")
             evaluator = Evaluator(self.plan, reader, self.budget.device)
@@ -207,32 +207,32 @@ class Attempt:
                     self.budget.threads,
                 )
                 page_cache = PageCache(execution)
-                queue = WorkQueue(execution, prefetcher, quota)
-                committer = Committer(execution, page_cache, downloads.committed, self._sealed)
+                queue = WorkQueue(execution, prefetcher, space)
+                committer = Committer(execution, page_cache, evictor.committed, self._sealed)
                 Scheduler(execution, evaluator, queue, committer, page_cache).run()
         return loading
 
     def _prefetcher(
-        self, progress: list[Progress], downloads: Downloads, quota: DiskQuota
+        self, progress: list[Progress], evictor: DownloadEvictor, space: SpaceReservation
     ) -> Prefetcher:
         """Downloads the files that pending units read, and those beside the weights."""
         reference = self.plan.sources[self.plan.reference]
         beside = [(reference, name) for name in reference.companions]
         pending = [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
         return Prefetcher(
-            [*beside, *download_order(self.plan, pending, by_shard=self._frees_shards)],
+            [*beside, *download_order(self.plan, pending, by_shard=self.context.frees_shards)],
             self.context.metadata,
             offline=self.context.options.offline,
             evicting=self.context.options.evict,
-            on_start=downloads.began,
+            on_start=evictor.started,
             on_event=self.ledger.event,
-            reserved_bytes=quota.reserved_bytes,
+            reserved_bytes=space.reserved_bytes,
         )
 
     def _finish(self) -> None:
         """Write the files beside the shards."""
         self.context.reporter.doing("finishing")
-        write_companions(self.context, self.plan, self.ledger, self.out, self._frees_shards)
+        write_companions(self.context, self.plan, self.ledger, self.out)
 
     def _publish(self) -> None:
         """Wait until the mirror has everything, and complete the model there."""
@@ -251,8 +251,3 @@ class Attempt:
         """Called between pieces of long work: report progress, and stop on a signal."""
         self.context.reporter.heartbeat()
         self.context.stop.check()
-
-    @property
-    def _frees_shards(self) -> bool:
-        """Whether shards are deleted here once the mirror has them."""
-        return self.replicator is not None and self.replicator.options.then_delete

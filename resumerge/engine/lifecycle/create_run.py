@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import resumerge
@@ -15,8 +16,8 @@ from resumerge.engine.checks.drift import samples
 from resumerge.engine.checks.paths import check_output
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_block
-from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
-from resumerge.engine.mirrored.reconcile import temporary_folder
+from resumerge.engine.replication.checks import refuse_mirror
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import folder_lock, is_abandoned, run_lock
 from resumerge.errors import InputError
 from resumerge.host.machine import hostname
@@ -56,7 +57,8 @@ def create_run(context: RunContext, plan: Plan, config: Path, out: Path) -> Iter
 def _acquire_empty(mirror: MirrorSession, out: Path) -> None:
     """Take the lease of a new run's mirror, which must be empty."""
     mirror.hold(out.name)
-    with temporary_folder() as folder:
+    with TemporaryDirectory(prefix="resumerge-") as name:
+        folder = Path(name)
         state = mirror.read_state(folder / LEDGER_FILE)
     if state.what != NOTHING:
         raise refuse_mirror(mirror, state)

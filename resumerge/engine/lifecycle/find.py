@@ -9,8 +9,9 @@ from pathlib import Path
 from resumerge.engine.checks.paths import OUTPUT, STATE, check_path
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.import_run import find_in_mirror
-from resumerge.engine.mirrored.abandon import abandon_mirror, find_written
-from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart, check_reachable
+from resumerge.engine.replication.abandon import abandon_mirror, find_written
+from resumerge.engine.replication.checks import check_apart, check_reachable
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.errors import InputError, refuse
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.stores.registry import is_mirror_url, open_store

@@ -9,15 +9,11 @@ from resumerge.engine.checks.paths import OUTPUT, check_output, check_path
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.adopt import AdoptedRun
+from resumerge.engine.lifecycle.fetch_model import fetch_model, fetched_names, is_made_of
 from resumerge.engine.lifecycle.find import FinishedInMirror
-from resumerge.engine.lifecycle.finished_model import fetch_model, fetched_names, is_made_of
-from resumerge.engine.mirrored.mirror_session import (
-    SHOWN,
-    MirrorSession,
-    check_apart,
-    refuse_mirror,
-)
 from resumerge.engine.recovery.damage import find_damage
+from resumerge.engine.replication.checks import SHOWN, check_apart, refuse_mirror
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable

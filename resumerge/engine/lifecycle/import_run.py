@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from resumerge.engine.checks.drift import is_of_recipe
 from resumerge.engine.checks.paths import OUTPUT, STATE, check_output, check_path, check_writable
 from resumerge.engine.context import RunContext
-from resumerge.engine.lifecycle.finished_model import is_of_recipe
-from resumerge.engine.mirrored.mirror_session import MirrorSession, check_apart, refuse_mirror
-from resumerge.engine.mirrored.reconcile import temporary_folder
 from resumerge.engine.recovery.open_ledger import read_ledger
+from resumerge.engine.replication.checks import check_apart, refuse_mirror
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import run_lock
 from resumerge.errors import InputError, refuse
 from resumerge.host.machine import hostname
@@ -49,7 +50,8 @@ def find_in_mirror(
         InputError: the mirror holds something else, or another machine works there.
         Resumable: the mirror cannot be reached.
     """
-    with temporary_folder() as folder:
+    with TemporaryDirectory(prefix="resumerge-") as name:
+        folder = Path(name)
         state = mirror.read_state(folder / LEDGER_FILE)
         if state.what == FINISHED and state.done is not None:
             restart = recipe is not None and context.options.restart

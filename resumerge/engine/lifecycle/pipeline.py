@@ -25,13 +25,10 @@ from resumerge.engine.lifecycle.finished import (
     use_finished_mirror,
 )
 from resumerge.engine.lifecycle.pinned_plan import pinned_plan
-from resumerge.engine.mirrored.mirror_session import (
-    MirrorSession,
-    check_apart,
-    check_reachable,
-)
-from resumerge.engine.mirrored.mirror_setup import replicator_of
-from resumerge.engine.mirrored.reconcile import Reconciler, check_fits
+from resumerge.engine.replication.checks import check_apart, check_reachable
+from resumerge.engine.replication.reconcile import Reconciler, check_fits
+from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.replication.setup import replicator_of
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
@@ -39,7 +36,7 @@ from resumerge.ledger import Ledger
 from resumerge.planning import Plan
 
 
-def merge(context: RunContext, found: Found) -> Result:
+def run_pipeline(context: RunContext, found: Found) -> Result:
     """Do what is left of what was found.
 
     Raises:
@@ -63,7 +60,7 @@ def _start(context: RunContext, new: NewRun) -> Result:
     budget = resource_budget(context, plan)
     new.abandon()
     with create_run(context, plan, new.config, new.out) as ledger:
-        return _execute(context, plan, ledger, new.out, budget, resumed=False)
+        return _attempt(context, plan, ledger, new.out, budget, resumed=False)
 
 
 def _resume(context: RunContext, run: AdoptedRun) -> Result:
@@ -87,12 +84,12 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     with folder_lock(run.out):
         if run.mirror is not None and context.options.bring_back:
             reconciler.bring_back(only_in_mirror)
-        return _execute(
+        return _attempt(
             context, plan, run.ledger, run.out, budget, resumed=True, verify_all=run.verify_all
         )
 
 
-def _execute(
+def _attempt(
     context: RunContext,
     plan: Plan,
     ledger: Ledger,
@@ -125,7 +122,7 @@ def _execute(
 
 
 def _check_mirror(out: Path, mirror: MirrorSession, *, named: bool) -> None:
-    """A mirror that the command names is refused; one that the run has may be away for now."""
+    """Refuse a mirror that the command names; one that the run has may be unavailable for now."""
     if problems := check_apart(out, mirror):
         raise InputError(problems)
     if problems := check_reachable(mirror):

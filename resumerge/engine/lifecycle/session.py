@@ -7,7 +7,7 @@ from pathlib import Path
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.find import find_for_resume, find_for_run
 from resumerge.engine.lifecycle.pinned_plan import pinned_plan
-from resumerge.engine.lifecycle.pipeline import merge
+from resumerge.engine.lifecycle.pipeline import run_pipeline
 from resumerge.engine.reporter import Reporter, Result
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger.run_store import RunStore
@@ -48,7 +48,7 @@ class Session:
             Interrupted, Resumable: stopped before the end.
         """
         with self._context.working():
-            return merge(self._context, find_for_run(self._context, config, out.absolute()))
+            return run_pipeline(self._context, find_for_run(self._context, config, out.absolute()))
 
     def resume(self, name: str | None = None) -> Result:
         """Resume a run, named by its id, output folder or mirror; by default the newest.
@@ -58,7 +58,7 @@ class Session:
             Interrupted, Resumable: stopped before the end.
         """
         with self._context.working():
-            return merge(self._context, find_for_resume(self._context, name))
+            return run_pipeline(self._context, find_for_resume(self._context, name))
 
     def plan(self, recipe: Recipe) -> Plan:
         """Plan a new run of a recipe; nothing is written.

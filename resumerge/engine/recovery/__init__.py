@@ -3,5 +3,5 @@
 `open_ledger` opens a ledger or restores it from its snapshot, `recovery` compares shards with the
 ledger, `damage` finds units that were computed from damaged sources, `ownership` tells the run's
 files from others, and `verify` reads a whole output again. Decides by checksums, never by names or
-times. Imports `mirrored`, `execute`, `resources` and the context.
+times. Imports `replication`, `execute`, `resources` and the context.
 """

@@ -1,4 +1,4 @@
-"""Units that were computed from a file that was found damaged are computed again."""
+"""Damaged source files: units that were computed from them are computed again."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from resumerge.sources.hub.files import DAMAGED, hub_file, is_cached
 def find_damage(
     plan: Plan, ledger: Ledger, metadata: MetadataCache
 ) -> dict[tuple[int, str], Damage]:
-    """Files of the plan that were found damaged since the run began, and not yet dealt with.
+    """Source files that were found damaged since the run was created, and are not handled yet.
 
     Returns:
         The latest damage of each file, by number of the source and name.
     """
     began = (ledger.run() or {})["created"]
-    dealt_with = {event["data"].get("damage") for event in ledger.events(DAMAGED)}
+    handled = {event["data"].get("damage") for event in ledger.events(DAMAGED)}
     found = {}
     for files in {hub_files_of(plan, unit) for unit in plan.units}:
         for number, name in files:
             file = hub_file(plan.sources[number], name)
             for path in {file.pointer, file.blob}:
                 for damage in metadata.damages(path, since=began):
-                    if damage.id not in dealt_with:
+                    if damage.id not in handled:
                         found[number, name] = damage
     return found
 
@@ -38,11 +38,11 @@ def forget_damaged(
 ) -> None:
     """Make the units pending that were computed from damaged files.
 
-    Which of them were computed before the damage cannot be told. Files that are still needed, and
+    It is unknown which of them were computed before the damage. Files that are still needed, and
     that changed since units were computed from them, are read again first.
 
     Args:
-        check: called now and then; what it raises ends the reading.
+        check: called between pieces; an exception that it raises ends the reading.
     """
     while True:
         progress = ledger.progress()

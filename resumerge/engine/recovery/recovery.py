@@ -32,12 +32,12 @@ class Recovery:
     ) -> None:
         """
         Args:
-            distrust: read everything that is said to be committed, not only the last batches.
-            beat: called after every unit that was read.
-            lazy: a shard of which nothing is committed has no file yet: there may be no room.
+            verify_all: compare every committed block, not only those of the last batches.
+            heartbeat: called after every unit that was read.
+            lazy: a shard without committed units gets its file later, when the disk has space.
         """
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._distrust, self._beat, self._lazy = verify_all, heartbeat, lazy
+        self._verify_all, self._heartbeat, self._lazy = verify_all, heartbeat, lazy
 
     def run(self) -> list[Progress]:
         """Check every shard; afterwards each is sealed, or open with its partial file in place.
@@ -58,7 +58,7 @@ class Recovery:
                 self._check_renamed(shard)
             else:
                 self._check_open(shard)
-        if self._distrust:
+        if self._verify_all:
             self._ledger.event(RECONCILED)
         return self._ledger.progress()
 
@@ -68,7 +68,7 @@ class Recovery:
             return
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
-        elif self._distrust and self._mismatching(shard, path, range(shard.first, shard.last)):
+        elif self._verify_all and self._mismatching(shard, path, range(shard.first, shard.last)):
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
@@ -101,7 +101,7 @@ class Recovery:
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
             return
-        chosen = units if self._distrust else [n for n in units if n in self._recent]
+        chosen = units if self._verify_all else [n for n in units if n in self._recent]
         damaged = self._mismatching(shard, path, chosen)
         if not damaged and all(self._progress[number].checksum for number in units):
             self._files.seal(shard)
@@ -129,7 +129,7 @@ class Recovery:
                 unit, hashes = self._plan.units[number], self._progress[number].hashes
                 if first_mismatch(fd, unit, hashes) is not None:
                     damaged.append(number)
-                self._beat()
+                self._heartbeat()
         finally:
             os.close(fd)
         if damaged:

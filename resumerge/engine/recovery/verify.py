@@ -1,4 +1,4 @@
-"""Reading an output again and comparing it with the checksums in the ledger."""
+"""Verification: read an output or a mirror again and compare it with the ledger's checksums."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import Any
 from resumerge.backup_names import CARD
 from resumerge.engine.execute.checksums import first_mismatch, hash_block
 from resumerge.engine.execute.shard_files import PARTIAL
-from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
 from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
 from resumerge.engine.recovery.ownership import has_checksum
+from resumerge.engine.replication.checks import refuse_mirror
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.disk_errors import resumable_disk_errors
 from resumerge.engine.resources.lock import LOCK_FILE, lock_holder, run_lock
@@ -33,7 +34,7 @@ from resumerge.storage import Storage
 
 @dataclass(frozen=True)
 class Verification:
-    """What a verification found.
+    """The result of a verification.
 
     Args:
         units: compared.

@@ -1,4 +1,4 @@
-"""``resumerge cache``: whether cached sources have the content that their names say; mending."""
+"""``resumerge cache``: check whether cached files match their hashes, and repair them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CachedFile:
 
 @dataclass(frozen=True)
 class CacheReport:
-    """What was found.
+    """The result of a check or a repair.
 
     Args:
         notes: what a person should know about what was looked at.
@@ -59,7 +59,7 @@ class CacheReport:
 
     @property
     def intact(self) -> bool:
-        """Whether nothing is damaged or missing (any more)."""
+        """Whether every file is intact or repaired."""
         return all(file.state in ("intact", "mended") for file in self.files)
 
     def as_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class CacheReport:
 
 
 def check_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
-    """Read cached files again, whatever is remembered of them, and compare them with their hashes.
+    """Read cached files again, even those known to be intact, and compare them with their hashes.
 
     Verdicts are noted in the state folder: the next ``run`` or ``resume`` fetches what is damaged.
 
@@ -92,7 +92,7 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
 
 
 def repair_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
-    """Check, and fetch what is damaged or missing, and nothing else.
+    """Check, and download only what is damaged or missing.
 
     Raises:
         InputError: as `check_cache`; or the Hub denies a file.

@@ -1,4 +1,4 @@
-"""What a run would choose because of the machine that it is on, and how to choose otherwise."""
+"""What a run chooses because of the machine it is on, and the options that override it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``resumerge plan``: everything that can be known of a merge without doing it."""
+"""``resumerge plan``: everything that is known of a merge before it is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.engine.checks.new_run import new_run_problems
 from resumerge.engine.checks.paths import OUTPUT, STATE, check_path
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.pinned_plan import pinned_plan
-from resumerge.engine.mirrored.mirror_session import check_apart, check_reachable
+from resumerge.engine.replication.checks import check_apart, check_reachable
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.choices import choices
 from resumerge.engine.resources.device import resolve_device
@@ -121,7 +121,7 @@ def _described(config: Path, out: Path | None, options: Options) -> dict[str, An
 
 
 def _mirror_problems(context: RunContext, out: Path | None) -> list[Problem]:
-    """What is wrong with the mirror's address; one that cannot be used is left out from then on."""
+    """What is wrong with the mirror's address; one that cannot be used is ignored from then on."""
     if context.options.mirror is None:
         return []
     try:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from resumerge.backup_names import CARD
+from resumerge.engine.checks.drift import is_of_recipe
 from resumerge.engine.execute.shard_files import PARTIAL
-from resumerge.engine.mirrored.mirror_session import MirrorSession
-from resumerge.engine.mirrored.reconcile import fetch_from_mirror
+from resumerge.engine.replication.reconcile import fetch_from_mirror
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.errors import Resumable
 from resumerge.host.disk import free_bytes
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.retrying import retry
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
-from resumerge.recipe import Recipe, parse_recipe
+from resumerge.recipe import Recipe
 from resumerge.storage import Storage
 
 LARGEST_RECIPE = 1 << 24
@@ -76,9 +75,3 @@ def fetched_names(manifest: Manifest, out: Path) -> set[str]:
 
 def _has(path: Path, name: str, nbytes: int) -> bool:
     return path.is_file() and (path.stat().st_size == nbytes or name == CARD)
-
-
-def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
-    """Whether a run, by its ledger's record, is of this recipe."""
-    theirs = parse_recipe(record["config_text"], record["config_path"])
-    return theirs.normalized() == recipe.normalized()

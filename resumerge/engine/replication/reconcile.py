@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from resumerge.backup_names import CARD
 from resumerge.engine.execute.shard_files import PARTIAL
-from resumerge.engine.mirrored.abandon import back_up, backup_names
-from resumerge.engine.mirrored.mirror_session import MirrorSession, refuse_mirror
+from resumerge.engine.replication.abandon import back_up, backup_names
+from resumerge.engine.replication.checks import refuse_mirror
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.disk_errors import is_full, out_of_order
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
@@ -54,7 +55,8 @@ class Reconciler:
         """
         if self._run["mirror"] == self._mirror.url:
             self._mirror.check_mounted()
-        with temporary_folder() as folder:
+        with TemporaryDirectory(prefix="resumerge-") as name:
+            folder = Path(name)
             state = self._mirror.read_state(folder / "before-the-lease.db")
             self._check_not_emptied(state, named=named)
             incomplete = None
@@ -295,10 +297,3 @@ def _sha256(path: Path, mirror: MirrorSession) -> str:
             digest.update(data)
             mirror.moved(len(data))
     return digest.hexdigest()
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder that is deleted at the end."""
-    with tempfile.TemporaryDirectory(prefix="resumerge-") as folder:
-        yield Path(folder)

@@ -16,8 +16,8 @@ from resumerge.sources.hub.files import hub_file
 from resumerge.sources.reader import SourceReader
 
 
-class Downloads:
-    """The downloads of one run, over all its attempts.
+class DownloadEvictor:
+    """Notes the downloads of a run, over all its attempts, and deletes those that nothing needs.
 
     A file belongs to the run if the run created its partial file, whose inode stays the same to the
     end. A file that was in the cache before, or that another program put there, does not.
@@ -48,7 +48,7 @@ class Downloads:
             if known.checksum is None:
                 self._readers.update(self._blobs(unit.index))
 
-    def began(self, file: HubFile, inode: int) -> None:
+    def started(self, file: HubFile, inode: int) -> None:
         """Note a file whose download has started, and the inode that it will have."""
         self._ledger.note_download(str(file.blob), file.repo, file.name, file.size, inode)
 

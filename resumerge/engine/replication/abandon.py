@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from resumerge.backup_names import backup_name, is_backup
-from resumerge.engine.mirrored.mirror_session import SHOWN, MirrorSession
+from resumerge.engine.replication.checks import SHOWN
+from resumerge.engine.replication.session import MirrorSession
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
 from resumerge.mirror.manifest import SHARD, read_manifest

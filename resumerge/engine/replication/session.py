@@ -1,4 +1,4 @@
-"""The mirror of a run during one command: its store, its lease, and checks of its address."""
+"""The mirror of a run during one command: its store and its lease."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from pathlib import Path
 
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import InputError, Problem, Resumable, refuse
+from resumerge.errors import Resumable
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.retrying import retry
-from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, MirrorState, read_state
+from resumerge.mirror.state import MirrorState, read_state
 from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
-
-SHOWN = 5
-"""Files that a message names."""
 
 
 class MirrorSession:
@@ -97,60 +94,3 @@ class MirrorSession:
         """Bytes were moved: tell the watchdog, and stop if a signal came."""
         self._reporter.heartbeat()
         self._stop.check()
-
-
-def check_reachable(mirror: MirrorSession) -> list[Problem]:
-    """What is wrong with the place of a mirror; see `Store.check_address`."""
-    return mirror.store.check_address()
-
-
-def check_apart(out: Path, mirror: MirrorSession) -> list[Problem]:
-    """The mirror and the output must not contain each other."""
-    folder = mirror.store.local_folder
-    if folder is None:
-        return []
-    out_path, mirror_path = out.resolve(), folder.resolve()
-    if not out_path.is_relative_to(mirror_path) and not mirror_path.is_relative_to(out_path):
-        return []
-    return [
-        Problem(
-            "The mirror and the output lie in each other",
-            where=mirror.url,
-            found=f"the output is {out}",
-            fix="name another folder for the mirror, on another disk",
-        )
-    ]
-
-
-def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
-    """The error for a mirror that the run cannot use."""
-    if state.what == DAMAGED:
-        return refuse(
-            "The mirror holds a run whose ledger cannot be used",
-            where=mirror.url,
-            found="; ".join(state.skipped[:SHOWN]),
-            fix="name another mirror, or delete the files in this one",
-        )
-    if state.what == FOREIGN:
-        return refuse(
-            "The mirror holds something else",
-            where=mirror.url,
-            expected="a new or empty folder or repo, or the mirror of this run",
-            found=", ".join(state.others[:SHOWN]),
-            fix="name another mirror, or move these files to another place",
-        )
-    if state.what == NOTHING:
-        return refuse(
-            "There is no run in this mirror",
-            where=mirror.url,
-            expected="the mirror of a run",
-            found="no files of a run",
-            fix="check the name; mount the drive first",
-        )
-    run = state.done.run if state.what == FINISHED and state.done else "another"
-    return refuse(
-        "The mirror holds another run",
-        where=mirror.url,
-        found=f"{state.what}: {run}",
-        fix="name another mirror, or add --restart to delete what that run wrote there",
-    )

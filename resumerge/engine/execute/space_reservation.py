@@ -40,7 +40,7 @@ def allocates_lazily(plan: Plan, out: Path, *, frees: bool) -> bool:
     )
 
 
-class DiskQuota:
+class SpaceReservation:
     """Which shards have their space on the disk, and whether another can be given its own now.
 
     Without a mirror that frees shards, every shard has its space from the beginning.

@@ -21,16 +21,14 @@ def model_files(context: RunContext, plan: Plan, out: Path) -> Iterator[tuple[st
     return companions(plan, out.name, context.metadata, offline=context.options.offline)
 
 
-def write_companions(
-    context: RunContext, plan: Plan, ledger: Ledger, out: Path, frees_shards: bool
-) -> None:
+def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
     """Write the files beside the shards, each whole or not at all, config.json last.
 
     Where a shard is only in the mirror, config.json is not written: nothing should load the
     incomplete folder as a model.
     """
     noted = ledger.companions()
-    incomplete = frees_shards or not all((out / s.name).exists() for s in plan.shards)
+    incomplete = context.frees_shards or not all((out / s.name).exists() for s in plan.shards)
     for name, content in model_files(context, plan, out):
         if incomplete and name == CONFIG:
             continue

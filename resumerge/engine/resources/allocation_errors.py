@@ -20,6 +20,6 @@ def out_of_memory(error: Exception) -> Resumable:
     reason = str(error).strip().split("\n")[0] or type(error).__name__
     return Resumable(
         "memory",
-        f"The system has no more memory ({reason}). Close other programs, or resume with "
+        f"An allocation of memory failed ({reason}). Close other programs, or resume with "
         "--threads 1 or a smaller --memory.",
     )

@@ -1,0 +1,110 @@
+"""Checks of a mirror: its options, its address, and what it holds, before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resumerge.engine.replication.session import MirrorSession
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, MirrorState
+from resumerge.mirror.stores.base import Store
+from resumerge.mirror.stores.registry import expected_address
+from resumerge.options import Options
+
+SHOWN = 5
+"""Files that a message names."""
+
+
+def check_state_apart(state: Path, store: Store) -> None:
+    """The state folder must not lie in the mirror: a network drive is no place for databases in
+    use.
+
+    Raises:
+        InputError: it does.
+    """
+    folder = store.local_folder
+    if folder is not None and state.absolute().resolve().is_relative_to(folder.resolve()):
+        raise refuse(
+            "The state folder lies in the mirror",
+            where=store.url,
+            expected="ledgers on a disk of this machine; the mirror gets copies of them",
+            found=f"the state folder is {state.absolute()}",
+            fix="name another one with --state-dir, or start in another folder",
+        )
+
+
+def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
+    """Options about a mirror need one, from the command or the run.
+
+    Args:
+        options: of the command.
+        url: of the mirror, if there is one.
+    """
+    names = options.needing_mirror()
+    if url is not None or not names:
+        return []
+    return [
+        Problem(
+            "There is no mirror",
+            expected="--mirror DEST as well",
+            found=" and ".join(names),
+            fix=f"add --mirror DEST: {expected_address()}",
+        )
+    ]
+
+
+def check_reachable(mirror: MirrorSession) -> list[Problem]:
+    """What is wrong with the place of a mirror; see `Store.check_address`."""
+    return mirror.store.check_address()
+
+
+def check_apart(out: Path, mirror: MirrorSession) -> list[Problem]:
+    """The mirror and the output must not contain each other."""
+    folder = mirror.store.local_folder
+    if folder is None:
+        return []
+    out_path, mirror_path = out.resolve(), folder.resolve()
+    if not out_path.is_relative_to(mirror_path) and not mirror_path.is_relative_to(out_path):
+        return []
+    return [
+        Problem(
+            "The mirror and the output lie in each other",
+            where=mirror.url,
+            found=f"the output is {out}",
+            fix="name another folder for the mirror, on another disk",
+        )
+    ]
+
+
+def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
+    """The error for a mirror that the run cannot use."""
+    if state.what == DAMAGED:
+        return refuse(
+            "The mirror holds a run whose ledger cannot be used",
+            where=mirror.url,
+            found="; ".join(state.skipped[:SHOWN]),
+            fix="name another mirror, or delete the files in this one",
+        )
+    if state.what == FOREIGN:
+        return refuse(
+            "The mirror holds something else",
+            where=mirror.url,
+            expected="a new or empty folder or repo, or the mirror of this run",
+            found=", ".join(state.others[:SHOWN]),
+            fix="name another mirror, or move these files to another place",
+        )
+    if state.what == NOTHING:
+        return refuse(
+            "There is no run in this mirror",
+            where=mirror.url,
+            expected="the mirror of a run",
+            found="no files of a run",
+            fix="check the name; mount the drive first",
+        )
+    run = state.done.run if state.what == FINISHED and state.done else "another"
+    return refuse(
+        "The mirror holds another run",
+        where=mirror.url,
+        found=f"{state.what}: {run}",
+        fix="name another mirror, or add --restart to delete what that run wrote there",
+    )
