@@ -121,7 +121,7 @@ CASES = {
     ),
     "unknown_method": Case(
         LINEAR.replace("linear", "liner"),
-        "Unknown merge method 'liner' … linear, slerp … liner … Did you mean 'linear'?",
+        "Unknown merge method 'liner' … linear, model_stock … liner … Did you mean 'linear'?",
         line=1,
         path="merge_method",
     ),
