@@ -75,7 +75,7 @@ def test_another_process_taking_memory_halves_the_batch_and_is_named(machine: Ma
     assert machine.look() == LARGEST_BATCH // 2
     [(kind, facts)] = machine.events
     assert kind == "batch_lowered"
-    reason = "another process took 7.5 GB; the cgroup job has 500 MB left of 16.0 GB"
+    reason = "another process took 7.5 GB; the cgroup job has 500 MB left of 16 GB"
     assert facts == {
         "reason": reason,
         "before": LARGEST_BATCH,
@@ -96,7 +96,7 @@ def test_the_batch_falls_while_there_is_still_room_for_a_smaller_one(machine: Ma
 def test_this_process_above_its_budget_halves_the_batch(machine: Machine) -> None:
     machine.rss = int(BUDGET * 1.01)
     assert machine.look() == LARGEST_BATCH // 2
-    assert machine.events[0][1]["reason"] == "this process has 2.0 GB, its budget is 2.0 GB"
+    assert machine.events[0][1]["reason"] == "this process has 2.02 GB, its budget is 2 GB"
 
 
 def test_time_lost_in_waiting_for_memory_halves_the_batch(machine: Machine) -> None:
@@ -125,7 +125,7 @@ def test_calm_raises_the_batch_again_step_by_step(machine: Machine, no_calm_need
     assert lowest < machine.look() < LARGEST_BATCH
     assert machine.look(50) == LARGEST_BATCH
     assert set(machine.kinds()) == {"batch_raised"}
-    assert machine.events[0][1]["reason"] == "another process gave back 8.0 GB"
+    assert machine.events[0][1]["reason"] == "another process gave back 8 GB"
 
 
 def test_calm_must_last(machine: Machine) -> None:
