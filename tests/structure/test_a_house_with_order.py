@@ -1,4 +1,4 @@
-"""How the package is laid out: no circles, SQL in one place, folders that a reader can take in.
+"""How the package is laid out: no circles, folders that a reader can take in.
 
 Which room may import which is a contract of import-linter in pyproject.toml: `make lint`.
 """
@@ -47,22 +47,3 @@ def test_no_folder_has_to_be_scrolled() -> None:
         str(folder.relative_to(PACKAGE)): len(list(folder.glob("*.py"))) for folder in folders()
     }
     assert {name: count for name, count in counts.items() if count > 16} == {}
-
-
-def test_sql_stands_in_the_ledger_alone() -> None:
-    """Others may catch errors of sqlite3; they do not open a database or send it a statement."""
-    allowed = ("ledger", "hub/metadata_cache.py")
-    found = [
-        str(path.relative_to(PACKAGE))
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if not path.relative_to(PACKAGE).as_posix().startswith(allowed)
-        and any(
-            isinstance(node, ast.Attribute)
-            and (
-                node.attr in ("execute", "executemany", "executescript")
-                or (node.attr == "connect" and ast.unparse(node.value) == "sqlite3")
-            )
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        )
-    ]
-    assert found == []
