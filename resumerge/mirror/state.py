@@ -37,17 +37,17 @@ class MirrorState:
     """What a mirror holds.
 
     Args:
-        what: one of the constants of this module.
+        kind: one of the constants of this module.
         files: bytes of every file in the mirror, by name.
-        done: the manifest of a finished run.
+        manifest: of a finished run.
         snapshot: of an unfinished run: the name of the snapshot that was read.
         skipped: newer snapshots that cannot be used, each with the reason.
         own_files: of the store, see `Store`.
     """
 
-    what: str
+    kind: str
     files: Mapping[str, int]
-    done: Manifest | None = None
+    manifest: Manifest | None = None
     snapshot: str = ""
     skipped: tuple[str, ...] = ()
     own_files: frozenset[str] = frozenset()
@@ -76,8 +76,9 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
     for _ in range(TRIES):
         files = store.list()
         state = MirrorState(NOTHING, files, own_files=store.own_files)
-        if 0 < files.get(MANIFEST_FILE, 0) <= LARGEST_MANIFEST and (done := read_manifest(store)):
-            return replace(state, what=FINISHED, done=done)
+        has_manifest = 0 < files.get(MANIFEST_FILE, 0) <= LARGEST_MANIFEST
+        if has_manifest and (manifest := read_manifest(store)):
+            return replace(state, kind=FINISHED, manifest=manifest)
         skipped, disappeared = [], False
         for snapshot in snapshot_names(files):
             try:
@@ -88,14 +89,14 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
                 skipped.append(f"{snapshot.name}: {error}")
             else:
                 return replace(
-                    state, what=UNFINISHED, snapshot=snapshot.name, skipped=tuple(skipped)
+                    state, kind=UNFINISHED, snapshot=snapshot.name, skipped=tuple(skipped)
                 )
         if not disappeared:
             break
     if skipped and not promises_nothing(files, store.own_files):
-        return replace(state, what=DAMAGED, skipped=tuple(skipped))
+        return replace(state, kind=DAMAGED, skipped=tuple(skipped))
     if state.others:
-        return replace(state, what=FOREIGN)
+        return replace(state, kind=FOREIGN)
     return replace(state, skipped=tuple(skipped))
 
 

@@ -37,8 +37,8 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     session = MirrorSession(url, Options(), Reporter(), StopRequest())
     folder = _folder(url)
     state = session.read_state(folder / LEDGER_FILE)
-    if state.done is not None:
-        return _finished(session.url, state.done.run, state.done.files)
+    if state.manifest is not None:
+        return _finished(session.url, state.manifest.run, state.manifest.files)
     if not state.snapshot:
         raise refuse_mirror(session, state)
     lease = retry(session.store, lambda: read_lease(session.store, state.files))

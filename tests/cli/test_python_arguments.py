@@ -132,7 +132,7 @@ def test_a_plan_with_a_mirror_touches_nothing(folder: Path) -> None:
     assert chosen(resumerge.plan("recipe.yaml", mirror="hf://org/name"))["mirror"]
     for mirror, words in (
         ("hf://org/name/more", "not the name of a model's repo"),
-        ("out/far", "lie in each other"),
+        ("out/far", "contains the output"),
         ("nowhere/far", "The folder that would contain the mirror does not exist"),
     ):
         (problem,) = resumerge.plan("recipe.yaml", "out", mirror=mirror)["problems"]

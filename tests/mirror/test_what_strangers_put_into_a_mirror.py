@@ -97,7 +97,7 @@ def test_a_newer_one_that_is_cut_short_is_skipped(made: Path, there: Path) -> No
     changed = put(made, there, "UPDATE run SET host = 'newest'", number=4)
     changed.write_bytes(changed.read_bytes().replace(b"newest", b"latest"))
     held = read_state(open_store(str(there)), there.parent / "copy.db")
-    assert held.what == UNFINISHED
+    assert held.kind == UNFINISHED
     assert held.snapshot == f".resumerge/{good.name}"
     assert len(held.skipped) == 3
     work = resume(made, there)
@@ -110,7 +110,7 @@ def test_one_that_is_too_large_is_not_even_read(made: Path, there: Path) -> None
     with (there / ".resumerge" / name).open("wb") as file:
         file.truncate(1 << 40)
     held = read_state(open_store(str(there)), there.parent / "copy.db")
-    assert held.what == DAMAGED
+    assert held.kind == DAMAGED
     assert "larger than" in held.skipped[0]
 
 
@@ -172,7 +172,7 @@ def test_a_word_that_it_is_done_which_cannot_be(there: Path, done: dict[str, Any
     said = {"run": "r", "fingerprint": "0", "seed": 0, "shard_size": 1, **done}
     checksum = xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
     (there / ".resumerge" / "done.json").write_text(json.dumps({**said, "checksum": checksum}))
-    assert read_state(open_store(str(there)), there.parent / "copy.db").done is None
+    assert read_state(open_store(str(there)), there.parent / "copy.db").manifest is None
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,11 @@ def create_run(context: RunContext, plan: Plan, config: Path, out: Path) -> Iter
 
 def _acquire_empty(mirror: MirrorSession, out: Path) -> None:
     """Take the lease of a new run's mirror, which must be empty."""
-    mirror.hold(out.name)
+    mirror.acquire_lease(out.name)
     with TemporaryDirectory(prefix="resumerge-") as name:
         folder = Path(name)
         state = mirror.read_state(folder / LEDGER_FILE)
-    if state.what != NOTHING:
+    if state.kind != NOTHING:
         raise refuse_mirror(mirror, state)
 
 

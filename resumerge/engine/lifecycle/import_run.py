@@ -53,12 +53,12 @@ def find_in_mirror(
     with TemporaryDirectory(prefix="resumerge-") as name:
         folder = Path(name)
         state = mirror.read_state(folder / LEDGER_FILE)
-        if state.what == FINISHED and state.done is not None:
+        if state.kind == FINISHED and state.manifest is not None:
             restart = recipe is not None and context.options.restart
-            return _finished(context, mirror, state.done, state, restart=restart)
-        if state.what == NOTHING and recipe is not None:
+            return _finished(context, mirror, state.manifest, state, restart=restart)
+        if state.kind == NOTHING and recipe is not None:
             return None
-        if state.what != UNFINISHED:
+        if state.kind != UNFINISHED:
             raise refuse_mirror(mirror, state)
         record = _record(folder)
     if recipe is not None and not context.options.restart and not is_of_recipe(record, recipe):
@@ -110,11 +110,11 @@ def _import(
     ]
     if problems:
         raise InputError(problems)
-    mirror.hold(record["id"])
+    mirror.acquire_lease(record["id"])
     staged, folder = runs.stage(out, storage), runs.folder / str(record["id"])
     with run_lock(staged, record["id"]):
         state = mirror.read_state(staged / LEDGER_FILE)
-        if state.what != UNFINISHED or _record(staged)["id"] != record["id"]:
+        if state.kind != UNFINISHED or _record(staged)["id"] != record["id"]:
             raise refuse_mirror(mirror, state)
         for why in state.skipped:
             context.reporter.note(f"Not used: {why}")

@@ -73,7 +73,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if run.mirror is not None:
         _check_mirror(run.out, run.mirror, named=run.mirror_named)
         reconciler = Reconciler(run.ledger, run.out, run.mirror, context.storage)
-        manifest = reconciler.reach(named=run.mirror_named)
+        manifest = reconciler.reconcile(named=run.mirror_named)
         if manifest is not None:
             return take_finished(context, run.mirror, manifest, run.out)
         check_fits(plan, run.ledger)

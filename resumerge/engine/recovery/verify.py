@@ -108,45 +108,51 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
         InputError: there is no run in it.
         Resumable: it cannot be read now.
     """
-    far = MirrorSession(url, Options(), Reporter(), StopRequest())
+    mirror = MirrorSession(url, Options(), Reporter(), StopRequest())
     with tempfile.TemporaryDirectory() as folder, resumable_disk_errors():
         path = Path(folder) / LEDGER_FILE
-        held = far.read_state(path)
+        state = mirror.read_state(path)
         units: list[str] = []  # the shard of each
-        if held.done is not None:
-            run, files = held.done.run, dict(held.done.files)
-        elif held.snapshot:
+        if state.manifest is not None:
+            run, files = state.manifest.run, dict(state.manifest.files)
+        elif state.snapshot:
             with closing(Ledger(path, read_only=True)) as ledger:
                 run = (ledger.run() or {})["id"]
                 files = ledger.mirrored_files()
                 names = [shard["name"] for shard in ledger.shards()]
                 units = [names[unit["shard"]] for unit in ledger.units()]
         else:
-            raise refuse_mirror(far, held)
-        if held.done is not None and CARD in held.files:
+            raise refuse_mirror(mirror, state)
+        if state.manifest is not None and CARD in state.files:
             files.pop(CARD, None)
-        damaged = retry(far.store, lambda: compare(far.store, files, far.moved))
+        damaged = retry(mirror.store, lambda: compare(mirror.store, files, mirror.moved))
         known = next((folder for folder in home.runs() if folder.name == run), None)
-        marked = bool(damaged) and known is not None and _disbelieve(known, far, damaged, storage)
-        remake = held.done is not None and known is None
+        marked = (
+            bool(damaged) and known is not None and _note_damage(known, mirror, damaged, storage)
+        )
+        remake = state.manifest is not None and known is None
         compared = sum(shard in files for shard in units) if units else len(files)
         nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
         pending = len(units) - compared if units else 0
-        there = Path(far.url)
-        return Verification(run, there, compared, nbytes, pending, damaged, marked, far.url, remake)
+        there = Path(mirror.url)
+        return Verification(
+            run, there, compared, nbytes, pending, damaged, marked, mirror.url, remake
+        )
 
 
-def _disbelieve(folder: Path, far: MirrorSession, damaged: Iterable[str], storage: Storage) -> bool:
-    """Let a run forget that its mirror has what is damaged there; whether that could be noted."""
+def _note_damage(
+    folder: Path, mirror: MirrorSession, damaged: Iterable[str], storage: Storage
+) -> bool:
+    """Note in a run's ledger that its mirror lacks the damaged files; False if it cannot."""
     if lock_holder(folder) is not None or not _is_writable(folder):
         return False
     with run_lock(folder, folder.name):
         ledger, _ = open_ledger(folder, storage)
         try:
-            if (ledger.run() or {})["mirror"] != far.url:
+            if (ledger.run() or {})["mirror"] != mirror.url:
                 return False
             for name in damaged:
-                ledger.event("mirror_damaged", name=name, found="verify", mirror=far.url)
+                ledger.event("mirror_damaged", name=name, found="verify", mirror=mirror.url)
                 ledger.forget_mirrored(name)
             ledger.set_state("interrupted")
             return True

@@ -57,7 +57,7 @@ def find_written(
         Resumable: the mirror cannot be reached.
     """
     store = mirror.store
-    lease = mirror.hold(run)
+    lease = mirror.acquire_lease(run)
     listed = mirror.files()
     if (manifest := retry(store, lambda: read_manifest(store))) and manifest.run == run:
         files = {**files, **manifest.files}

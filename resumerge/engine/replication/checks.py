@@ -68,7 +68,7 @@ def check_apart(out: Path, mirror: MirrorSession) -> list[Problem]:
         return []
     return [
         Problem(
-            "The mirror and the output lie in each other",
+            "The mirror contains the output, or the output contains the mirror",
             where=mirror.url,
             found=f"the output is {out}",
             fix="name another folder for the mirror, on another disk",
@@ -78,14 +78,14 @@ def check_apart(out: Path, mirror: MirrorSession) -> list[Problem]:
 
 def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
     """The error for a mirror that the run cannot use."""
-    if state.what == DAMAGED:
+    if state.kind == DAMAGED:
         return refuse(
             "The mirror holds a run whose ledger cannot be used",
             where=mirror.url,
             found="; ".join(state.skipped[:SHOWN]),
             fix="name another mirror, or delete the files in this one",
         )
-    if state.what == FOREIGN:
+    if state.kind == FOREIGN:
         return refuse(
             "The mirror holds something else",
             where=mirror.url,
@@ -93,7 +93,7 @@ def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
             found=", ".join(state.others[:SHOWN]),
             fix="name another mirror, or move these files to another place",
         )
-    if state.what == NOTHING:
+    if state.kind == NOTHING:
         return refuse(
             "There is no run in this mirror",
             where=mirror.url,
@@ -101,10 +101,10 @@ def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
             found="no files of a run",
             fix="check the name; mount the drive first",
         )
-    run = state.done.run if state.what == FINISHED and state.done else "another"
+    run = state.manifest.run if state.kind == FINISHED and state.manifest else "another"
     return refuse(
         "The mirror holds another run",
         where=mirror.url,
-        found=f"{state.what}: {run}",
+        found=f"{state.kind}: {run}",
         fix="name another mirror, or add --restart to delete what that run wrote there",
     )

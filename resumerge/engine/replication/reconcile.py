@@ -39,7 +39,7 @@ class Reconciler:
 
     # 1. The lease, and what the mirror knows of the run
 
-    def reach(self, *, named: bool) -> Manifest | None:
+    def reconcile(self, *, named: bool) -> Manifest | None:
         """Acquire the lease, and adopt what the mirror knows of the run and this machine does not.
 
         Args:
@@ -60,14 +60,14 @@ class Reconciler:
             state = self._mirror.read_state(folder / "before-the-lease.db")
             self._check_not_emptied(state, named=named)
             incomplete = None
-            if state.what == FINISHED:
+            if state.kind == FINISHED:
                 manifest = self._manifest(state)
                 open_shards = self._ledger.open_shards()
                 if not self._is_complete(manifest, state.files, open_shards):
                     incomplete = manifest
                 elif open_shards:
                     return manifest
-            lease = self._mirror.hold(self._run["id"])
+            lease = self._mirror.acquire_lease(self._run["id"])
             if incomplete is not None:
                 lease.check()
                 self._reopen(incomplete, state.files)
@@ -80,7 +80,7 @@ class Reconciler:
 
     def _check_not_emptied(self, state: MirrorState, *, named: bool) -> None:
         """A mirror that is empty now, and was not, is probably a drive that is not mounted."""
-        if state.what == NOTHING and self._mirrored and not named:
+        if state.kind == NOTHING and self._mirrored and not named:
             raise Resumable(
                 "mirror",
                 f"The mirror at {self._mirror.url} has nothing of this run any more. If it is a "
@@ -90,9 +90,9 @@ class Reconciler:
 
     def _manifest(self, state: MirrorState) -> Manifest:
         """The manifest of a finished mirror, which must be of this run."""
-        if state.done is None or state.done.run != self._run["id"]:
+        if state.manifest is None or state.manifest.run != self._run["id"]:
             raise refuse_mirror(self._mirror, state)
-        return state.done
+        return state.manifest
 
     def _is_complete(
         self, manifest: Manifest, files: Mapping[str, int], open_shards: list[str]
@@ -134,13 +134,13 @@ class Reconciler:
 
     def _adopt(self, state: MirrorState, path: Path, *, named: bool) -> None:
         """Adopt the progress in the mirror's snapshot, which was written to `path`."""
-        if state.what == UNFINISHED:
+        if state.kind == UNFINISHED:
             with closing(Ledger(path)) as theirs:
                 record = theirs.run() or {}
                 if any(record[key] != self._run[key] for key in ("id", "fingerprint")):
                     raise refuse_mirror(self._mirror, state)
                 self._adopt_shards(theirs)
-        elif state.what in (FOREIGN, DAMAGED):
+        elif state.kind in (FOREIGN, DAMAGED):
             if not self._wrote_all_of(state):
                 raise refuse_mirror(self._mirror, state)
         else:
@@ -171,14 +171,14 @@ class Reconciler:
     def _change_mirror(self, state: MirrorState) -> None:
         """Record that the run has this mirror from now on."""
         away = [name for name in self._ledger.mirrored() if not (self._out / name).is_file()]
-        if self._run["mirror"] and away and state.what != UNFINISHED:
+        if self._run["mirror"] and away and state.kind != UNFINISHED:
             raise refuse(
                 "Some shards are only in the present mirror of the run",
                 where=self._run["mirror"],
                 found=f"{len(away)} shards, for example {away[0]}",
                 fix=f"copy them here first: `resumerge resume {self._run['id']} --bring-back`",
             )
-        known = self._ledger.mirrored_files() if state.what == UNFINISHED else {}
+        known = self._ledger.mirrored_files() if state.kind == UNFINISHED else {}
         self._ledger.set_mirror(self._mirror.url)
         for name, (nbytes, sha256) in known.items():  # the same mirror with another address
             if state.files.get(name) == nbytes:

@@ -16,7 +16,7 @@ from resumerge.options import Options
 
 
 class MirrorSession:
-    """A mirror in use by this process, which holds the lease from `hold` to `release`."""
+    """A mirror in use by this process, which holds the lease from `acquire_lease` to `release`."""
 
     def __init__(self, url: str, options: Options, reporter: Reporter, stop: StopRequest) -> None:
         """
@@ -63,7 +63,7 @@ class MirrorSession:
         """
         return retry(self.store, self.store.list)
 
-    def hold(self, run: str) -> Lease:
+    def acquire_lease(self, run: str) -> Lease:
         """The lease; the first call acquires it.
 
         Raises:

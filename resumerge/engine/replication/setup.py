@@ -1,4 +1,4 @@
-"""The mirror of a run, for the time that one attempt works on it."""
+"""Sets up the replicator of one attempt."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from resumerge.storage import Storage
 
 
 def replicator_of(
-    far: MirrorSession,
+    mirror: MirrorSession,
     ledger: Ledger,
     out: Path,
     options: Options,
     storage: Storage,
     reporter: Reporter,
 ) -> Replicator:
-    """The run's mirror, for one attempt; this process holds it from now on.
+    """The replicator of a run's mirror, for one attempt; it has the mirror's lease.
 
     Raises:
-        InputError: another machine works there, or nothing can be written there.
-        Resumable: it cannot be reached.
+        InputError: another machine has the lease, or the mirror is read-only.
+        Resumable: the mirror cannot be reached.
     """
-    lease = far.hold((ledger.run() or {})["id"])
+    lease = mirror.acquire_lease((ledger.run() or {})["id"])
     replication = replication_options(options)
-    return Replicator(far.store, lease, ledger, out, replication, storage, reporter.note)
+    return Replicator(mirror.store, lease, ledger, out, replication, storage, reporter.note)
 
 
 def replication_options(options: Options) -> ReplicationOptions:
-    """How a run is to be mirrored, as its options say."""
+    """How the run is mirrored, by its options."""
     wait = options.mirror_wait
     return ReplicationOptions(
         then_delete=bool(options.mirror_then_delete),
