@@ -15,6 +15,7 @@ from resumerge.ledger.run_store import RECIPE_FILE
 from resumerge.planning import Plan, fingerprint_parts
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
+from resumerge.sizes import counted
 from resumerge.sources import Source
 from resumerge.sources.formats.content_samples import sample
 
@@ -58,9 +59,8 @@ def check_source_drift(
     after, touched = _current_parts(before, plan, ledger.sources())
     _refuse_drift(context, record, before, after, record["config_path"])
     if touched:
-        context.reporter.note(
-            f"{len(touched)} model files have a new time of change and the same content"
-        )
+        files = counted(len(touched), "model file")
+        context.reporter.note(f"{files}: the time of change is new, the content is the same")
         ledger.event("source_touched", files=touched[:5])
 
 

@@ -83,7 +83,8 @@ def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
             "The mirror holds a run whose ledger cannot be used",
             where=mirror.url,
             found="; ".join(state.skipped[:SHOWN]),
-            fix="name another mirror, or delete the files in this one",
+            fix="name another mirror, or use the version of resumerge that wrote this one; delete "
+            "its files only if you do not need them",
         )
     if state.kind == FOREIGN:
         return refuse(

@@ -123,7 +123,7 @@ def test_a_source_that_was_touched_or_downloaded_again_is_no_other(
         os.utime(model, ns=(0, 0))
     ended = halfway.finish()
     halfway.assert_done(reference)
-    assert "2 model files have a new time of change" in ended.stderr
+    assert "2 model files: the time of change is new" in ended.stderr
     assert "source_touched" in halfway.events()
 
 
