@@ -73,8 +73,8 @@ class TorchCheckpoint(WeightFormat):
 
 
 @dataclass(frozen=True)
-class _Extent:
-    """The place of a storage's bytes in the file."""
+class _Place:
+    """The place of a storage's bytes in the file. Its repr, name included, is hashed into digests."""
 
     start: int
     nbytes: int
@@ -132,7 +132,7 @@ class _Buffered(io.BufferedReader):
 
 def _zip_archive(
     stream: _Stream, read: ReadRange, where: str
-) -> tuple[Any, dict[str, _Extent], str]:
+) -> tuple[Any, dict[str, _Place], str]:
     try:
         with zipfile.ZipFile(stream) as archive:
             entries = {entry.filename: entry for entry in archive.infolist()}
@@ -182,7 +182,7 @@ def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) ->
     return archive.read(entry)
 
 
-def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str) -> _Extent:
+def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str) -> _Place:
     """The place of an entry's bytes: after its own header, whose length is not in the directory."""
     size = stream.seek(0, io.SEEK_END)
     at = entry.header_offset
@@ -193,12 +193,12 @@ def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str
     start = at + 30 + name + extra
     if start + entry.file_size > size:
         raise _damaged(where, f"{start + entry.file_size} bytes in the file", f"{size} bytes")
-    return _Extent(start, entry.file_size)
+    return _Place(start, entry.file_size)
 
 
 def _legacy_file(
     stream: _Stream, read: ReadRange, where: str
-) -> tuple[Any, dict[str, _Extent], str]:
+) -> tuple[Any, dict[str, _Place], str]:
     """The format before torch 1.6: magic, protocol, machine, values, keys; then the storages."""
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
@@ -211,13 +211,13 @@ def _legacy_file(
     dtypes = {view.storage.key: view.storage.dtype for view in _views(values)}
     at = head.tell()
     hashed = xxhash.xxh3_128(read(0, at))
-    extents: dict[str, _Extent] = {}
+    extents: dict[str, _Place] = {}
     for key in map(str, keys):
         count = int.from_bytes(read(at, at + 8), "little") if at + 8 <= size else -1
         nbytes = count * BITS[dtypes.get(key) or "U8"] // 8
         if count < 0 or at + 8 + nbytes > size:
             raise _damaged(where, "all of its storages", f"{size} bytes: the file is truncated")
-        extents[key] = _Extent(at + 8, nbytes)
+        extents[key] = _Place(at + 8, nbytes)
         at += 8 + nbytes
     return values, extents, hashed.hexdigest()
 
@@ -231,7 +231,7 @@ def _views(values: Any) -> list[View]:
 
 
 def _tensor(
-    name: str, view: View, extents: Mapping[str, _Extent], file: str, where: str
+    name: str, view: View, extents: Mapping[str, _Place], file: str, where: str
 ) -> TensorInfo:
     """Check a view against its storage."""
 
