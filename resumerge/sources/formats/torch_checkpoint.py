@@ -74,7 +74,7 @@ class TorchCheckpoint(WeightFormat):
 
 @dataclass(frozen=True)
 class _Place:
-    """The place of a storage's bytes in the file. Its repr, name included, is hashed into digests."""
+    """The place of a storage's bytes in the file. Digests hash its repr, name included."""
 
     start: int
     nbytes: int
