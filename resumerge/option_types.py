@@ -21,6 +21,21 @@ _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
 
+_AGE = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_age(text: str) -> float:
+    """Seconds of an age like ``30d``, ``12h``, ``90m`` or ``2w``.
+
+    Raises:
+        ValueError: this is no age.
+    """
+    number, unit = text[:-1], text[-1:].lower()
+    if unit not in _AGE or not number.isascii() or not number.isdigit() or len(number) > 6:
+        raise ValueError(f"{text!r} is not an age like 30d, 12h or 90m")
+    return float(int(number) * _AGE[unit])
+
+
 def parse_size(text: str) -> int:
     """The bytes of a size as people write it: ``5GB`` and ``5G`` are 5e9, ``5GiB`` is 5 * 2**30.
 
@@ -126,7 +141,7 @@ class Seconds(OptionType):
         return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
     def as_text(self, value: Any) -> str:
-        return f"{value:g}"
+        return repr(value).removesuffix(".0")  # all of its digits
 
 
 class Word(OptionType):

@@ -109,7 +109,7 @@ def _option(type: OptionType, help: str, *commands: str, default: Any = None, **
 _MERGES = ("run", "resume")
 _PLANS = ("run", "plan")
 _ALL = ("run", "resume", "plan")
-_READERS = ("status", "verify", "cache check", "cache repair")
+_READERS = ("status", "verify", "clean", "cache check", "cache repair")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +150,15 @@ class Options:
     offline: bool = _option(
         Flag(), "Do not use the network: every source must be local or cached.",
         *_ALL, "cache check", default=False,
+    )  # fmt: skip
+    trust_sources: bool = _option(
+        Flag(), "Take local models for unchanged between attempts, though their files changed: if "
+        "they are others, the result is a mixture. Given when a run begins, what it reads is not "
+        "hashed either.", *_MERGES, default=False, kept=Kept.INHERITED,
+    )  # fmt: skip
+    no_recheck: bool = _option(
+        Flag(), "Do not read again, after an interruption, what was committed before it.", *_MERGES,
+        default=False, repeated=True,
     )  # fmt: skip
     restart: bool = _option(
         Flag(), "Abandon the unfinished run in OUT and start over.", *_MERGES, default=False
@@ -332,6 +341,8 @@ class _AnyOptions(TypedDict, total=False):
 
 
 class _MergeOptions(_AnyOptions, total=False):
+    trust_sources: bool
+    no_recheck: bool
     restart: bool
     memory_wait: float
     mirror_then_delete: bool | None

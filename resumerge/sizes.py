@@ -22,6 +22,15 @@ def show_seconds(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def show_age(seconds: float) -> str:
+    """How long ago something was, in one unit: ``40 s``, ``12 min``, ``5 h``, ``30 days``."""
+    for unit, length in (("s", 60), ("min", 60), ("h", 24)):
+        if seconds < length:
+            return f"{seconds:.0f} {unit}"
+        seconds /= length
+    return counted(int(seconds), "day")
+
+
 def show_tick(seconds: float) -> str:
     """A tick of a time axis, to three digits: ``0 s``, ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
     return f"{seconds:.3g} s" if seconds < 60 else show_seconds(seconds)

@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from signal import SIGHUP, SIGINT, SIGTERM
 
 import pytest
 from choosing_kernels import use_kernels
@@ -18,8 +19,9 @@ from tiny_models import LLAMA, write_family
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anything
 
 # A shell has its background jobs ignore Ctrl-C, and what they start, which tests send it to.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(SIGINT) is signal.SIG_IGN:
+    signal.signal(SIGINT, signal.default_int_handler)
+signal.signal(SIGHUP, signal.SIG_DFL)  # which nohup, and some runners of CI, have ignored
 
 __all__ = [
     "hub",  # these two are fixtures of whoever talks to the Hub
@@ -33,6 +35,16 @@ settings.load_profile("unhurried")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="many more draws, for hours")
+
+
+@pytest.fixture(autouse=True)
+def as_deaf_as_before() -> Iterator[None]:
+    """A merge that is called as a command leaves its process deaf to these signals, which then end
+    no test's process either."""
+    before = {number: signal.getsignal(number) for number in (SIGHUP, SIGINT, SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

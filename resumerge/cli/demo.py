@@ -143,6 +143,8 @@ def make_model(folder: Path, seed: int) -> int:
         "torch_dtype": "bfloat16",
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2))
+    words = {"type": "WordLevel", "vocab": {f"w{n}": n for n in range(VOCABULARY)}}
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {**words, "unk_token": "w0"}}))
     return (folder / "model.safetensors").stat().st_size
 
 

@@ -11,12 +11,13 @@ import resumerge
 from resumerge.cli.command import LazyGroup
 from resumerge.cli.mergekit_options import without_mergekit_options
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
-from resumerge.errors import ResumergeError
+from resumerge.errors import InputError, Problem, ResumergeError
 from resumerge.logs import log_as_environment_says
-from resumerge.ui.terminal.console import escape_unknown_letters, silence
+from resumerge.ui.terminal.console import escape_unknown_letters, print_json_line, silence
+from resumerge.ui.terminal.streams import lossy, occupy_closed_streams
 from resumerge.ui.terminal.terminal import err, print_text
 
-COMMANDS = ("run", "resume", "status", "plan", "verify", "methods", "demo", "cache")
+COMMANDS = ("run", "resume", "status", "plan", "verify", "clean", "methods", "demo", "cache")
 """Each is `command` in the module of its name."""
 
 INTERRUPTED = 130
@@ -53,8 +54,9 @@ def main() -> None:
 
     An expected error becomes a message on stderr and the exit code of its class.
     """
-    for stream in (sys.stdout, sys.stderr):
-        escape_unknown_letters(stream)
+    occupy_closed_streams()
+    escape_unknown_letters(sys.stdout)
+    sys.stderr = lossy(sys.stderr)
     words, notes = without_mergekit_options(sys.argv[1:])
     for note in notes:
         text = f"[yellow]note:[/yellow] {escape(note)}"
@@ -75,16 +77,27 @@ def _exit_code(words: list[str]) -> int:
         return app.main(words, standalone_mode=False) or 0
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        usage = InputError([Problem(error.format_message(), where=" ".join(words))])
+        return _tell(usage, words)
     except click.Abort:
         return INTERRUPTED
     except ResumergeError as error:
         print_text(str(error), err)
-        return error.exit_code
+        return _tell(error, words)
     except DISK_ERRORS as error:
         stopped = out_of_order(error)
         print_text(str(stopped), err)
-        return stopped.exit_code
+        return _tell(stopped, words)
+
+
+def _tell(error: ResumergeError, words: list[str]) -> int:
+    """Tell a program what went wrong, if one asks; the exit code is returned.
+
+    A command line that cannot be read is searched for the word that asks.
+    """
+    if "--json" in words or "--progress=json" in words:
+        print_json_line(sys.stdout, **error.as_json())
+    return error.exit_code
 
 
 if __name__ == "__main__":

@@ -7,30 +7,47 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from click.exceptions import Exit
 
 from resumerge.cli.arguments import json_style
+from resumerge.engine.resources.allocation_errors import (
+    check_address_space,
+    is_out_of_memory,
+    out_of_memory,
+)
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.open_files import allow_many_open_files
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.ledger.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.report.resume_command import has_mirror, repeat_command, resume_command
+from resumerge.report.resume_command import (
+    GONE,
+    has_mirror,
+    is_gone,
+    repeat_command,
+    resume_command,
+    start_over_command,
+)
 from resumerge.supervisor import supervise
 from resumerge.ui.progress.keepalive import PrintClock
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
 from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import print_json_line
+from resumerge.ui.terminal.streams import lossy
 
 if TYPE_CHECKING:
     from resumerge.engine.lifecycle.session import Session
     from resumerge.engine.reporter import Reporter
     from resumerge.supervisor import HeartbeatPipe, WorkerSpec
     from resumerge.ui.progress.styles import PrintedReporter
+
+BUG = "This is a bug in resumerge. What was committed is kept."
 
 
 def merge(
@@ -48,6 +65,9 @@ def merge(
         stall_seconds: a worker without progress for this long is restarted; 0: never. None merges
             in this process, without a supervisor.
     """
+    sys.stdout = lossy(sys.stdout)
+    check_address_space()
+    allow_many_open_files()
     command = MergeCommand(options, work, style=json_style(progress, as_json))
     code = command.merge() if stall_seconds is None else command.supervise(stall_seconds)
     raise Exit(code)
@@ -99,7 +119,7 @@ class MergeCommand:
         Args:
             pipe: to the supervisor, if this is a worker.
         """
-        stop = StopRequest(self._exit_at_once)
+        stop = StopRequest(self._exit_at_once, final=True)
         try:
             with stop.listening():  # before the import of the engine, which takes long
                 self._work(self._new_session(stop, pipe))
@@ -111,15 +131,23 @@ class MergeCommand:
         except ResumergeError as error:
             self._close()
             self._print(str(error))
+            if self._as_json:
+                print_json_line(sys.stdout, **error.as_json())
             if pipe is not None:
                 pipe.tell(refusal=str(error))
             return error.exit_code
-        except Exception:
+        except Exception as error:
+            if is_out_of_memory(error):
+                return self._stopped(out_of_memory(error))
             self._close()
             traceback.print_exc()
-            self._print("This is a bug in resumerge. What was committed is kept.")
-            if self._run is not None:
-                self._print(self._resume_command(self._run))
+            self._print(BUG)
+            command = None if self._run is None else self._resume_command(self._run)
+            if self._as_json:
+                line = {"exit_code": 1, "message": f"{BUG} {error!r}"}
+                print_json_line(sys.stdout, "error", **line, run=self._run, resume=command)
+            if command is not None:
+                self._print(command)
             return 1
         finally:
             self._close()
@@ -143,25 +171,33 @@ class MergeCommand:
     def _resume_command(self, run: str | None) -> str:
         if run is None:
             return repeat_command()
+        if is_gone(run, self._options.state_dir):
+            return start_over_command()
         return resume_command(run, self._options.state_dir, self._options)
 
     def _stopped(self, stopped: Interrupted | Resumable) -> int:
         self._close()
         self._print(str(stopped))
+        if self._run is not None and is_gone(self._run, self._options.state_dir):
+            self._print(GONE)
         command = self._resume_command(self._run)
         if self._as_json:
-            print_json_line(sys.stdout, **_last_line(stopped, self._run, command))
+            line = stopped.as_json() | {"run": self._run, "resume": command}
+            print_json_line(sys.stdout, **line)
         self._print(command)
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:
         """A second signal. A signal handler must not write to buffered streams, only `os.write`."""
         stopped, command = Interrupted(signum), self._resume_command(self._run)
-        if self._as_json:
-            os.write(1, json.dumps(_last_line(stopped, self._run, command)).encode() + b"\n")
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
         text = f"{show_cursor}Stopped at once. What was committed is kept.\n{command}\n"
-        os.write(2, text.encode())
+        with suppress(OSError):
+            if self._as_json:
+                line = stopped.as_json() | {"run": self._run, "resume": command}
+                os.write(1, json.dumps(line).encode() + b"\n")
+        with suppress(OSError):
+            os.write(2, text.encode())
 
     def _print(self, text: str) -> None:
         self._err.print(text, highlight=False, soft_wrap=True)
@@ -170,12 +206,3 @@ class MergeCommand:
         """Remove the progress bar from the terminal."""
         if self._shown is not None:
             self._shown.close()
-
-
-def _last_line(stopped: Interrupted | Resumable, run: str | None, command: str) -> dict[str, Any]:
-    """The last of the JSON Lines of a merge that stopped early."""
-    if isinstance(stopped, Interrupted):
-        facts: dict[str, Any] = {"kind": "interrupted", "signal": stopped.name}
-    else:
-        facts = {"kind": "stopped", "reason": stopped.reason, "message": str(stopped)}
-    return {**facts, "run": run, "resume": command, "exit_code": stopped.exit_code}

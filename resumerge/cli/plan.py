@@ -16,6 +16,7 @@ from resumerge.cli.arguments import (
 )
 from resumerge.cli.command import Command
 from resumerge.engine.reports.plan_report import describe_plan
+from resumerge.engine.resources.allocation_errors import check_address_space
 from resumerge.errors import Problem
 from resumerge.options import Options
 from resumerge.ui.progress.keepalive import keepalive
@@ -41,6 +42,7 @@ def command(
     config: Path, out: Path | None, options: Options, progress: Style, as_json: bool
 ) -> None:
     """Check everything and estimate. Only headers are read; nothing is written."""
+    check_address_space()
     as_json = json_style(progress, as_json) is Style.JSON
     with keepalive(None if progress is Style.NONE else err, PLANNING):
         document = describe_plan(config, out, options, progress.value)

@@ -31,6 +31,7 @@ class Result:
         already_done: nothing was left to do.
         merging_seconds: spent computing, writing and committing in this attempt.
         mirror: where the model is too, or alone.
+        notes: what the model lacks, a line each.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Result:
     already_done: bool = False
     merging_seconds: float = 0.0
     mirror: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -51,8 +53,10 @@ class Result:
         """Where the complete model is, as text: here, in its mirror, or in both."""
         if self.mirror is None:
             return str(self.output)
-        if self.where == self.mirror or not (self.output / "config.json").exists():
+        if self.where == self.mirror:
             return self.mirror
+        if not (self.output / "config.json").exists():
+            return f"{self.mirror}, which alone has it; --bring-back copies it to {self.output}"
         return f"{self.output}, and {self.mirror}"
 
 
@@ -70,6 +74,9 @@ class Reporter:
 
     def heartbeat(self) -> None:
         """Bytes were read or computed. Called often, by any thread; must return at once."""
+
+    def reading(self, done: int, total: int) -> None:
+        """A phase that only reads has read so many bytes, of so many."""
 
     def fetching(self, fetched: DownloadProgress) -> None:
         """Source files are being downloaded, or were downloaded in this attempt."""

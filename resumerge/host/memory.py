@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,11 +143,19 @@ def measure_memory() -> Memory:
     return MemoryGauge().measure()
 
 
+def address_space_limit() -> int | None:
+    """Bytes of address space that this process may have (``ulimit -v``); None for no limit."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
 def rss() -> int:
     """Bytes of RSS that this process has."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
+        if sys.platform == "linux":  # without /proc: the largest that it had
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         import psutil
 
         return int(psutil.Process().memory_info().rss)
@@ -220,6 +230,9 @@ def _machine() -> tuple[int, int]:
     }
     if "MemAvailable" in found:
         return found["MemTotal"], min(found["MemAvailable"], found["MemTotal"])
+    if sys.platform == "linux":  # without /proc: what is free, without the page cache
+        page = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
     import psutil
 
     machine = psutil.virtual_memory()

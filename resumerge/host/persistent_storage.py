@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,9 @@ def find_persistent(root: Path = Path("/")) -> list[PersistentFolder]:
     Args:
         root: of the file system; the folders that are returned begin at ``/``.
     """
-    mounts = [(mount.mountpoint, mount.fstype) for mount in psutil.disk_partitions(all=True)]
+    mounts: list[tuple[str, str]] = []
+    with suppress(OSError):  # without /proc
+        mounts = [(mount.mountpoint, mount.fstype) for mount in psutil.disk_partitions(all=True)]
     return [*_drive(root, mounts), *_kaggle(root), *_network(mounts)]
 
 

@@ -16,9 +16,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from resumerge.foreign_files import read_foreign
 from resumerge.storage import Storage
 
 COMMIT = re.compile("[0-9a-f]{40}")
+_LARGEST_REF = 100
 LOCK_SECONDS = 0.5
 """Seconds between two checks while this process waits for another one's lock."""
 
@@ -159,7 +161,7 @@ def link_etag(path: Path) -> str | None:
 def remembered_commit(repo: str, branch: str) -> str | None:
     """The commit of a branch when the Hub was last asked; None if it was not."""
     try:
-        commit = (repo_folder(repo) / "refs" / branch).read_text().strip()
+        commit = read_foreign(repo_folder(repo) / "refs" / branch, _LARGEST_REF).decode().strip()
     except (OSError, ValueError):
         return None
     return commit if COMMIT.fullmatch(commit) else None

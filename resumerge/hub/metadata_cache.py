@@ -28,8 +28,8 @@ BUSY_SECONDS = 20.0
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS verdicts (
-    path TEXT PRIMARY KEY, etag TEXT, size INTEGER, mtime_ns INTEGER, inode INTEGER,
-    intact INTEGER, at TEXT);
+    path TEXT PRIMARY KEY, etag TEXT, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER,
+    inode INTEGER, intact INTEGER, at TEXT);
 CREATE TABLE IF NOT EXISTS damages (id INTEGER PRIMARY KEY, path TEXT, etag TEXT, at TEXT);
 CREATE TABLE IF NOT EXISTS listings (
     repo TEXT, revision TEXT, files TEXT, PRIMARY KEY (repo, revision));
@@ -78,11 +78,12 @@ class MetadataCache:
         """Whether a file is intact; None if it was not read, or was changed since."""
         facts = _facts(path)
         rows = self._read(
-            "SELECT etag, size, mtime_ns, inode, intact FROM verdicts WHERE path = ?", [_key(path)]
+            "SELECT intact, etag, size, mtime_ns, ctime_ns, inode FROM verdicts WHERE path = ?",
+            [_key(path)],
         )
-        if facts is None or not rows or rows[0][:4] != (etag, *facts):
+        if facts is None or not rows or rows[0][1:] != (etag, *facts):
             return None
-        return bool(rows[0][4])
+        return bool(rows[0][0])
 
     def record_verdict(self, path: Path, etag: str, intact: bool) -> None:
         """Record whether a file is intact as it is now. A damage stays recorded afterwards."""
@@ -92,7 +93,7 @@ class MetadataCache:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         known = self.verdict(path, etag)
         self._write(
-            "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [_key(path), etag, *facts, int(intact), now],
         )
         if not intact and known is not False:
@@ -117,8 +118,13 @@ class MetadataCache:
         rows = self._read(
             "SELECT files FROM listings WHERE repo = ? AND revision = ?", [repo, commit]
         )
-        found = json.loads(rows[0][0]) if rows else {}
-        return {name: (size, etag) for name, (size, etag) in found.items()}
+        try:
+            found = json.loads(rows[0][0]) if rows else {}
+            listed = {name: (size, etag) for name, (size, etag) in found.items()}
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return {}
+        sound = all(type(size) is int and type(etag) is str for size, etag in listed.values())
+        return listed if sound else {}
 
     def store_listing(self, repo: str, commit: str, files: Mapping[str, tuple[int, str]]) -> None:
         """Record the files of a repo at a commit, which never changes."""
@@ -129,7 +135,7 @@ class MetadataCache:
     def header(self, etag: str) -> bytes | None:
         """The first bytes of a weight file, as far as they describe its tensors."""
         rows = self._read("SELECT header FROM headers WHERE etag = ?", [etag])
-        return bytes(rows[0][0]) if rows else None
+        return rows[0][0] if rows and isinstance(rows[0][0], bytes) else None
 
     def store_header(self, etag: str, header: bytes | None) -> None:
         """Record a file's header; None deletes it."""
@@ -191,6 +197,9 @@ class MetadataCache:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.executescript(_TABLES)
+        except UnicodeDecodeError as error:  # of a message that quotes a damaged schema
+            db.close()
+            raise sqlite3.DatabaseError(str(error)) from None
         except BaseException:
             db.close()
             raise
@@ -208,9 +217,10 @@ def _key(path: Path) -> str:
     return os.path.realpath(path)
 
 
-def _facts(path: Path) -> tuple[int, int, int] | None:
+def _facts(path: Path) -> tuple[int, int, int, int] | None:
+    """What changes with the content: the kernel sets the change time, programs the other one."""
     try:
         stat = path.stat()
     except OSError:
         return None
-    return stat.st_size, stat.st_mtime_ns, stat.st_ino
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino

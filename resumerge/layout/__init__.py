@@ -4,6 +4,7 @@ There is no table of architectures. Nothing here reads weights. Imports only typ
 `tied_weights`, whose functions are exported here too.
 """
 
+from resumerge.layout.canonical_names import DOWNS, GATES, UPS, CanonicalNames
 from resumerge.layout.layer_lists import read_layer_list, write_layer_list
 from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
@@ -12,6 +13,10 @@ from resumerge.layout.names import LayerName, before_layers, collapse, split
 from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, own_head
 
 __all__ = [
+    "DOWNS",
+    "GATES",
+    "UPS",
+    "CanonicalNames",
     "LayerName",
     "Layers",
     "ModulePart",

@@ -22,13 +22,14 @@ def read_layer_list(key: str, value: Any, count: int) -> list[Any] | None:
     """The entry of each of `count` layers; None if the list is not about layers."""
     if not isinstance(value, list) or not _OF_LAYERS.search(key):
         return None
-    if value and len(value) == count:
+    if len(value) == count:
         return value
     if _NUMBERS.search(key) and _are_numbers(value, count):
         return [layer in value for layer in range(count)]
     if _is_repeated(value):
-        found = [kind for entry, times in value for _ in range(times) for kind in entry]
-        return found if len(found) == count else None
+        if sum(len(entry) * times for entry, times in value) != count:
+            return None
+        return [kind for entry, times in value for _ in range(times) for kind in entry]
     if _KINDS.search(key) and value and all(isinstance(entry, str) for entry in value):
         return _cycle(value, count)
     return None
@@ -59,5 +60,6 @@ def _is_repeated(value: list[Any]) -> bool:
         and len(entry) == 2
         and isinstance(entry[0], list)
         and type(entry[1]) is int
+        and entry[1] >= 0
         for entry in value
     )

@@ -33,7 +33,7 @@ def match_names(
         differ, the most common first. Each of their names is used once.
     """
     free = set(theirs) - set(ours)
-    lacking = [name for name in ours if name not in free and name not in theirs]
+    lacking = [name for name in ours if name not in theirs]
     if not free or not lacking:
         return {}, []
     by_end: dict[str, list[str]] = defaultdict(list)

@@ -1,62 +1,157 @@
 """Finds the tensors that have a row for every token: embeddings, output heads and their biases.
 
-They are outside the layers, are named like an embedding or a head, and have as many rows as a
-``vocab_size`` in the (nested) config.json.
+They are outside the layers and have as many rows as config.json states tokens. Which of those that
+have are meant follows from their names; where these say nothing, from their shape, or from the
+weight that a vector is the bias of. Of the others it cannot be told.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from resumerge.layout.names import split
+from resumerge.layout.layers import Layers
+from resumerge.sources.dtypes import FLOATS
+from resumerge.sources.tied_weights import is_computed, is_embedding, is_head
 from resumerge.sources.tokenizers.row_map import vocabulary_axis
-from resumerge.sources.types import Source
+from resumerge.sources.types import Source, TensorInfo
+
+VOCABULARY_SIZE = re.compile(r"(?!type_|entity_).*vocab_size.*|n_words|n_vocab|n_token")
+"""Keys of config.json that state a number of tokens; the last three are in older files."""
 
 _NAMES = re.compile(
     r"emb|wte|word|tok|shared|head|output|decoder|prediction|logits|proj_out|generator"
 )
-_OTHER_AXES = re.compile(
-    r"position|pos_emb|wpe|token_type|segment|patch|vision|visual|image|audio|norm|relative|rel_"
-)
 _INPUT = re.compile(r"emb|wte|shared")
+_OTHER_AXES = re.compile(
+    r"(position|pos_emb|wpe|token_type|segment|patch|vision|visual|image|audio|norm|relative|rel_)"
+    r"[^.]*(\.[^.]*)?$",
+    re.IGNORECASE,
+)
+"""What the last two words of a name say of tensors whose rows are something else."""
+
+_EXTRA = 1 / 16
+"""Rows that an embedding may have beyond the tokens of config.json (for images, prompts, blanks),
+as a share of these."""
 
 
-def vocabulary_size(source: Source, tokens: int = 0) -> int | None:
-    """Rows of a model's embedding, which may be more than its tokenizer has tokens.
+@dataclass(frozen=True)
+class VocabularyTensors:
+    """The tensors of a model whose rows are tokens.
 
     Args:
-        tokens: of the tokenizer: which vocabulary is meant, where a composite model has several.
-
-    Returns:
-        None where nothing looks like an embedding.
+        size: rows of its embedding, which may be more than its tokenizer has tokens; None where
+            nothing looks like one.
+        found: names of the tensors with a row for each token.
+        untold: names of those with an axis about as long, of which it cannot be told.
     """
-    stated = list(dict.fromkeys(vocabulary_sizes(source.config)))
-    lengths = [
-        vocabulary_axis(tensor.shape)
-        for name, tensor in source.tensors.items()
-        if _has_vocabulary_name(name) and _INPUT.search(name) and len(tensor.shape) == 2
-    ]
-    found = [size for size in stated if size in lengths] or (lengths if not stated else [])
-    roomy = [size for size in found if size >= tokens]
-    return min(roomy) if roomy else max(found, default=None)
+
+    size: int | None
+    found: frozenset[str]
+    untold: tuple[str, ...]
+
+    def tables(self, source: Source) -> list[str]:
+        """Those of the found that are embeddings or heads, and not biases."""
+        return [
+            name
+            for name in self.found
+            if len(source.tensors[name].shape) == 2
+            and source.tensors[name].numel > (self.size or 0)
+        ]
 
 
-def has_vocabulary_axis(name: str, shape: tuple[int, ...], size: int | None) -> bool:
-    """Whether a tensor has a row for every one of `size` tokens."""
-    return size is not None and vocabulary_axis(shape) == size and _has_vocabulary_name(name)
+def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> VocabularyTensors:
+    """Find the tensors of a model whose rows are tokens.
+
+    Args:
+        layers: of the model.
+        tokens: of the tokenizer: which vocabulary is meant, where a composite model has several.
+    """
+    outside = {n: t for n, t in source.tensors.items() if layers.locate(n) is None}
+    outside = {n: t for n, t in outside.items() if not _OTHER_AXES.search(n)}
+    size = _size(outside, source.config, tokens)
+    if size is None:
+        return VocabularyTensors(None, frozenset(), ())
+    inside = [t for n, t in source.tensors.items() if layers.locate(n) is not None]
+    unique = not any(size in t.shape for t in inside if t.dtype in FLOATS)
+    found = _tables(outside, size, unique=unique)
+    vectors = {n for n, t in outside.items() if t.numel == size and size in t.shape}
+    found |= {n for n in vectors if _is_of_head(n, source, found, unique=unique)}
+    untold = [n for n, t in outside.items() if n not in found and _is_like(n, t, size, unique)]
+    untold += [t.name for t in inside if size in t.shape and t.dtype not in FLOATS]
+    return VocabularyTensors(size, frozenset(found), tuple(untold))
 
 
 def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
-    """Every ``vocab_size``, the outermost first."""
-    if type(config.get("vocab_size")) is int:
-        yield config["vocab_size"]
+    """Every number of tokens that a (nested) config.json states, the outermost first."""
+    for key, value in config.items():
+        if VOCABULARY_SIZE.fullmatch(key) and type(value) is int:
+            yield value
     for value in config.values():
         if isinstance(value, Mapping):
             yield from vocabulary_sizes(value)
 
 
-def _has_vocabulary_name(name: str) -> bool:
-    outside = split(name) is None
-    return outside and bool(_NAMES.search(name)) and not _OTHER_AXES.search(name)
+def _size(outside: Mapping[str, TensorInfo], config: Mapping[str, Any], tokens: int) -> int | None:
+    """Rows of the embedding, or what config.json states of one that has a few more."""
+    rows = {n: vocabulary_axis(t.shape) for n, t in outside.items() if len(t.shape) == 2}
+    named = [count for name, count in rows.items() if _INPUT.search(name)]
+    stated = list(dict.fromkeys(vocabulary_sizes(config)))
+    fitting = (
+        [size for size in stated if size in named]
+        or [size for size in stated if size in rows.values()]
+        or [size for size in stated if any(_has_extra_rows(count, size) for count in named)]
+    )
+    sizes = fitting if stated else named
+    roomy = [size for size in sizes if size >= tokens]
+    return min(roomy) if roomy else max(sizes, default=None)
+
+
+def _tables(outside: Mapping[str, TensorInfo], size: int, *, unique: bool) -> set[str]:
+    """Embeddings and heads.
+
+    Args:
+        unique: nothing inside the layers has this size: a tensor that has it is about tokens.
+    """
+    tables = {
+        name: tensor
+        for name, tensor in outside.items()
+        if len(tensor.shape) == 2 and vocabulary_axis(tensor.shape) == size
+    }
+    named = {tensor.shape for name, tensor in tables.items() if _INPUT.search(name)}
+    shapes = named or {tensor.shape for tensor in tables.values()}
+    return {
+        name
+        for name, tensor in tables.items()
+        if is_embedding(name)
+        or is_head(name)
+        or (unique and (_NAMES.search(name) or shapes == {tensor.shape}))
+    }
+
+
+def _is_of_head(name: str, source: Source, tables: set[str], *, unique: bool) -> bool:
+    """Whether a vector as long as the vocabulary is the bias of a head, which may be tied and
+    therefore not there.
+    """
+    stem, _, last = name.rpartition(".")
+    weight = f"{stem}.weight"
+    if weight in source.tensors:
+        return weight in tables
+    return _NAMES.search(name) is not None or (unique and last.endswith("bias"))
+
+
+def _is_like(name: str, tensor: TensorInfo, size: int, unique: bool) -> bool:
+    """Whether a tensor outside the layers has an axis of the vocabulary's size, or is a table of
+    tokens and something else.
+    """
+    if is_computed(tensor):
+        return False
+    if len(tensor.shape) == 2 and _NAMES.search(name) and _has_extra_rows(tensor.shape[0], size):
+        return True
+    return size in (tensor.shape if unique else tensor.shape[:1])
+
+
+def _has_extra_rows(count: int, size: int) -> bool:
+    return 0 < count - size <= _EXTRA * size

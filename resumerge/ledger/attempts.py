@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.ledger.connection import Connection, Row, now
+from resumerge.ledger.validators import OF_TYPE, time
+from resumerge.ledger.validity import check_values
+
+_COUNTS = "attempt rss_low rss_high budget batch_low batch_high done left_low left_high"
+_OF_GROUPS = {"at": time, "until": time, **dict.fromkeys(_COUNTS.split(), OF_TYPE[int])}
+"""Validators of what a group of samples says."""
 
 
 class AttemptTables(Connection):
@@ -14,7 +20,7 @@ class AttemptTables(Connection):
 
     def attempts(self) -> list[Row]:
         """Every attempt, oldest first."""
-        return self._rows("SELECT * FROM attempts ORDER BY n")
+        return self._read("attempts", rest="ORDER BY n")
 
     def start_attempt(self, facts: Mapping[str, Any]) -> int:
         """Open an attempt; earlier ones that never ended were killed.
@@ -64,8 +70,9 @@ class AttemptTables(Connection):
         Returns:
             Rows with ``at``, ``attempt``, ``kind`` and ``data`` (decoded).
         """
-        wanted = f" WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
-        rows = self._rows(f"SELECT at, attempt, kind, data FROM events{wanted} ORDER BY id", kinds)
+        wanted = f"WHERE kind IN ({', '.join('?' * len(kinds))}) " if kinds else ""
+        columns = ("at", "attempt", "kind", "data")
+        rows = self._read("events", columns, f"{wanted}ORDER BY id", kinds)
         return [{**row, "data": json.loads(row["data"])} for row in rows]
 
     def last_event(self, *kinds: str) -> Row | None:
@@ -75,7 +82,7 @@ class AttemptTables(Connection):
 
     def last_sample(self) -> Row | None:
         """The newest measurement of memory and progress; None before the first batch."""
-        rows = self._rows("SELECT * FROM samples ORDER BY id DESC LIMIT 1")
+        rows = self._read("samples", rest="ORDER BY id DESC LIMIT 1")
         return rows[0] if rows else None
 
     def sample_groups(self, most: int) -> list[Row]:
@@ -89,7 +96,7 @@ class AttemptTables(Connection):
         if ends["first"] is None:
             return []
         span = ends["last"] - ends["first"] + 1
-        return self._rows(
+        groups = self._rows(
             "SELECT attempt, min(at) AS at, max(at) AS until, min(rss) AS rss_low,"
             " max(rss) AS rss_high, max(budget) AS budget, min(batch_bytes) AS batch_low,"
             " max(batch_bytes) AS batch_high, max(bytes_done) AS done,"
@@ -97,3 +104,5 @@ class AttemptTables(Connection):
             " FROM samples GROUP BY (id - ?) * ? / ?, attempt ORDER BY min(id)",
             [ends["first"], min(most, span), span],
         )
+        check_values("samples", groups, _OF_GROUPS)
+        return groups

@@ -15,10 +15,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from resumerge.ledger.schema import create_missing
+from resumerge.foreign_files import UnfitFile, check_regular
+from resumerge.ledger.schema import check_schema, create_missing, read_missing_as_null
+from resumerge.ledger.validity import check_values
+
+JOURNALS = ("-wal", "-shm", "-journal")
+"""Suffixes of the files that SQLite keeps beside a database."""
 
 BUSY_SECONDS = 20.0
 """How long a write waits while another process writes."""
+
+_STREAMED = 1000
+"""Rows."""
 
 Row = dict[str, Any]
 """One row of a table, by column."""
@@ -40,11 +48,13 @@ class Connection:
         """Open a ledger.
 
         Args:
-            read_only: leave the file and its journal mode as they are.
+            read_only: leave the file and its journal mode as they are. What it lacks of the
+                declared columns is null.
 
         Raises:
-            sqlite3.DatabaseError: the file is not a database, or is damaged.
+            sqlite3.DatabaseError: the file is not a database, is damaged, or has another schema.
         """
+        check_files(path)
         self.path = path
         self._lock = threading.RLock()
         uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
@@ -52,9 +62,11 @@ class Connection:
             uri, uri=True, check_same_thread=False, timeout=BUSY_SECONDS, isolation_level=None
         )
         self._connection.row_factory = _by_column
-        if read_only:
-            return
         try:
+            missing = check_schema(self._connection)
+            if read_only:
+                read_missing_as_null(self._connection, missing)
+                return
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
         except BaseException:
@@ -93,10 +105,48 @@ class Connection:
             with self._connection:  # commits, or rolls back
                 yield
 
+    @contextmanager
+    def _at_one_moment(self) -> Iterator[None]:
+        """Read everything inside as it is at one moment, whatever other processes write."""
+        with self._lock:
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
+
     def _rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         """The rows of a query."""
         with self._lock:
             return self._connection.execute(sql, params).fetchall()
+
+    def _read(
+        self,
+        table: str,
+        columns: Sequence[str] = (),
+        rest: str = "",
+        params: Sequence[Any] = (),
+    ) -> list[Row]:
+        """Rows of a table, of which every value is one that its column may hold.
+
+        Args:
+            columns: by default all.
+            rest: of the query, from WHERE or ORDER BY on.
+
+        Raises:
+            InvalidLedger: a value cannot be.
+        """
+        rows = self._rows(_query(table, columns, rest), params)
+        check_values(table, rows)
+        return rows
+
+    def _stream(self, table: str, rest: str = "") -> Iterator[Row]:
+        """All rows of a table, checked as by `_read`, of which only some are in memory at once."""
+        with self._lock:
+            cursor = self._connection.execute(_query(table, (), rest))
+            while rows := cursor.fetchmany(_STREAMED):
+                check_values(table, rows)
+                yield from rows
 
     def _change(self, sql: str, *rows: Sequence[Any]) -> None:
         """Execute a statement for each of the rows of parameters, in one transaction."""
@@ -133,10 +183,36 @@ class Connection:
         self._change(f"UPDATE {table} SET {columns}{only}", list(values.values()))
 
 
+def check_files(path: Path) -> None:
+    """Check that a database and the files that SQLite keeps beside it are files: opening a pipe
+    would wait for its writer.
+
+    Raises:
+        sqlite3.DatabaseError: the database is something else.
+        sqlite3.OperationalError: a file beside it is.
+    """
+    for suffix in ("", *JOURNALS):
+        try:
+            check_regular(Path(f"{path}{suffix}"))
+        except UnfitFile as error:
+            kind = sqlite3.OperationalError if suffix else sqlite3.DatabaseError
+            raise kind(f"{path.name}{suffix} is {error}") from None
+        except OSError:
+            continue  # there is none, or SQLite says why it cannot be opened
+
+
 def _by_column(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
     return {column[0]: value for column, value in zip(cursor.description, row)}
 
 
+def _query(table: str, columns: Sequence[str], rest: str) -> str:
+    return f"SELECT {', '.join(map(_quoted, columns)) or '*'} FROM {table} {rest}"
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
 def _insertion(table: str, columns: Iterable[str], verb: str) -> str:
-    names = [f'"{name}"' for name in columns]
+    names = [*map(_quoted, columns)]
     return f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from resumerge.ledger.connection import Connection, now
 
+_WRITTEN = ("shards", "companions")
+
 
 class FileTables(Connection):
     """Reads and writes the tables ``companions``, ``downloads`` and ``mirrored``."""
@@ -20,12 +22,11 @@ class FileTables(Connection):
 
     def companions(self) -> dict[str, str]:
         """The checksum of each recorded file beside the shards, by name."""
-        return {row["name"]: row["checksum"] for row in self._rows("SELECT * FROM companions")}
+        return {row["name"]: row["checksum"] for row in self._read("companions")}
 
     def written_names(self) -> list[str]:
         """Every file that the run writes to its output folder, by final name."""
-        rows = self._rows("SELECT name FROM shards UNION ALL SELECT name FROM companions")
-        return [row["name"] for row in rows]
+        return [row["name"] for table in _WRITTEN for row in self._read(table, ["name"])]
 
     def note_download(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
         """Record a file that this run downloads to the Hub's cache."""
@@ -38,9 +39,7 @@ class FileTables(Connection):
 
     def downloads(self) -> dict[str, int]:
         """The inodes of the files that this run downloaded, by path."""
-        return {
-            row["path"]: row["inode"] for row in self._rows("SELECT path, inode FROM downloads")
-        }
+        return {row["path"]: row["inode"] for row in self._read("downloads", ["path", "inode"])}
 
     def note_mirrored(self, name: str, nbytes: int, sha256: str) -> None:
         """Record a file of the output that is complete in the mirror."""
@@ -56,11 +55,6 @@ class FileTables(Connection):
         return {name: sha256 for name, (_, sha256) in self.mirrored_files().items()}
 
     def mirrored_files(self) -> dict[str, tuple[int, str]]:
-        """Bytes and SHA-256 of each file of the output that is in the mirror, by name.
-
-        A ledger from before there were mirrors, opened read-only, has none.
-        """
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'mirrored'"):
-            return {}
-        rows = self._rows("SELECT name, nbytes, sha256 FROM mirrored ORDER BY name")
+        """Bytes and SHA-256 of each file of the output that is in the mirror, by name."""
+        rows = self._read("mirrored", ["name", "nbytes", "sha256"], "ORDER BY name")
         return {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}

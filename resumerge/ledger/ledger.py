@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 from resumerge.ledger.connection import Row
 from resumerge.ledger.schema import create_missing
+from resumerge.ledger.tables import TABLES
 from resumerge.ledger.units import UnitTables
+from resumerge.ledger.validity import check_agreement, in_sequence
 
 LEDGER_FILE = "ledger.db"
 
@@ -30,11 +33,23 @@ class Ledger(UnitTables):
         """Read the whole file, and create what it lacks of the declared tables.
 
         Raises:
-            sqlite3.DatabaseError: it is damaged, or holds no run.
+            sqlite3.DatabaseError: it is damaged, holds no run, or contradicts itself.
         """
         super().check()
-        if self.run() is None:
-            raise sqlite3.DatabaseError("the ledger holds no run")
+        self.check_rows()
+
+    def check_rows(self) -> None:
+        """Check every value, and that the rows agree with each other.
+
+        Raises:
+            InvalidLedger: with the column.
+        """
+        compared = ("run", "sources", "shards", "mirrored", "attempts")
+        with self._at_one_moment():
+            rows = {name: in_sequence(name, self._stream(name, "ORDER BY 1")) for name in TABLES}
+            for name in TABLES.keys() - {*compared, "units"}:
+                deque(rows[name], maxlen=0)
+            check_agreement({name: [*rows[name]] for name in compared}, rows["units"])
 
     def begin(
         self,
@@ -58,12 +73,24 @@ class Ledger(UnitTables):
 
     def run(self) -> Row | None:
         """The run's row; None while the plan is not stored."""
-        rows = self._rows("SELECT * FROM run")
+        rows = self._read("run")
         return rows[0] if rows else None
 
     def sources(self) -> list[Row]:
         """The models that the run reads, in the order of the plan."""
-        return self._rows("SELECT * FROM sources ORDER BY number")
+        return self._read("sources", rest="ORDER BY number")
+
+    def set_stamps(self, stamps: Mapping[str, str]) -> None:
+        """Store what the filesystem says of the files of local models, JSON, by model."""
+        with self._transaction():
+            for model, text in stamps.items():
+                self._change("UPDATE sources SET stamps = ? WHERE model = ?", [text, model])
+
+    def set_contents(self, hashes: Mapping[str, str]) -> None:
+        """Store the hash of what was read of each local model, by model."""
+        with self._transaction():
+            for model, text in hashes.items():
+                self._change("UPDATE sources SET content = ? WHERE model = ?", [text, model])
 
     def set_state(self, state: str) -> None:
         """``planned``, ``running``, ``interrupted``, ``failed`` or ``done``."""
@@ -106,14 +133,14 @@ class Ledger(UnitTables):
             )
 
 
-def read_run(path: Path) -> Row:
-    """The run's row of the ledger at `path`, read without changing the file.
+def read_run(path: Path, column: str) -> Any:
+    """A column of the run's row of the ledger at `path`, read without changing the file.
 
     Raises:
         sqlite3.DatabaseError: it cannot be read, or holds no run.
     """
     with closing(Ledger(path, read_only=True)) as ledger:
-        row = ledger.run()
-    if row is None:
+        rows = ledger._read("run", [column])
+    if not rows:
         raise sqlite3.DatabaseError("the ledger holds no run")
-    return row
+    return rows[0][column]

@@ -89,7 +89,8 @@ class RunStore:
         return [
             path
             for path in self.runs()
-            if (stored := _output(path)) in (wanted, real) or os.path.realpath(stored) == real
+            if (stored := _output(path))
+            and (stored in (wanted, real) or os.path.realpath(stored) == real)
         ]
 
     def stage(self, output: Path, storage: Storage) -> Path:
@@ -120,7 +121,7 @@ def _run_column(folder: Path, column: str) -> str:
     for name in _LEDGERS:
         with suppress(sqlite3.DatabaseError):
             if (folder / name).exists():
-                return str(read_run(folder / name)[column])
+                return str(read_run(folder / name, column))
     return ""
 
 

@@ -1,34 +1,121 @@
-"""Creates the declared tables, and adds what an older ledger lacks of them."""
+"""The schema of a ledger: it is created here, completed here, and nothing else is accepted.
+
+Anybody may have changed a database. A trigger, a constraint or an index of theirs would run when
+the ledger is written, and a column that is declared otherwise would hold something else.
+"""
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from collections.abc import Mapping, Sequence
 
-from resumerge.ledger.tables import TABLES, Column, Table
+from resumerge.ledger.tables import TABLES
+from resumerge.ledger.validity import InvalidLedger
+
+Missing = Mapping[str, Sequence[str]]
+"""The names of the columns that a ledger lacks, by table; of a table that it lacks, all."""
 
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 
 
+def check_schema(connection: sqlite3.Connection) -> Missing:
+    """Check that the schema is one that `create_missing` makes, of this version or an older one.
+
+    Further tables and columns are accepted if nothing in them computes or constrains.
+
+    Args:
+        connection: of which rows are read by the names of their columns.
+
+    Returns:
+        What is missing. A column that cannot be null never is, unless its table is.
+
+    Raises:
+        InvalidLedger: it is another.
+    """
+    missing = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
+    try:
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    except UnicodeDecodeError:  # of the message that names what is damaged
+        raise InvalidLedger("its schema is not text") from None
+    for row in rows:
+        if row["type"] == "index" and row["sql"] is None:
+            continue  # of a primary key
+        table = _TABLE.fullmatch(str(row["sql"]))
+        if row["type"] != "table" or table is None:
+            shown = str(row["name"])[:60]
+            raise InvalidLedger(f"it has the {row['type']} {shown!r}, which no ledger has")
+        name = str(row["name"]).lower()
+        if name in TABLES:
+            missing[name] = _missing_columns(name, table["columns"].split(","))
+    return missing
+
+
 def create_missing(connection: sqlite3.Connection) -> None:
-    """Create the tables and columns that are declared and not in the file. Keeps what is there."""
-    for name, table in TABLES.items():
-        present = {row["name"] for row in connection.execute(f"PRAGMA table_info({name})")}
-        if not present:
-            connection.execute(f"CREATE TABLE {name} ({', '.join(_definitions(table))})")
+    """Create the tables and columns that are declared and not in the file. Keeps what is there.
+
+    Raises:
+        InvalidLedger: its schema is not a ledger's.
+    """
+    for table, columns in check_schema(connection).items():
+        definitions = [_definitions(table)[column] for column in columns]
+        if is_missing(table, columns):
+            connection.execute(f"CREATE TABLE {table} ({', '.join(definitions)})")
             continue
-        for column in table.columns:
-            if column.name not in present:
-                connection.execute(f"ALTER TABLE {name} ADD COLUMN {_definition(column)}")
+        for definition in definitions:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {definition}")
 
 
-def _definitions(table: Table) -> list[str]:
-    first, *others = table.columns
-    return [f"{_definition(first)} PRIMARY KEY", *map(_definition, others)]
+def read_missing_as_null(connection: sqlite3.Connection, missing: Missing) -> None:
+    """Have this connection find every declared column; the file stays as it is."""
+    for table, columns in missing.items():
+        if not columns:
+            continue
+        listed = ", ".join(
+            f'{"NULL AS " if column.name in columns else ""}"{column.name}"'
+            for column in TABLES[table].columns
+        )
+        rows = "WHERE FALSE" if is_missing(table, columns) else f"FROM main.{table}"
+        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT {listed} {rows}")
 
 
-def _definition(column: Column) -> str:
-    words = f'"{column.name}" {_TYPES[column.type]}'
-    if column.references:
-        key = TABLES[column.references].columns[0].name
-        words += f' REFERENCES "{column.references}"("{key}")'
-    return words
+def is_missing(table: str, columns: Sequence[str]) -> bool:
+    """Whether a table is missing, by its columns that are."""
+    return len(columns) == len(TABLES[table].columns)
+
+
+def _missing_columns(table: str, definitions: Sequence[str]) -> list[str]:
+    declared, there = _definitions(table), set()
+    for definition in map(str.strip, definitions):
+        name = definition.split()[0].strip('"').lower()
+        if definition != declared.get(name, definition):
+            raise InvalidLedger(f"its {table}.{name} is declared as {definition[:100]!r}")
+        there.add(name)
+    missing = [column for column in TABLES[table].columns if column.name not in there]
+    for column in missing:
+        if not column.accepts(None):
+            raise InvalidLedger(f"its {table}.{column.name} is missing")
+    return [column.name for column in missing]
+
+
+def _definitions(table: str) -> dict[str, str]:
+    """As SQLite has them, by column."""
+    found = {}
+    for column in TABLES[table].columns:
+        words = f'"{column.name}" {_TYPES[column.type]}'
+        if column is TABLES[table].columns[0]:
+            words += " PRIMARY KEY"
+        if column.references:
+            key = TABLES[column.references].columns[0].name
+            words += f' REFERENCES "{column.references}"("{key}")'
+        found[column.name] = words
+    return found
+
+
+_NAME = r'(?:"\w+"|\w+)'
+_COLUMN = rf"{_NAME}(?: (?:TEXT|INTEGER|REAL|BLOB))?(?: PRIMARY KEY)?"
+_COLUMN += rf"(?: REFERENCES {_NAME}\({_NAME}\))?"
+_TABLE = re.compile(
+    rf"CREATE TABLE {_NAME}\s*\(\s*(?P<columns>{_COLUMN}(?:\s*,\s*{_COLUMN})*)\s*\)", re.ASCII
+)
+"""A table with nothing that could be evaluated."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
+from resumerge.ledger.connection import JOURNALS, check_files
 from resumerge.ledger.ledger import LEDGER_FILE, Ledger
 from resumerge.storage import Storage
 
 SNAPSHOT_FILE = "ledger.snapshot.db"
+_PIECE = 1 << 20
+
 RESTORED, RECONCILED = "ledger_restored", "ledger_reconciled"
 """Kinds of events. From the first to the second, every committed byte has to be verified."""
 
@@ -48,10 +52,10 @@ def restore_snapshot(folder: Path, storage: Storage) -> None:
     snapshot, final = folder / SNAPSHOT_FILE, folder / LEDGER_FILE
     if not snapshot.exists():
         raise sqlite3.DatabaseError("there is no snapshot")
+    check_files(snapshot)
     fresh = folder / "ledger.restored.partial"
-    data = snapshot.read_bytes()
     _remove_journals(fresh, storage)
-    storage.create(fresh, len(data), data)
+    _copy(snapshot, fresh, storage)
     restored = Ledger(fresh)
     try:
         restored.check()
@@ -66,6 +70,17 @@ def restore_snapshot(folder: Path, storage: Storage) -> None:
     storage.rename(fresh, final)
 
 
+def _copy(source: Path, target: Path, storage: Storage) -> None:
+    fd = storage.begin(target)
+    try:
+        with source.open("rb") as file:
+            while piece := file.read(_PIECE):
+                storage.write(fd, piece, file.tell() - len(piece))
+        storage.sync_data(fd)
+    finally:
+        os.close(fd)
+
+
 def is_reconciled(ledger: Ledger) -> bool:
     """Whether the ledger was never restored, or has been compared with the shards since."""
     last = ledger.last_event(RESTORED, RECONCILED)
@@ -73,5 +88,5 @@ def is_reconciled(ledger: Ledger) -> bool:
 
 
 def _remove_journals(path: Path, storage: Storage) -> None:
-    for suffix in ("-wal", "-shm", "-journal"):
+    for suffix in JOURNALS:
         storage.remove(path.with_name(path.name + suffix))

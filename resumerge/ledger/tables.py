@@ -1,8 +1,9 @@
 """The tables of a ledger. A column is declared here, and nowhere else.
 
-From this declaration the tables are created (`schema`), a ledger from a mirror is validated and
-imported (`import_ledger`), and results are copied from another machine's ledger (`units`). To add
-a column, add a line here. Every column may be null: older ledgers lack it.
+From this declaration the tables are created (`schema`), what is read is validated (`validity`), a
+ledger from a mirror is imported (`import_ledger`), and results are copied from another machine's
+ledger (`units`). To add a column, add a line here. Its validator has to accept null: older ledgers
+lack it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from typing import Final
 
 from resumerge.ledger.file_names import is_safe_name
 from resumerge.ledger.validators import (
+    OF_TYPE,
     Validator,
+    event_data,
+    fingerprint_parts,
     hashes,
     integer,
     json_object,
     like,
     options,
     or_null,
+    path,
     seconds,
     shape,
     text,
@@ -35,10 +40,12 @@ class Column:
 
     Args:
         type: ``int``, ``float``, ``str`` or ``bytes``.
-        validator: whether a value from an untrusted ledger may be imported; or `STAYS`.
+        validator: whether a value may be in a ledger, and imported from an untrusted one; or
+            `STAYS`, for a column that is not imported.
         references: the table whose primary key it holds.
         result: whether computing a unit sets it. It is cleared when the unit has to be computed
             again, and copied when another machine has computed it.
+        local: the validator of a column that stays; by default anything of its type, or null.
     """
 
     name: str
@@ -46,6 +53,12 @@ class Column:
     validator: Validator | None
     references: str = ""
     result: bool = False
+    local: Validator | None = None
+
+    @property
+    def accepts(self) -> Validator:
+        """Whether a value may be in a ledger of this machine."""
+        return self.validator or self.local or OF_TYPE[self.type]
 
 
 @dataclass(frozen=True)
@@ -54,10 +67,12 @@ class Table:
 
     Args:
         required: whether every ledger that is imported has the table.
+        first: the key of the first row, where the others follow it one by one.
     """
 
     columns: tuple[Column, ...]
     required: bool = False
+    first: int | None = None
 
     @property
     def imported(self) -> dict[str, Validator]:
@@ -68,16 +83,19 @@ class Table:
 _XXH3, _SHA256 = like("[0-9a-f]{32}"), like("[0-9a-f]{64}")
 _COUNT = or_null(integer())
 
+_COMMIT = "([0-9a-f]{40}|None)"
+_REVISION = rf"[0-9a-f]{{40}}|{_COMMIT}\+{_COMMIT}"  # of a model with an adapter: of both
+
 TABLES: dict[str, Table] = {
     "run": Table(
         (
             Column("id", str, like("[A-Za-z0-9_-]{1,100}")),
             Column("created", str, time),
-            Column("config_path", str, text()),
+            Column("config_path", str, path),
             Column("config_text", str, text(1 << 24)),
-            Column("output", str, text()),
+            Column("output", str, path),
             Column("fingerprint", str, _SHA256),
-            Column("fingerprint_parts", str, json_object),
+            Column("fingerprint_parts", str, fingerprint_parts),
             Column("options", str, options),
             Column("versions", str, json_object),
             Column("host", str, or_null(text(300))),
@@ -89,13 +107,16 @@ TABLES: dict[str, Table] = {
     "sources": Table(
         (
             Column("number", int, integer()),
-            Column("model", str, text()),
+            Column("model", str, path),
             Column("kind", str, like("local|hub|lora")),
-            Column("revision", str, or_null(like("[0-9a-f]{40}"))),
-            Column("folder", str, text()),
+            Column("revision", str, or_null(like(_REVISION))),
+            Column("folder", str, path),
             Column("identity", str, json_object),
+            Column("stamps", str, STAYS, local=or_null(json_object)),
+            Column("content", str, or_null(_XXH3)),
         ),
         required=True,
+        first=0,
     ),
     "shards": Table(
         (
@@ -108,6 +129,7 @@ TABLES: dict[str, Table] = {
             Column("sealed_at", str, or_null(time)),
         ),
         required=True,
+        first=0,
     ),
     "units": Table(
         (
@@ -124,12 +146,14 @@ TABLES: dict[str, Table] = {
             Column("state", str, like("pending|committed")),
             Column("committed_blocks", int, integer(), result=True),
             Column("block_hashes", bytes, hashes, result=True),
+            Column("input_hashes", bytes, hashes, result=True),
             Column("checksum", str, or_null(_XXH3), result=True),
             Column("attempt", int, _COUNT),
             Column("batch", int, _COUNT),
             Column("seconds", float, or_null(seconds)),
         ),
         required=True,
+        first=0,
     ),
     "mirrored": Table(
         (
@@ -159,6 +183,7 @@ TABLES: dict[str, Table] = {
             Column("merging_seconds", float, or_null(seconds)),
             Column("budget", int, _COUNT),
         ),
+        first=1,
     ),
     "events": Table(
         (
@@ -166,8 +191,9 @@ TABLES: dict[str, Table] = {
             Column("at", str, time),
             Column("attempt", int, _COUNT),
             Column("kind", str, like("[a-z0-9_]{1,100}")),
-            Column("data", str, json_object),
+            Column("data", str, event_data),
         ),
+        first=1,
     ),
     "samples": Table(
         (
@@ -180,22 +206,23 @@ TABLES: dict[str, Table] = {
             Column("batch_bytes", int, integer()),
             Column("bytes_done", int, integer()),
         ),
+        first=1,
     ),
     "companions": Table(
         (
-            Column("name", str, STAYS),
-            Column("nbytes", int, STAYS),
-            Column("checksum", str, STAYS),
+            Column("name", str, STAYS, local=is_safe_name),
+            Column("nbytes", int, STAYS, local=integer()),
+            Column("checksum", str, STAYS, local=_XXH3),
         ),
     ),
     "downloads": Table(
         (
-            Column("path", str, STAYS),
-            Column("repo", str, STAYS),
-            Column("name", str, STAYS),
-            Column("nbytes", int, STAYS),
+            Column("path", str, STAYS, local=path),
+            Column("repo", str, STAYS, local=text()),
+            Column("name", str, STAYS, local=text()),
+            Column("nbytes", int, STAYS, local=integer()),
             Column("inode", int, STAYS),
-            Column("at", str, STAYS),
+            Column("at", str, STAYS, local=time),
         ),
     ),
 }

@@ -10,6 +10,7 @@ from resumerge.ledger.attempts import AttemptTables
 from resumerge.ledger.connection import Row, now
 from resumerge.ledger.files import FileTables
 from resumerge.ledger.tables import TABLES, Column
+from resumerge.ledger.validators import MOST_SECONDS
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,13 @@ class Progress:
 
     Args:
         hashes: 16 bytes for each committed block, in block order.
+        input_hashes: of what these blocks were computed from; empty for a unit that is complete.
         checksum: of the whole unit; None while blocks are missing.
     """
 
     committed_blocks: int
     hashes: bytes
+    input_hashes: bytes
     checksum: str | None
     attempt: int | None
     batch: int | None
@@ -34,12 +37,14 @@ class UnitCommit:
 
     Args:
         hashes: of all its committed blocks, from the first one on.
+        input_hashes: of what these blocks were computed from.
         checksum: of the whole unit; None while blocks are missing.
         seconds: spent computing it in this batch.
     """
 
     number: int
     hashes: bytes
+    input_hashes: bytes
     checksum: str | None
     seconds: float
 
@@ -65,7 +70,7 @@ class UnitTables(AttemptTables, FileTables):
 
     def shards(self) -> list[Row]:
         """Every shard, in the order of the plan."""
-        return self._rows("SELECT * FROM shards ORDER BY number")
+        return self._read("shards", rest="ORDER BY number")
 
     def open_shards(self) -> list[str]:
         """Names of the shards that are not sealed, in the order of the plan."""
@@ -82,17 +87,15 @@ class UnitTables(AttemptTables, FileTables):
 
     def forgotten_shards(self) -> set[str]:
         """Names of the shards with units that were committed once, and found damaged since."""
-        rows = self._rows(
-            "SELECT DISTINCT shards.name FROM units JOIN shards ON shards.number = units.shard"
-            " WHERE units.committed_blocks = 0 AND units.attempt IS NOT NULL"
-        )
-        return {row["name"] for row in rows}
+        lost = "WHERE committed_blocks = 0 AND attempt IS NOT NULL"
+        numbers = {row["shard"] for row in self._read("units", ["shard"], lost)}
+        return {shard["name"] for shard in self.shards() if shard["number"] in numbers}
 
     def units(self, shard: int | None = None) -> list[Row]:
         """The units of one shard, or of all, in the order of the plan."""
         if shard is None:
-            return self._rows("SELECT * FROM units ORDER BY number")
-        return self._rows("SELECT * FROM units WHERE shard = ? ORDER BY number", [shard])
+            return self._read("units", rest="ORDER BY number")
+        return self._read("units", rest="WHERE shard = ? ORDER BY number", params=[shard])
 
     def recent_units(self, batches: int) -> set[int]:
         """Numbers of the units that the last batches of the last attempt committed.
@@ -100,42 +103,45 @@ class UnitTables(AttemptTables, FileTables):
         Args:
             batches: how many of them.
         """
-        rows = self._rows(
-            "WITH last AS (SELECT attempt, batch FROM units WHERE attempt IS NOT NULL"
-            " ORDER BY attempt DESC, batch DESC LIMIT 1) "
-            "SELECT number FROM units, last WHERE units.attempt = last.attempt"
-            " AND units.batch > last.batch - ?",
-            [batches],
-        )
-        return {row["number"] for row in rows}
+        columns = ("number", "attempt", "batch")
+        rows = self._read("units", columns, "WHERE attempt IS NOT NULL AND batch IS NOT NULL")
+        last = max(((row["attempt"], row["batch"]) for row in rows), default=(0, 0))
+        return {
+            row["number"]
+            for row in rows
+            if row["attempt"] == last[0] and row["batch"] > last[1] - batches
+        }
 
     def committed_blocks(self) -> int:
         """How many blocks of all units are committed."""
-        rows = self._rows("SELECT coalesce(sum(committed_blocks), 0) AS n FROM units")
-        return int(rows[0]["n"])
+        return sum(row["committed_blocks"] for row in self._read("units", ["committed_blocks"]))
 
     def totals(self) -> Totals:
         """How much of the run is done."""
-        row = self._rows(
-            "SELECT count(*) AS units, coalesce(sum(state = 'committed'), 0) AS units_committed,"
-            " coalesce(sum(nbytes), 0) AS nbytes,"
-            " coalesce(sum(CASE WHEN state = 'committed' THEN nbytes"
-            " ELSE nbytes * committed_blocks / blocks END), 0) AS nbytes_committed,"
-            " (SELECT count(*) FROM shards) AS shards,"
-            " (SELECT count(*) FROM shards WHERE state = 'sealed') AS shards_sealed FROM units"
-        )[0]
-        return Totals(**row)
+        units = self._read("units", ("state", "nbytes", "blocks", "committed_blocks"))
+        shards = self._read("shards", ["state"])
+        return Totals(
+            len(units),
+            sum(row["state"] == "committed" for row in units),
+            sum(row["nbytes"] for row in units),
+            sum(row["nbytes"] * row["committed_blocks"] // row["blocks"] for row in units),
+            len(shards),
+            sum(row["state"] == "sealed" for row in shards),
+        )
 
     def progress(self) -> list[Progress]:
         """Of every unit, in the order of the plan."""
-        rows = self._rows(
-            "SELECT committed_blocks, block_hashes, checksum, attempt, batch"
-            " FROM units ORDER BY number"
-        )
+        columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
+        rows = self._read("units", columns, "ORDER BY number")
+        inputs = {
+            row["number"]: row["input_hashes"]
+            for row in self._read("units", ["number", "input_hashes"], "WHERE checksum IS NULL")
+        }
         return [
             Progress(
                 row["committed_blocks"],
                 row["block_hashes"] or b"",
+                inputs.get(row["number"]) or b"",
                 row["checksum"],
                 row["attempt"],
                 row["batch"],
@@ -159,12 +165,14 @@ class UnitTables(AttemptTables, FileTables):
         """
         with self._transaction():
             self._change(
-                "UPDATE units SET committed_blocks = ?, block_hashes = ?, checksum = ?, state = ?,"
-                " attempt = ?, batch = ?, seconds = coalesce(seconds, 0) + ? WHERE number = ?",
+                "UPDATE units SET committed_blocks = ?, block_hashes = ?, input_hashes = ?,"
+                " checksum = ?, state = ?, attempt = ?, batch = ?,"
+                f" seconds = min(coalesce(seconds, 0) + ?, {MOST_SECONDS}) WHERE number = ?",
                 *(
                     (
                         len(unit.hashes) // 16,
                         unit.hashes,
+                        unit.input_hashes,
                         unit.checksum,
                         "committed" if unit.checksum else "pending",
                         attempt,
@@ -218,6 +226,8 @@ class UnitTables(AttemptTables, FileTables):
                     results = {column.name: unit.get(column.name) for column in _results()}
                     self._set("units", results | adopted, unit["number"])
                 self.seal(number)
+                # what was read of local models there is compared with those here (check_contents)
+                self._set("sources", {"stamps": None})
                 name = self._rows("SELECT name FROM shards WHERE number = ?", [number])[0]["name"]
                 self.event("shard_from_mirror", shard=name, units=len(units))
             known = self.mirrored()

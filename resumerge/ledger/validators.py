@@ -1,9 +1,8 @@
-"""What a value from an untrusted ledger may be."""
+"""What a value of a ledger may be."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -11,15 +10,30 @@ from typing import Any
 
 from resumerge.options import are_kept_options
 
-LARGEST = 1 << 62
+LARGEST = 1 << 60
+"""An exabyte: what is added up of a few such numbers is still an integer of SQLite."""
+
+MOST_SECONDS = 1e12
+_NUMBERS, _LISTS = frozenset({"after", "before", "damage", "seconds"}), frozenset({"models"})
+"""Names in the data of events that something is computed from."""
+_LONGEST_SHAPE, _LONGEST_PATH = 1000, 4096
+"""Characters."""
+
+SOURCE = "source "
+"""Prefix of a source's name in the parts of a fingerprint."""
 
 Validator = Callable[[Any], bool]
-"""Whether a value may be imported."""
+"""Whether a value may be in a column."""
 
 
 def text(most: int = 4096) -> Validator:
     """Text of at most so many characters."""
     return lambda value: isinstance(value, str) and len(value) <= most
+
+
+def path(value: Any) -> bool:
+    """Text that the system accepts as a path, whether it leads somewhere or not."""
+    return isinstance(value, str) and len(value) <= _LONGEST_PATH and "\0" not in value
 
 
 def like(pattern: str) -> Validator:
@@ -40,7 +54,7 @@ def or_null(validator: Validator) -> Validator:
 
 def seconds(value: Any) -> bool:
     """A duration."""
-    return isinstance(value, (int, float)) and math.isfinite(value) and 0 <= value < 1e12
+    return isinstance(value, (int, float)) and 0 <= value <= MOST_SECONDS
 
 
 def time(value: Any) -> bool:
@@ -61,16 +75,48 @@ def json_object(value: Any) -> bool:
     return isinstance(_decoded(value), dict)
 
 
+def fingerprint_parts(value: Any) -> bool:
+    """JSON of the parts of a fingerprint: of each source, the facts of its files by name."""
+    parts = _decoded(value)
+    return isinstance(parts, dict) and all(
+        isinstance(part, dict)
+        and isinstance(files := part.get("files"), dict)
+        and all(isinstance(facts, dict) for facts in files.values())
+        for key, part in parts.items()
+        if key.startswith(SOURCE)
+    )
+
+
+def event_data(value: Any) -> bool:
+    """JSON of an event: an object in which certain names are numbers or lists of text."""
+    data = _decoded(value)
+    return (
+        isinstance(data, dict)
+        and all(type(data.get(name, 0)) in (int, float, type(None)) for name in _NUMBERS)
+        and all(isinstance(data.get(name, []), list) for name in _LISTS)
+        and all(isinstance(item, str) for name in _LISTS for item in data.get(name, []))
+    )
+
+
 def shape(value: Any) -> bool:
     """JSON that is a list of sizes."""
-    sizes = _decoded(value)
-    return isinstance(sizes, list) and all(isinstance(n, int) and n >= 0 for n in sizes)
+    sizes = _decoded(value) if isinstance(value, str) and len(value) <= _LONGEST_SHAPE else None
+    return isinstance(sizes, list) and all(type(n) is int and 0 <= n <= LARGEST for n in sizes)
 
 
 def options(value: Any) -> bool:
     """JSON of the options that a run was started with, as far as resuming reads them."""
     kept = _decoded(value)
     return isinstance(kept, dict) and are_kept_options(kept)
+
+
+OF_TYPE: dict[type, Validator] = {
+    int: lambda value: value is None or type(value) is int,
+    float: or_null(seconds),
+    str: or_null(text(1 << 24)),
+    bytes: hashes,
+}
+"""By the type of a column that has no other validator."""
 
 
 def _decoded(value: Any) -> Any:

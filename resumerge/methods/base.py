@@ -29,6 +29,7 @@ class Parameter:
         per_model: given for each model, rather than once for the merge.
         low: smallest value allowed, inclusive.
         high: largest value allowed, inclusive.
+        saturates: a larger value counts as `high`.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Parameter:
     per_model: bool = False
     low: float = -FLOAT32_MAX
     high: float = FLOAT32_MAX
+    saturates: bool = False
 
     @property
     def required(self) -> bool:

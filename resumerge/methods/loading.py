@@ -13,11 +13,15 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from resumerge.errors import refuse
+from resumerge.errors import Interrupted, refuse
+from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.methods.base import Method
 
 GROUP = "resumerge.methods"
 """Entry points of this group name subclasses of `Method`."""
+
+LARGEST = 1 << 24
+"""Bytes of a file of methods."""
 
 VARIABLE = "RESUMERGE_METHODS"
 """Environment variable: files of methods, separated as in PATH."""
@@ -49,8 +53,8 @@ def methods_in_file(path: Path) -> Iterator[tuple[Method, str]]:
         InputError: the file cannot be read or run, or defines no method.
     """
     try:
-        source = path.read_bytes()
-    except OSError as error:
+        source = read_foreign(path, LARGEST)
+    except (OSError, UnfitFile) as error:
         raise refuse(
             "A file of merge methods cannot be read",
             where=path,
@@ -97,6 +101,8 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
+        if isinstance(error, Interrupted):
+            raise
         raise refuse(
             "A file of merge methods does not run",
             where=path,

@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, clock, pid_space
-from resumerge.ledger import now
 from resumerge.mirror.lease_record import LeaseRecord, read_lease
-from resumerge.mirror.names import MANIFEST_FILE, fencing_tokens, lease_name
+from resumerge.mirror.names import LARGEST_TOKEN, MANIFEST_FILE, fencing_tokens, lease_name, leases
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import Store
 
@@ -35,6 +34,10 @@ LONGEST_SECONDS = 3600.0
 
 STALE_SECONDS = 3600.0
 """A lease that is older, by our clock and the store's, is dead without being watched."""
+
+TRIES = 3
+"""Times that a lease is written of which the store says that it is there already, but does not list
+it. One that another machine was faster to write is listed."""
 
 EXIT_SECONDS = 3.0
 """A store that does not respond delays the end of the process by at most so long."""
@@ -93,10 +96,9 @@ class Lease:
             space=pid_space(),
             pid=os.getpid(),
             born=birth(os.getpid()) or 0,
-            at=now(),
             seconds=_configured_seconds() or MISSED_HEARTBEATS * store.heartbeat_seconds,
         )
-        while True:
+        for _ in range(TRIES):
             files = retry(store, store.list)
             found = retry(store, lambda: read_lease(store, files))  # noqa: B023, called now
             if found is not None and found.owner == mine.owner:  # written, and the answer was lost
@@ -105,8 +107,11 @@ class Lease:
                 _wait_until_dead(store, found, note, heartbeat)
             # The token follows from the files listed above: a machine that has acquired the lease
             # since then is alive, and this write fails.
-            mine = mine.with_token(max(fencing_tokens(files), default=0) + 1)
-            name, data = lease_name(mine.token), mine.as_bytes()
+            token = min(max(fencing_tokens(files), default=0) + 1, LARGEST_TOKEN)
+            mine = mine.with_token(token)
+            name, data = lease_name(token), mine.as_bytes()
+            if name in files:
+                break
             written = retry(store, lambda: store.put_if_absent(name, data))  # noqa: B023
             if written and store.settle_seconds:
                 time.sleep(store.settle_seconds)
@@ -116,6 +121,13 @@ class Lease:
                 _log.info("lease of %s acquired, fencing token %d", store.url, mine.token)
                 return cls(store, mine)
             take_over = False  # a machine that was faster is alive
+        raise refuse(
+            "The mirror has no lease that can be acquired",
+            where=store.url,
+            expected=f"that {name} can be created",
+            found="something that has this name, and is not a lease",
+            fix="remove it, if no other machine works on this mirror",
+        )
 
     def check(self) -> None:
         """Verify the lease; to be called before every write and between the pieces of an upload.
@@ -170,7 +182,7 @@ class Lease:
                 self._renew()
                 wait = interval
             except Exception:  # any error: a thread that ends would let the lease expire unnoticed
-                wait = min(interval, max(interval / 8, 1.0))
+                wait = retry_seconds(interval)
 
     def _renew(self, *, released: bool = False) -> None:
         """Verify that the lease is still ours, and write it again.
@@ -195,10 +207,18 @@ class Lease:
                 self._lost = True
                 return
             self._record = self._record.renewed(released=released)
-            older = [lease_name(token) for token in fencing_tokens(files) if token < self.token]
-            remove = [other for other in older if other in files]
-            self._store.put({name: self._record.as_bytes()}, remove)
+            older = [other for token, other in leases(files).items() if token < self.token]
+            self._store.put({name: self._record.as_bytes()}, older)
             self._renewed_at = began
+
+
+def retry_seconds(interval: float) -> float:
+    """Seconds until a renewal that failed is tried again.
+
+    Args:
+        interval: seconds between renewals.
+    """
+    return min(interval, max(interval / 8, 1.0))
 
 
 def _wait_until_dead(

@@ -82,10 +82,8 @@ def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRec
     """
     files = store.list() if files is None else files
     for token, name in sorted(leases(files).items(), reverse=True):
-        if files[name] > LARGEST_LEASE:
-            return LeaseRecord(token=token, raw=b"too large", readable=False)
         try:
-            return _parse(store.get(name), token)
+            return _parse(store.get(name, LARGEST_LEASE), token)
         except FileNotFoundError:  # its owner has removed it since
             continue
     return None

@@ -9,17 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
-from resumerge.ledger import Ledger, now
+from resumerge.host.memory import peak_rss
+from resumerge.ledger import Ledger, Row, now
 from resumerge.ledger.file_names import is_folder_name, is_safe_name
+from resumerge.ledger.tables import TABLES
+from resumerge.ledger.validators import integer, time
+from resumerge.ledger.validity import InvalidLedger, check_values
 from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.names import (
+    LARGEST_TOKEN,
     MANIFEST_FILE,
     fencing_tokens,
     lease_name,
@@ -28,7 +33,8 @@ from resumerge.mirror.names import (
 )
 from resumerge.mirror.stores.base import Moved, Store
 
-LAST_TOKEN = 10**9
+LARGEST_MANIFEST = 1 << 24
+"""Bytes."""
 
 _IDENTIFIER = re.compile("[A-Za-z0-9_-]{1,100}")
 
@@ -50,6 +56,9 @@ class Manifest:
         run: the run's id.
         fingerprint: of the recipe and its sources.
         files: bytes and SHA-256 (hex digits) of each file, by name.
+        created: when the run was, ISO 8601.
+        units: number of tensors in the shards.
+        attempts: rows of the ledger's table, in order.
         seed, shard_size: options that the run was started with.
         output: the last part of the output folder's path; None if it is not usable.
     """
@@ -57,6 +66,9 @@ class Manifest:
     run: str
     fingerprint: str
     files: Mapping[str, tuple[int, str]]
+    created: str
+    units: int
+    attempts: Sequence[Row]
     seed: int | None = None
     shard_size: int | None = None
     output: str | None = None
@@ -69,15 +81,18 @@ def read_manifest(store: Store) -> Manifest | None:
         OSError: the mirror cannot be read now.
     """
     try:
-        content = json.loads(store.get(MANIFEST_FILE))
+        content = json.loads(store.get(MANIFEST_FILE, LARGEST_MANIFEST))
         checksum = content.pop("checksum")
         if checksum != _checksum(content):
             return None
-        name = content.get("output")
+        name, columns = content.get("output"), TABLES["attempts"].imported
         manifest = Manifest(
             run=content["run"],
             fingerprint=content["fingerprint"],
             files={n: (row["bytes"], row["sha256"]) for n, row in content["files"].items()},
+            created=content["created"],
+            units=content["units"],
+            attempts=[{name: row.get(name) for name in columns} for row in content["attempts"]],
             seed=content["seed"],
             shard_size=content["shard_size"],
             output=name if is_folder_name(name) else None,
@@ -98,7 +113,18 @@ def _is_valid(manifest: Manifest) -> bool:
         and all(map(is_safe_name, manifest.files))
         and all(isinstance(n, int) and n >= 0 for n, _ in manifest.files.values())
         and all(isinstance(n, int | None) for n in (manifest.seed, manifest.shard_size))
+        and time(manifest.created)
+        and integer()(manifest.units)
+        and _are_attempts(manifest.attempts)
     )
+
+
+def _are_attempts(rows: Sequence[Row]) -> bool:
+    try:
+        check_values("attempts", rows, TABLES["attempts"].imported)
+    except InvalidLedger:
+        return False
+    return True
 
 
 def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
@@ -118,7 +144,10 @@ def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
 def upload_companions(
     store: Store, companions: Companions, conflicts: ConflictResolver, moved: Moved
 ) -> Iterator[tuple[str, int, str]]:
-    """Upload the files beside the shards, replacing those of an earlier attempt.
+    """Upload the files beside the shards, replacing those of an earlier attempt that differ.
+
+    What is there already is not written again: a manifest may promise it, and not every store
+    replaces a file in one step.
 
     Yields:
         The name, bytes and SHA-256 of each file.
@@ -132,11 +161,17 @@ def upload_companions(
         moved(0)
         group = {n: d for n, d in group.items() if conflicts.make_way(n, d, listed.get(n))}
         small = {name: data for name, data in group.items() if isinstance(data, bytes)}
-        if small:
-            store.put(small)
-            moved(sum(map(len, small.values())))
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in small.items()}
+        new = {
+            name: data
+            for name, data in small.items()
+            if listed.get(name) != len(data) or store.sha256(name, moved) != hashes[name]
+        }
+        if new:
+            store.put(new)
+            moved(sum(map(len, new.values())))
         for name, data in small.items():
-            yield name, len(data), hashlib.sha256(data).hexdigest()
+            yield name, len(data), hashes[name]
         for name, path in group.items():
             if isinstance(path, Path):
                 yield name, path.stat().st_size, store.upload(name, path, moved)
@@ -162,11 +197,22 @@ def write_manifest(
         "seed": options.get("seed"),
         "shard_size": options.get("shard_size"),
         "output": Path(run["output"]).name,
+        "created": run["created"],
         "finished": now(),
+        "units": ledger.totals().units,
+        "attempts": _attempts(ledger),
         "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
     }
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=2)
     store.put({MANIFEST_FILE: text.encode()}, _to_remove(store.list(), token, files))
+
+
+def _attempts(ledger: Ledger) -> list[Row]:
+    """The attempts, of which the last one is this process's, and done."""
+    rows = ledger.attempts()
+    for row in rows[-1:]:
+        row |= {"outcome": "done", "ended": now(), "last_seen": now(), "peak_rss": peak_rss()}
+    return [{name: row[name] for name in TABLES["attempts"].imported} for row in rows]
 
 
 def remove_metadata(store: Store) -> None:
@@ -176,7 +222,7 @@ def remove_metadata(store: Store) -> None:
         OSError: the mirror cannot be used now.
     """
     manifest = read_manifest(store)
-    if manifest and (remove := _to_remove(store.list(), LAST_TOKEN, manifest.files)):
+    if manifest and (remove := _to_remove(store.list(), LARGEST_TOKEN, manifest.files)):
         store.put({}, remove)
 
 

@@ -11,12 +11,17 @@ from resumerge.mirror.stores.base import METADATA
 MANIFEST_FILE = f"{METADATA}/done.json"
 """It exists if the run is finished."""
 
+LARGEST_TOKEN = 10**9 - 1
+"""The largest fencing token that fits into the names."""
+
 _LEASE = re.compile(rf"{re.escape(METADATA)}/lease-([0-9]{{6,9}})\.json", re.ASCII)
-_SNAPSHOT = re.compile(rf"{re.escape(METADATA)}/ledger-(\d{{6,}})-(\d{{6,}})-([0-9a-f]{{32}})\.db")
+_SNAPSHOT = re.compile(
+    rf"{re.escape(METADATA)}/ledger-([0-9]{{6,9}})-([0-9]{{6,18}})-([0-9a-f]{{32}})\.db"
+)
 _TOKEN = re.compile(rf"{re.escape(METADATA)}/(?:lease|ledger)-([0-9]{{6,9}})[-.].*", re.ASCII)
 _METADATA = re.compile(
     rf"{re.escape(METADATA)}/"
-    r"(ledger-\d{6,}-\d{6,}-[0-9a-f]{32}\.db|lease-\d{6,9}\.json|done\.json"
+    r"(ledger-[0-9]{6,9}-[0-9]{6,18}-[0-9a-f]{32}\.db|lease-[0-9]{6,9}\.json|done\.json"
     r"|probe-[0-9a-f]{8}-\d|clock-[0-9a-f]{8})(\.part)?"
 )
 

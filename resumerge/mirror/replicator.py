@@ -24,6 +24,7 @@ from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.mirror.transfer import TransferProgress
 from resumerge.retry import Backoff, retry
+from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
 BACKOFF = Backoff(first=1.0, longest=60.0)
@@ -89,8 +90,8 @@ class Replicator:
         """Whether the newest snapshot lacks something. At first it lacks our fencing token."""
         self._snapshots: list[SnapshotName] | None = None
         """The snapshots in the mirror; None if they must be listed."""
-        self._named: set[str] = set()
-        """Files that the newest snapshot names."""
+        self._named: set[str] | None = None
+        """Files that the newest snapshot names; None if it is of an earlier attempt."""
         self._companions: Callable[[], Companions] | None = None
         self._finished = False
         self._error: BaseException | None = None
@@ -173,6 +174,17 @@ class Replicator:
             self._changed.notify_all()
         if self._thread.ident is not None:
             self._thread.join(EXIT_SECONDS)
+
+    def left_behind(self) -> str:
+        """What another machine would get from the mirror now, for a run that stops: a sentence."""
+        named = self._ledger.mirrored().keys() if self._named is None else self._named
+        shards = self._ledger.shards()
+        there = [shard for shard in shards if shard["name"] in named]
+        nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in there)
+        rest = max(0, self._ledger.totals().nbytes_committed - nbytes)
+        text = f"The mirror at {self.store.url} has {len(there)} of {len(shards)} shards: another "
+        text += f"machine that resumes from it gets {show_size(nbytes)}"
+        return text + (f"; {show_size(rest)} more are on this machine alone" if rest else "")
 
     # The thread
 
@@ -270,7 +282,7 @@ class Replicator:
         named = self._ledger.mirrored()
         self._snapshots = [write_snapshot(self.store, self._ledger, self._lease.token, older)]
         self._snapshot_is_stale = self._forget_missing(self.store.list())
-        self._named = set() if self._snapshot_is_stale else set(named)
+        self._named = set(named)
 
     def _forget_missing(self, listed: Mapping[str, int]) -> bool:
         """Forget files that somebody removed from the mirror; whether there are any."""
@@ -338,7 +350,7 @@ class Replicator:
     def _deletable(self) -> list[str]:
         """Sealed local shards that the newest snapshot names."""
         sealed = self._ledger.sealed_shards()
-        return [name for name in sealed if name in self._named and self._is_local(name)]
+        return [name for name in sealed if name in (self._named or ()) and self._is_local(name)]
 
     def _is_local(self, name: str) -> bool:
         return (self._out / name).is_file()

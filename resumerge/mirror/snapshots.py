@@ -15,6 +15,7 @@ import xxhash
 
 from resumerge.backup_names import CARD
 from resumerge.ledger import Ledger, copy_ledger
+from resumerge.ledger.import_ledger import LARGEST_SNAPSHOT
 from resumerge.mirror.names import SnapshotName, snapshot_names
 from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.storage import Storage
@@ -51,7 +52,7 @@ def newest_snapshot(store: Store, names: Iterable[str]) -> tuple[SnapshotName, b
     """
     for snapshot in snapshot_names(names):
         try:
-            data = store.get(snapshot.name)
+            data = store.get(snapshot.name, LARGEST_SNAPSHOT)
         except FileNotFoundError:  # a newer one has replaced it
             continue
         if is_intact(snapshot, data):

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.backup_names import is_backup
-from resumerge.ledger.import_ledger import LARGEST_SNAPSHOT, InvalidLedger, import_ledger
+from resumerge.ledger.import_ledger import LARGEST_SNAPSHOT, import_ledger
+from resumerge.ledger.validity import InvalidLedger
 from resumerge.mirror.manifest import Manifest, read_manifest
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
 from resumerge.mirror.snapshots import is_intact, promises_nothing
@@ -24,9 +25,6 @@ NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
     "files that no run wrote",
     "a run whose ledger cannot be used",
 )
-
-LARGEST_MANIFEST = 1 << 24
-"""Bytes."""
 
 TRIES = 3
 """A snapshot that disappears while it is read has been replaced by a newer one."""
@@ -76,8 +74,7 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
     for _ in range(TRIES):
         files = store.list()
         state = MirrorState(NOTHING, files, own_files=store.own_files)
-        has_manifest = 0 < files.get(MANIFEST_FILE, 0) <= LARGEST_MANIFEST
-        if has_manifest and (manifest := read_manifest(store)):
+        if files.get(MANIFEST_FILE) and (manifest := read_manifest(store)):
             return replace(state, kind=FINISHED, manifest=manifest)
         skipped, disappeared = [], False
         for snapshot in snapshot_names(files):
@@ -109,7 +106,7 @@ def _import_snapshot(store: Store, snapshot: SnapshotName, nbytes: int, ledger: 
     """
     if nbytes > LARGEST_SNAPSHOT:
         raise InvalidLedger("larger than a ledger can be")
-    data = store.get(snapshot.name)
+    data = store.get(snapshot.name, LARGEST_SNAPSHOT)
     if not is_intact(snapshot, data):
         raise InvalidLedger("incomplete or damaged")
     with tempfile.TemporaryDirectory(dir=ledger.parent) as folder:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import yaml
 
 from resumerge.methods import METHODS
 from resumerge.planning.plan import Plan
+from resumerge.printable import printable
+from resumerge.sizes import counted
 from resumerge.sources.types import Source
 
 
-def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
+def model_card(
+    plan: Plan, name: str, contents: Mapping[str, str], library: str = "transformers"
+) -> str:
     """README.md of the output, with the metadata that the Hub reads.
 
     Args:
+        contents: the hash of what was read of each local model, by the text of its reference.
         library: name on the Hub of the library that loads the model.
     """
     method = METHODS[plan.recipe.merge_method]
@@ -29,10 +35,10 @@ def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
         "---",
         yaml.safe_dump(metadata, sort_keys=False).strip(),
         "---",
-        f"# {name}",
+        f"# {_escaped(name)}",
         "",
-        f"A merge of {len(plan.sources)} model{'s' * (len(plan.sources) != 1)} with the "
-        f"**{method.name}** method ({method.summary}), made with resumerge.",
+        f"A merge of {_merged(plan)} with the **{method.name}** method ({method.summary}), made "
+        "with resumerge.",
         "",
     ]
     if method.papers:
@@ -42,31 +48,51 @@ def model_card(plan: Plan, name: str, library: str = "transformers") -> str:
     for number, source in enumerate(plan.sources):
         role = ", base model" if source.ref == plan.recipe.base_model else ""
         role += ", config and tokenizer" if number == plan.reference else ""
-        lines.append(f"- {_described(source)}{role}")
+        lines.append(f"- {_described(source, contents)}{role}")
     recipe = plan.recipe.text.strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0))
     lines += ["", "## Recipe", "", f"{fence}yaml", recipe, fence, ""]
     return "\n".join(lines)
 
 
-def _described(source: Source) -> str:
+def _merged(plan: Plan) -> str:
+    """How many models were merged, and onto which: the base model is not one of them."""
+    base = [source for source in plan.sources if source.ref == plan.recipe.base_model]
+    count = len(plan.sources) - len(base)
+    return counted(count, "model") + "".join(f" onto {_link(source)}" for source in base)
+
+
+def _described(source: Source, contents: Mapping[str, str]) -> str:
     """The link and the revision of a source, and of its adapter."""
     if source.base is None or source.adapter is None:
-        return f"{_link(source)} ({_revision(source)})"
-    base, adapter = _described(source.base), _described(source.adapter)
+        return f"{_link(source)} ({_revision(source, contents)})"
+    base, adapter = (_described(part, contents) for part in (source.base, source.adapter))
     return f"{base} with the LoRA adapter {adapter}"
 
 
 def _link(source: Source) -> str:
     if source.kind == "hub":
         return f"[{source.ref.name}](https://huggingface.co/{source.ref.name})"
-    return f"`{source.ref.text}`"
+    return _code(source.ref.text)
 
 
-def _revision(source: Source) -> str:
+def _revision(source: Source, contents: Mapping[str, str]) -> str:
+    """The commit of a Hub model; for a local one, the hash of what was read of it."""
     if source.revision:
         return f"commit `{source.revision}`"
-    headers = [
-        str(file.identity.get("header", ""))[:16] for _, file in sorted(source.files.items())
-    ]
-    return f"a local folder, headers {', '.join(f'`{h}`' for h in headers)} (xxh3)"
+    content = contents.get(source.ref.text)
+    return f"a local folder, content `{content}` (xxh3-128)" if content else "a local folder"
+
+
+def _code(text: str) -> str:
+    """Text as a code span of Markdown, whatever it contains."""
+    text = printable(text)
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
+
+
+def _escaped(name: str) -> str:
+    """A name as text of Markdown, not as markup or HTML."""
+    return re.sub(
+        r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable(name)
+    )

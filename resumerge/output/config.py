@@ -11,6 +11,9 @@ from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import LayerMap, Plan
 from resumerge.sources.dtypes import FLOATS
 
+_MOST_LAYERS = 1 << 16
+"""A larger count in the config of a model is an error."""
+
 
 def output_config(plan: Plan) -> dict[str, Any]:
     """config.json of the output; empty where the reference has none.
@@ -69,9 +72,14 @@ def _slice_layer_lists(
         for source, layer in (origin.inputs[0] for origin in layers.origins):
             config = plan.sources[source].config
             own = _section(config, path) or config
-            entries = read_layer_list(key, own.get(key), own.get(counted, count)) or default
+            own_count = _as_count(own.get(counted), count)
+            entries = read_layer_list(key, own.get(key), own_count) or default
             entries_of_output.append(entries[layer % len(entries)])
         section[key] = write_layer_list(key, value, count, entries_of_output)
+
+
+def _as_count(value: Any, default: int) -> int:
+    return value if type(value) is int and 0 < value <= _MOST_LAYERS else default
 
 
 def main_dtype(plan: Plan) -> str | None:
@@ -85,8 +93,8 @@ def main_dtype(plan: Plan) -> str | None:
 
 def _section(config: Any, path: Any) -> Any:
     for step in path:
-        config = config.get(step, {}) if isinstance(config, Mapping) else {}
-    return config
+        config = config.get(step) if isinstance(config, Mapping) else None
+    return config if isinstance(config, Mapping) else {}
 
 
 def _copied(value: Any) -> Any:

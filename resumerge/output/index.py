@@ -13,8 +13,8 @@ def index_json(plan: Plan) -> str:
         {
             "metadata": {"total_size": sum(unit.nbytes for unit in plan.units)},
             "weight_map": {
-                unit.name: plan.shards[unit.shard].name
-                for unit in sorted(plan.units, key=lambda unit: unit.name)
+                name: plan.shards[shard].name
+                for name, shard in sorted((name, u.shard) for u in plan.units for name in u.tensors)
             },
         },
         indent=2,

@@ -27,7 +27,12 @@ RECIPE_FILE = "mergekit_config.yml"
 
 
 def companions(
-    plan: Plan, name: str, metadata: MetadataCache, *, offline: bool = False
+    plan: Plan,
+    name: str,
+    metadata: MetadataCache,
+    contents: Mapping[str, str],
+    *,
+    offline: bool = False,
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every file of the output but the shards: its name, and its bytes or the file to copy.
 
@@ -37,6 +42,7 @@ def companions(
 
     Args:
         name: of the output, for the model card.
+        contents: the hash of what was read of each local model, by the text of its reference.
     """
     reference = plan.sources[plan.reference]
     carrier = reference.base or reference
@@ -56,7 +62,7 @@ def companions(
         yield INDEX_FILE, index_json(plan).encode()
     yield RECIPE_FILE, plan.recipe.text.encode()
     library = "sentence-transformers" if "modules.json" in names else "transformers"
-    yield CARD, model_card(plan, name, library).encode()
+    yield CARD, model_card(plan, name, contents, library).encode()
     config = output_config(plan)
     if config:
         yield "config.json", _json(config)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from resumerge.layout.vocabulary_tensors import VOCABULARY_SIZE
 from resumerge.planning.output_vocabulary import OutputVocabulary
 
 _FROM_HOST = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -19,10 +20,10 @@ def remap_token_ids(
 ) -> dict[str, Any]:
     """A config of the reference model, made to fit the output's vocabulary.
 
-    ``vocab_size`` becomes the number of rows wherever it was the reference's. Where the tokenizer
-    is another model's (the host's), the tokens that begin, end and pad text are those of the host's
-    config, if it has them. Other token ids become the output's ids of the same tokens or, where the
-    output has no such token, those of the host's config.
+    ``vocab_size``, whatever it is called, becomes the number of rows wherever it was the
+    reference's. Where the tokenizer is another model's (the host's), the tokens that begin, end and
+    pad text are those of the host's config, if it has them. Other token ids become the output's ids
+    of the same tokens or, where the output has no such token, those of the host's config.
 
     Args:
         host: the same config of the model whose tokenizer the output has; empty if it has none.
@@ -36,7 +37,7 @@ def remap_token_ids(
         if isinstance(value, Mapping):
             below = host_value if isinstance(host_value, Mapping) else {}
             result[key] = remap_token_ids(value, vocabulary, below)
-        elif key == "vocab_size" and value == vocabulary.reference_rows:
+        elif VOCABULARY_SIZE.fullmatch(key) and value == vocabulary.reference_rows:
             result[key] = vocabulary.rows
         elif key in host_ids:
             result[key] = host_ids[key]

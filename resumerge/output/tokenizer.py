@@ -17,7 +17,12 @@ from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.tokenizers.origin import tokenizer_part
-from resumerge.sources.tokenizers.vocabulary import CONFIG, TOKENIZER, read_json
+from resumerge.sources.tokenizers.vocabulary import (
+    CONFIG,
+    TOKENIZER,
+    added_tokens_decoder,
+    read_json,
+)
 
 _SCORE_GAP = 1000.0
 """How far the score of a piece that is added to a Unigram model is below the host's lowest."""
@@ -62,8 +67,8 @@ def _with_new_tokens(
         listed = _read(folder, names, "added_tokens.json")
         changed["added_tokens.json"] = {**listed, **{c: t.id for c, t in added.items()}}
     config = _read(folder, names, CONFIG)
-    if "added_tokens_decoder" in config:
-        decoder = dict(config["added_tokens_decoder"])
+    if config.get("added_tokens_decoder") is not None:
+        decoder = dict(added_tokens_decoder(config, folder / CONFIG))
         decoder |= {str(t.id): _definition(t.content, t.definition) for t in added.values()}
         changed[CONFIG] = {**config, "added_tokens_decoder": decoder}
     return changed
@@ -94,11 +99,12 @@ def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> di
     if isinstance(own, Mapping):
         model["vocab"] = {**own, **vocabulary.ids}
         if vocabulary.merges:
-            texts = bool(model["merges"]) and isinstance(model["merges"][0], str)
-            merges = [" ".join(m) if texts else list(m) for m in vocabulary.merges]
-            model["merges"] = [*model["merges"], *merges]
+            known = model.get("merges") or []
+            texts = bool(known) and isinstance(known[0], str)
+            pairs = [" ".join(pair) if texts else list(pair) for pair in vocabulary.merges]
+            model["merges"] = [*known, *pairs]
         return model
-    lowest = min(score for _, score in own) - _SCORE_GAP
+    lowest = min((score for _, score in own), default=0.0) - _SCORE_GAP
     by_number = {number: token for token, number in vocabulary.ids.items()}
     further = [
         [by_number.get(number, f"<no token {number}>"), lowest]

@@ -13,6 +13,11 @@ from resumerge.recipe import Recipe, load_recipe
 from resumerge.recipe.load import InvalidRecipe
 from resumerge.recipe.spelling import closest, did_you_mean
 
+OWN_METHODS = (
+    "For a method of your own, name its file in the environment variable RESUMERGE_METHODS, or "
+    "install a package with an entry point 'resumerge.methods'"
+)
+
 
 def read_recipe(path: Path) -> Recipe:
     """Read a recipe file; also check the valid part of a recipe that has errors.
@@ -42,11 +47,14 @@ def check_recipe(recipe: Recipe) -> list[Problem]:
 def _check_names(recipe: Recipe) -> list[Problem]:
     """Problems with the method and with parameters.
 
-    If the method is unknown, parameters are checked against the method with the closest name.
+    If the method is unknown, parameters are checked against the method with the closest name; if
+    none is close, it may be one of the user's own, with parameters that are not known either.
     """
     name = recipe.merge_method
     meant = name if name in METHODS else closest(name, METHODS)
-    invalid, _ = check_parameters(recipe, METHODS[meant] if meant else None)
+    if meant is None:
+        return [unknown_method(recipe)]
+    invalid, _ = check_parameters(recipe, METHODS[meant])
     return invalid if name in METHODS else [unknown_method(recipe), *invalid]
 
 
@@ -58,5 +66,5 @@ def unknown_method(recipe: Recipe) -> Problem:
         "merge_method",
         expected=", ".join(METHODS),
         found=name,
-        fix=did_you_mean(name, METHODS) or "Choose one of these",
+        fix=f"{did_you_mean(name, METHODS) or 'Choose one of these.'} {OWN_METHODS}",
     )

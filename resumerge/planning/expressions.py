@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method, TensorContext
+from resumerge.methods.contract import Answers, ask
+from resumerge.planning.experts import unpacked
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters
@@ -58,11 +60,11 @@ class Expressions:
         expression = Expression(
             self.method.name,
             tuple(operands),
-            self.parameters.of_merge(spec),
+            self.parameters.of_merge(spec, self._names(reference, spec.name)),
             next((k for k, i in enumerate(inputs) if i.model == base), None),
             self.recipe.dtype,
         )
-        return self._merged(spec, self.method, expression)
+        return self._merged(spec, self.method, expression, template)
 
     def _operands(
         self,
@@ -86,26 +88,32 @@ class Expressions:
             elif self._shape(input_.model, tensor) != shape or tensor.dtype not in FLOATS:
                 self.mismatches.unlike(input_, name, ref, template, tensor)
             else:
-                params = self.parameters.of_input(spec, input_, name, is_base=input_.model == base)
+                names = self._names(input_.model, name)
+                is_base = input_.model == base
+                params = self.parameters.of_input(spec, input_, names, is_base=is_base)
                 operands.append(Operand(self.models.numbers[input_.model], tensor, params))
         return operands
 
-    def _merged(self, spec: TensorSpec, method: Method, expression: Expression) -> Target:
+    def _merged(
+        self, spec: TensorSpec, method: Method, expression: Expression, template: TensorInfo
+    ) -> Target:
         shape = expression.operands[0].tensor.shape
         if self.alignment:
             expression, shape = self.alignment.aligned(expression)
         operands = expression.operands
         dtype = self._dtype(operands)
         context = expression.context(spec.name, shape, self.seed)
-        if method is self.method and self.parameters.valid:
-            self._validate(context)
+        askable = method is not self.method or self.parameters.valid
+        answers = ask(method, context) if askable else Answers()
+        if answers.contradiction:
+            self._contradiction(context, answers.contradiction)
         own = operands[0].tensor.dtype
         unrounded = own == dtype and expression.cast in (None, FLOATS[own])
-        if unrounded and operands[0].rows is None and method.is_copy(context):
+        if unrounded and operands[0].rows is None and answers.is_copy:
             expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
-        return Target(
-            spec.name, dtype, shape, block_elements(method.row_elements(context)), expression
-        )
+        tensors = unpacked(spec.name, template) or {spec.name: shape}
+        block = block_elements(answers.row_elements)
+        return Target(spec.name, dtype, shape, block, expression, tensors)
 
     def _copied(self, spec: TensorSpec, ref: ModelRef, tensor: TensorInfo) -> Target:
         """A tensor of one model, not merged: of integers, a buffer that some models lack, or of a
@@ -114,12 +122,17 @@ class Expressions:
         operand = Operand(self.models.numbers[ref], tensor)
         if tensor.dtype not in FLOATS:
             expression = Expression("copy", (operand,))
-            return Target(spec.name, tensor.dtype, tensor.shape, block_elements(None), expression)
+            shape, tensors = tensor.shape, {spec.name: tensor.shape}
+            return Target(spec.name, tensor.dtype, shape, block_elements(None), expression, tensors)
         method = METHODS["passthrough"]
         defaults = {p.name: p.default for p in method.parameters}
         operand = Operand(operand.source, tensor, dict(defaults))
         expression = Expression(method.name, (operand,), defaults, None, self.recipe.dtype)
-        return self._merged(spec, method, expression)
+        return self._merged(spec, method, expression, tensor)
+
+    def _names(self, ref: ModelRef, name: str) -> tuple[str, ...]:
+        """What filters are matched with."""
+        return self.models.names_of(ref, name) if self.parameters.has_filters else (name,)
 
     def _shape(self, ref: ModelRef, tensor: TensorInfo) -> tuple[int, ...]:
         """The shape of a tensor, with the rows of the output's vocabulary if it has token rows."""
@@ -127,11 +140,10 @@ class Expressions:
             return self.alignment.shape(tensor)
         return tensor.shape
 
-    def _validate(self, context: TensorContext) -> None:
+    def _contradiction(self, context: TensorContext, expected: str) -> None:
         """Collect, once, that the method rejects the parameters of a tensor."""
         kind = f"The parameters of {self.method.name} contradict each other"
-        expected = self.method.validate(context)
-        if expected and not any(problem.what == kind for problem in self.problems):
+        if not any(problem.what == kind for problem in self.problems):
             self.problems.append(
                 self.recipe.problem(
                     kind,

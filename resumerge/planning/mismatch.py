@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
 from resumerge.layout import collapse
-from resumerge.layout.vocabulary_tensors import has_vocabulary_axis, vocabulary_size
 from resumerge.planning.model_views import ModelViews
 from resumerge.recipe import Input, ModelRef, Recipe
 from resumerge.recipe.spelling import did_you_mean
@@ -75,14 +74,13 @@ class Mismatches:
     ) -> bool:
         """Whether two tensors differ in the number of tokens only."""
         _, like, found = entry
-        sources = self.models.sources
         return like.shape[1:] == found.shape[1:] and all(
-            has_vocabulary_axis(tensor.name, tensor.shape, vocabulary_size(sources[model]))
+            tensor.name in self.models.vocabularies[model].found
             for model, tensor in ((guide, like), (ref, found))
         )
 
     def _other_vocabulary(self, path: str, ref: ModelRef, guide: ModelRef) -> Problem:
-        sizes = [vocabulary_size(self.models.sources[model]) for model in (guide, ref)]
+        sizes = [self.models.vocabularies[model].size for model in (guide, ref)]
         return self.recipe.problem(
             "Vocabularies differ in size",
             path,

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from resumerge.layout import Layers, find_tensor, infer_layers, match_names
+from resumerge.layout import CanonicalNames, Layers, find_tensor, infer_layers, match_names
 from resumerge.layout.match import Rename
+from resumerge.layout.vocabulary_tensors import VocabularyTensors, find_vocabulary
 from resumerge.recipe import ModelRef
+from resumerge.sources.tied_weights import is_embedding, is_head, says_untied
 from resumerge.sources.types import Source, TensorInfo
 
 
@@ -36,9 +38,19 @@ class ModelViews:
         return {ref: infer_layers(s.tensors, s.config) for ref, s in self.sources.items()}
 
     @cached_property
+    def vocabularies(self) -> dict[ModelRef, VocabularyTensors]:
+        """The tensors with a row for every token of each, as far as its config.json says."""
+        return {ref: find_vocabulary(s, self.layers[ref]) for ref, s in self.sources.items()}
+
+    @cached_property
     def _matches(self) -> dict[ModelRef, tuple[dict[str, str], list[Rename]]]:
         ours = self.sources[self.reference].tensors
         return {ref: match_names(ours, source.tensors) for ref, source in self.sources.items()}
+
+    @cached_property
+    def _canonical(self) -> dict[ModelRef, CanonicalNames]:
+        sources = self.sources.items()
+        return {ref: CanonicalNames(source.tensors, source.config) for ref, source in sources}
 
     def renames(self, ref: ModelRef) -> list[Rename]:
         """How its names begin where they differ from the reference's."""
@@ -47,6 +59,10 @@ class ModelViews:
     def name_in(self, ref: ModelRef, name: str) -> str:
         """What a model calls a tensor of the reference."""
         return self._matches[ref][0].get(name, name)
+
+    def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
+        """A tensor's names: its model's own, and transformers' if that is another."""
+        return tuple(dict.fromkeys((own_name, self._canonical[ref].of(own_name))))
 
     def name_like_ours(self, ref: ModelRef, own_name: str) -> str:
         """What the reference would call a tensor of a model that it lacks itself."""
@@ -69,7 +85,18 @@ class ModelViews:
 
     def find(self, ref: ModelRef, own_name: str) -> TensorInfo | None:
         """A tensor by its model's own name for it, or what the model uses in its place."""
-        return find_tensor(self.sources[ref], own_name)
+        source = self.sources[ref]
+        found = find_tensor(source, own_name)
+        if found is not None or own_name not in self._unnamed_tables or says_untied(source.config):
+            return found
+        tables = [source.tensors[name] for name in self.vocabularies[ref].tables(source)]
+        return tables[0] if len(tables) == 1 else None
+
+    @cached_property
+    def _unnamed_tables(self) -> set[str]:
+        """Embeddings and heads of all models that are not called like one."""
+        every = (self.vocabularies[ref].tables(source) for ref, source in self.sources.items())
+        return {n for names in every for n in names if not is_head(n) and not is_embedding(n)}
 
     def ordered(self, ref: ModelRef) -> list[str]:
         """Tensor names in the order they stand on disk, so that reading is sequential."""

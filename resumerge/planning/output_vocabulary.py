@@ -42,4 +42,4 @@ class OutputVocabulary:
     ids: Mapping[str, int]
     rows: int
     reference_rows: int
-    merges: tuple[Any, ...] = ()
+    merges: tuple[tuple[str, str], ...] = ()

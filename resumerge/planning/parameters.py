@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from resumerge.errors import Problem
 from resumerge.methods import METHODS, Method, Parameter, Value
 from resumerge.methods.base import FLOAT32_MAX
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
-from resumerge.recipe.spelling import closest
+from resumerge.recipe.spelling import misspelled
+from resumerge.recipe.truth import truth
 
 
 @dataclass
@@ -26,42 +28,54 @@ class Parameters:
     valid: bool = True
     _found: dict[tuple[str, str], Problem] = field(default_factory=dict)
 
+    @cached_property
+    def has_filters(self) -> bool:
+        """Whether a value depends on the names of tensors."""
+        scopes = self.recipe.parameter_scopes()
+        settings = (setting for _, found in scopes for setting in found.values())
+        entries = (e for setting in settings if isinstance(setting, tuple) for e in setting)
+        return any(isinstance(entry, Conditional) for entry in entries)
+
     @property
     def problems(self) -> list[Problem]:
         """What was found wrong so far."""
         return list(self._found.values())
 
-    def of_merge(self, spec: TensorSpec) -> dict[str, Value]:
-        """The parameters that are given once for the merge."""
+    def of_merge(self, spec: TensorSpec, names: Sequence[str]) -> dict[str, Value]:
+        """The parameters that are given once for the merge.
+
+        Args:
+            names: of the output tensor, which filters are matched with.
+        """
         return {
-            p.name: self._value(p, spec, None, spec.name)
+            p.name: self._value(p, spec, None, names)
             for p in self.method.parameters
             if not p.per_model
         }
 
     def of_input(
-        self, spec: TensorSpec, input_: Input, name: str, *, is_base: bool
+        self, spec: TensorSpec, input_: Input, names: Sequence[str], *, is_base: bool
     ) -> dict[str, Value]:
         """The parameters of one model; empty for the base model of task vectors.
 
         Args:
-            name: what the model calls the tensor.
+            names: of the tensor in this model.
         """
         if is_base and self.method.base != "none":
             return {}
         return {
-            p.name: self._value(p, spec, input_, name)
+            p.name: self._value(p, spec, input_, names)
             for p in self.method.parameters
             if p.per_model
         }
 
     def _value(
-        self, parameter: Parameter, spec: TensorSpec, input_: Input | None, tensor: str
+        self, parameter: Parameter, spec: TensorSpec, input_: Input | None, names: Sequence[str]
     ) -> Value:
         raw = resolve(
             self.recipe,
             parameter.name,
-            tensor=tensor,
+            names=names,
             t=spec.t,
             slice_=spec.slice_,
             input_=input_,
@@ -70,15 +84,17 @@ class Parameters:
         )
         if raw is None:
             if parameter.required:
-                self._missing(parameter, spec, input_, tensor)
+                self._missing(parameter, spec, input_, names[0])
             value: Value = 0.0 if parameter.required else parameter.default
             return value
         if parameter.kind == "bool":
-            return bool(raw)
+            return bool(truth(raw))
         try:
             number = float(raw)
         except ValueError:
             number = float("nan")  # text, reported by check_parameters
+        if parameter.saturates:
+            number = min(number, parameter.high)
         if parameter.kind == "int" and not number.is_integer():
             owner = f" of {input_.model}" if input_ else ""
             self._problem(
@@ -86,7 +102,7 @@ class Parameters:
                 parameter,
                 f"The parameter {parameter.name!r}{owner} is not a whole number",
                 expected=f"a whole number for every tensor ({parameter.meaning})",
-                found=f"{number:g} for tensor {tensor}",
+                found=f"{number:g} for tensor {names[0]}",
                 fix="Write one whole number, or a gradient that gives whole numbers",
             )
         return number
@@ -136,20 +152,21 @@ class Parameters:
             self._found[key] = self.recipe.problem(what, path, **facts)
 
 
-def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Problem], list[str]]:
-    """Check names and values wherever parameters stand.
+def check_parameters(recipe: Recipe, method: Method) -> tuple[list[Problem], list[str]]:
+    """Check names and values wherever parameters stand, and keys that stand beside them.
 
-    mergekit ignores parameters that a method does not read, so a parameter of another method is a
-    note here. A name that no method has is a problem.
-
-    Args:
-        method: None where it is unknown: then only names are checked.
+    mergekit ignores what a method does not read, so parameters of other methods and names that mean
+    nothing are notes here. A misspelled name is a problem, and so is a parameter outside of
+    ``parameters``.
 
     Returns:
-        problems, and notes for parameters of other methods.
+        problems, and notes.
     """
-    own = {p.name: p for p in method.parameters} if method else {}
+    own = {p.name: p for p in method.parameters}
+    written = {name for _, settings in recipe.parameter_scopes() for name in settings}
     every: set[str] = set()
+    if recipe.ignored or not written <= own.keys():  # only then, for it imports every method
+        every = {p.name for other in METHODS.values() for p in other.parameters}
     problems: list[Problem] = []
     notes: list[str] = []
     for path, settings in recipe.parameter_scopes():
@@ -157,41 +174,66 @@ def check_parameters(recipe: Recipe, method: Method | None) -> tuple[list[Proble
             place = f"{path}.{name}"
             if name in own:
                 problems += _invalid_values(recipe, own[name], setting, place)
-                continue
-            # Collected only when needed: this imports every method.
-            every = every or {p.name for other in METHODS.values() for p in other.parameters}
-            if name in every:
-                if method is None:
-                    continue
-                notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")
+                notes += _surprising_values(own[name], setting, place)
+            elif name not in every and (near := misspelled(name, sorted({*own, *every}))):
+                expected = ", ".join(sorted(own))
+                problems.append(_misspelled_parameter(recipe, name, near, place, expected))
             else:
-                near = closest(name, sorted({*own, *every}))
-                problems.append(
-                    recipe.problem(
-                        f"Unknown parameter {name!r}",
-                        place,
-                        expected=", ".join(sorted(own if method else every))
-                        or f"none: {recipe.merge_method} has no parameters",
-                        found=name,
-                        fix=f"Write '{near}'" if near else "Remove it",
-                    )
-                )
-    return problems, list(dict.fromkeys(notes))
+                notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")
+    for place, key in recipe.ignored.items():
+        if key in every:
+            problems.append(_misplaced_parameter(recipe, key, place))
+        else:
+            notes.append(f"the key {key!r} has no effect, as in mergekit ({place})")
+    return problems, notes
+
+
+def _misspelled_parameter(
+    recipe: Recipe, name: str, near: str, path: str, expected: str
+) -> Problem:
+    return recipe.problem(
+        f"Unknown parameter {name!r}",
+        path,
+        expected=expected,
+        found=name,
+        fix=f"Write '{near}', or delete the line, which mergekit ignores",
+    )
+
+
+def _misplaced_parameter(recipe: Recipe, name: str, path: str) -> Problem:
+    return recipe.problem(
+        f"The parameter {name!r} is not below 'parameters:'",
+        path,
+        expected=f"parameters: {{{name}: …}}",
+        found=f"{name} beside it",
+        fix="Move it under 'parameters:', or delete the line, which mergekit ignores",
+    )
 
 
 def _invalid_values(
     recipe: Recipe, parameter: Parameter, setting: Setting, path: str
 ) -> Iterator[Problem]:
     for at, value in _values(setting, ""):
-        found = _invalid(parameter, value)
-        if found is not None:
+        if not _is_valid(parameter, value):
             yield recipe.problem(
                 f"The parameter {parameter.name!r} has an invalid value",
                 path + at,
                 expected=f"{_wanted(parameter)} ({parameter.meaning})",
-                found=found,
-                fix=_advice(parameter, value),
+                found=repr(value),
+                fix=f"Write {_wanted(parameter)}",
             )
+
+
+def _surprising_values(parameter: Parameter, setting: Setting, path: str) -> Iterator[str]:
+    """Notes on values that are taken for others, as in mergekit."""
+    for at, value in _values(setting, path):
+        if parameter.kind == "bool":
+            if isinstance(value, str):
+                yield f"{at} is the text {value!r}: it counts as {str(truth(value)).lower()}"
+        elif isinstance(value, bool):
+            yield f"{at} is {str(value).lower()}: it counts as {int(value)}"
+        elif not isinstance(value, str) and parameter.saturates and value > parameter.high:
+            yield f"{at} is {value:g}: more than {parameter.high:g} counts as {parameter.high:g}"
 
 
 def _values(setting: Setting, at: str) -> Iterator[tuple[str, Scalar]]:
@@ -206,15 +248,13 @@ def _values(setting: Setting, at: str) -> Iterator[tuple[str, Scalar]]:
             yield f"{at}[{index}]", entry
 
 
-def _invalid(parameter: Parameter, value: Scalar) -> str | None:
-    """What is found where a value cannot be the parameter's; None where it can."""
+def _is_valid(parameter: Parameter, value: Scalar) -> bool:
     if parameter.kind == "bool":
-        return repr(value) if isinstance(value, str) else None
-    if isinstance(value, bool):
-        return f"{str(value).lower()}, which is not a number"
+        return truth(value) is not None
     if isinstance(value, str):
-        return repr(value)
-    return None if parameter.low <= value <= parameter.high else repr(value)
+        return False
+    high = FLOAT32_MAX if parameter.saturates else parameter.high
+    return parameter.low <= value <= high
 
 
 def _kind(parameter: Parameter) -> str:
@@ -231,9 +271,3 @@ def _wanted(parameter: Parameter) -> str:
     if below:
         return f"{kind} of at least {parameter.low:g}"
     return f"{kind} of at most {parameter.high:g}" if above else f"{kind} that float32 can hold"
-
-
-def _advice(parameter: Parameter, value: Scalar) -> str:
-    if isinstance(value, bool):
-        return f"Write {int(value)}, or the {_kind(parameter)} that you want"
-    return f"Write {_wanted(parameter)}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from resumerge.layout import Layers
@@ -35,6 +35,10 @@ def block_elements(row: int | None) -> int:
     if not row:
         return BLOCK
     return row * max(1, BLOCK // row)
+
+
+SourceFileKey = tuple[int, str]
+"""A weight file: the number of its source in the plan, and its name there."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class Expression:
 
 @dataclass(frozen=True)
 class Unit:
-    """One output tensor: the thing that the ledger journals.
+    """One output tensor, or several that are computed as one: the thing that the ledger journals.
 
     Args:
         index: position in the plan.
@@ -127,6 +131,8 @@ class Unit:
         nbytes: length in bytes.
         block_elements: of a block; `BLOCK`, or as many whole rows as fit where rows must not be
             split.
+        tensors: shapes of the tensors in the output, by name; they follow each other. Empty where
+            only the place of the unit is known.
     """
 
     index: int
@@ -138,6 +144,7 @@ class Unit:
     nbytes: int
     block_elements: int
     expression: Expression
+    tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def numel(self) -> int:
@@ -219,6 +226,8 @@ class Plan:
         seed: of the random masks.
         shard_size: largest shard in bytes, as asked for.
         notes: what a person should know, a line each.
+        reminders: those of the notes that are given again when the output is complete: what it
+            lacks.
         vocabulary: of the output; None where the reference's tokenizer comes along as it is.
         chat_template: Jinja; None to keep the tokenizer's.
         tokenizers: a digest of each tokenizer that decides the output, by model.
@@ -234,14 +243,33 @@ class Plan:
     seed: int
     shard_size: int
     notes: tuple[str, ...] = ()
+    reminders: tuple[str, ...] = ()
     vocabulary: OutputVocabulary | None = None
     chat_template: str | None = None
     tokenizers: Mapping[str, str] = field(default_factory=dict)
+
+    def with_reminders(self, reminders: Iterable[str]) -> Plan:
+        """The plan with further notes, which are given again when the output is complete."""
+        added = tuple(reminders)
+        return replace(self, notes=(*self.notes, *added), reminders=(*self.reminders, *added))
 
     @property
     def output_bytes(self) -> int:
         """Size of all shards."""
         return sum(shard.nbytes for shard in self.shards)
+
+    def files_of(self, operand: Operand, kind: str) -> frozenset[SourceFileKey]:
+        """The weight files that an operand is read from.
+
+        Args:
+            kind: of the sources whose files are wanted: ``local`` or ``hub``.
+        """
+        return frozenset(
+            (number, part.file)
+            for number, tensor in operand.tables
+            for part in tensor.parts
+            if self.sources[number].part_of(part.file)[0].kind == kind
+        )
 
     def bytes_needed(self, source: int) -> dict[str, int]:
         """Bytes read from each file of a source."""

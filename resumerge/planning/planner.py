@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from resumerge.errors import InputError, Problem
 from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy
 from resumerge.methods import METHODS, Method
 from resumerge.planning.check_recipe import unknown_method
+from resumerge.planning.experts import packed_experts
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches, listed
@@ -45,7 +46,9 @@ def make_plan(
     Raises:
         InputError: with every problem that was found.
     """
-    return _Planner(recipe, sources, tokenizers or Tokenizers()).plan(seed, shard_size)
+    seen, notes = packed_experts(recipe, sources)
+    planner = _Planner(recipe, seen, tokenizers or Tokenizers(), notes=notes)
+    return replace(planner.plan(seed, shard_size), sources=tuple(sources.values()))
 
 
 ModuleMatch = tuple[Module, ModulePart]
@@ -106,7 +109,7 @@ class _Planner:
                 ref.text: vocabulary.digest
                 for ref, vocabulary in self.tokenizers.vocabularies.items()
             },
-        )
+        ).with_reminders(self._without_tokenizer())
 
     def _check_recipe(self) -> Parameters:
         """Add base models to the slices; check the number of models and all parameters."""
@@ -176,7 +179,27 @@ class _Planner:
         if self.recipe.tokenizer is None:
             return None, template
         vocabularies = self.tokenizers.vocabularies
-        return Alignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies), template
+        assumed = self.tokenizers.assumed
+        return (
+            Alignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed),
+            template,
+        )
+
+    def _without_tokenizer(self) -> list[str]:
+        """A reminder if the output has tokens, but no tokenizer."""
+        reference, without = self.models.reference, self.tokenizers.without
+        if self.recipe.tokenizer or reference not in without:
+            return []
+        rows = self.models.vocabularies[reference].size
+        if rows is None:
+            return []
+        others = [ref for ref in self.recipe.merged_models if ref not in without]
+        fitting = [str(ref) for ref in others if self.models.vocabularies[ref].size == rows]
+        if fitting:
+            do = f"write 'tokenizer_source: {fitting[0]}' to give it that of {fitting[0]}"
+        else:
+            do = "save the one that its tokens are of into the output folder"
+        return [f"{reference} has no tokenizer, so the output has none: {do}"]
 
     def _collect(self, *several: Iterable[Problem]) -> None:
         for problems in several:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from resumerge.planning.plan import Expression, Shard, Unit
@@ -12,20 +13,18 @@ from resumerge.sources.dtypes import BITS, nbytes
 
 @dataclass(frozen=True)
 class Target:
-    """An output tensor that has no place yet."""
+    """A `Unit` that has no place yet."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     block_elements: int
     expression: Expression
+    tensors: Mapping[str, tuple[int, ...]]
 
     @property
     def nbytes(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return nbytes(self.dtype, count)
+        return nbytes(self.dtype, math.prod(self.shape))
 
 
 def pack(targets: Sequence[Target], shard_size: int) -> tuple[tuple[Unit, ...], tuple[Shard, ...]]:
@@ -61,6 +60,7 @@ def pack(targets: Sequence[Target], shard_size: int) -> tuple[tuple[Unit, ...], 
                     target.nbytes,
                     target.block_elements,
                     target.expression,
+                    target.tensors,
                 )
             )
             offset += target.nbytes
@@ -80,12 +80,13 @@ def _header(group: Sequence[Target]) -> bytes:
     entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for target in group:
-        begin, end = end, end + target.nbytes
-        entries[target.name] = {
-            "dtype": target.dtype,
-            "shape": list(target.shape),
-            "data_offsets": [begin, end],
-        }
+        for name, shape in target.tensors.items():
+            begin, end = end, end + nbytes(target.dtype, math.prod(shape))
+            entries[name] = {
+                "dtype": target.dtype,
+                "shape": list(shape),
+                "data_offsets": [begin, end],
+            }
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text

@@ -33,6 +33,14 @@ class InvalidValue(Exception):
         self.at: Location = tuple(at)
 
 
+class Findings(list[InvalidValue]):
+    """What is wrong with a document, and beside it the places of keys that nothing reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ignored: list[Location] = []
+
+
 def describe(value: object) -> str:
     """A YAML value in at most about 80 characters, for `InvalidValue.found`."""
     if value is None:

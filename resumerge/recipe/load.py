@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
-from resumerge.recipe.invalid import InvalidValue
+from resumerge.foreign_files import UnfitFile, read_foreign
+from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
 from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema.keys import ModuleEntry, RecipeFile
@@ -22,8 +24,8 @@ class InvalidRecipe(InputError):
     """A recipe that has problems.
 
     Args:
-        valid_part: the method and the parameters of its top level, as far as they are valid, so
-            that they can be checked further; None where the recipe names no method.
+        valid_part: the recipe without its invalid values, so that the rest can be checked further;
+            None where nothing is left, or no method.
     """
 
     valid_part: Recipe | None = None
@@ -44,16 +46,7 @@ def load_recipe(path: str | Path) -> Recipe:
         'linear'
     """
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(4 * MAX_CHARS + 1).decode("utf-8-sig")
-    except OSError as error:
-        raise refuse(
-            "The recipe cannot be read",
-            where=path,
-            expected="a YAML file",
-            found=error.strerror or str(error),
-            fix="Check the path",
-        ) from None
+        text = read_foreign(Path(path), 4 * MAX_CHARS).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise refuse(
             "The recipe is not text in UTF-8",
@@ -61,6 +54,14 @@ def load_recipe(path: str | Path) -> Recipe:
             expected="a YAML file in UTF-8",
             found=f"the byte 0x{error.object[error.start]:02x} at offset {error.start}",
             fix="Check that the path names the recipe, or save the file as UTF-8",
+        ) from None
+    except (OSError, UnfitFile) as error:
+        raise refuse(
+            "The recipe cannot be read",
+            where=path,
+            expected="a YAML file",
+            found=getattr(error, "strerror", None) or str(error),
+            fix="Check the path",
         ) from None
     return parse_recipe(text, str(path))
 
@@ -75,14 +76,24 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
         InvalidRecipe: the recipe has problems: all of them, in the order of their lines.
     """
     document = load_yaml(text, file)
-    errors = [*_check_choices(document.data), *_check_tokenizer(document.data)]
+    errors = Findings()
+    errors += [*_check_choices(document.data), *_check_tokenizer(document.data)]
     top = {key: value for key, value in document.data.items() if key not in IGNORED_KEYS}
     written = read_section(RecipeFile, top, (), errors)
     if written is None or errors or document.problems:
         problems = [*document.problems, *(_problem(error, file, document) for error in errors)]
         problems.sort(key=lambda problem: problem.line or 0)
-        raise InvalidRecipe(problems, _valid_part(top, errors, file, document))
-    recipe = Recipe(
+        valid = _valid_part(top, errors)
+        part = _recipe(valid, errors, text, file, document) if valid else None
+        raise InvalidRecipe(problems, part)
+    recipe = _recipe(written, errors, text, file, document)
+    return replace(recipe, notes=tuple(notes_on(recipe, document.data)))
+
+
+def _recipe(
+    written: RecipeFile, findings: Findings, text: str, file: str, document: Document
+) -> Recipe:
+    return Recipe(
         merge_method=written.merge_method,
         modules=tuple(_modules(written)),
         base_model=written.base_model,
@@ -91,11 +102,12 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
         out_dtype=written.out_dtype,
         tokenizer=written.tokenizer or written.tokenizer_source,
         chat_template=written.chat_template,
+        experts_together=written.experts is not None,
+        ignored={descend("", at): str(at[-1]) for at in findings.ignored},
         text=text,
         file=file,
         lines=document.lines,
     )
-    return replace(recipe, notes=tuple(notes_on(recipe, document.data)))
 
 
 def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
@@ -104,16 +116,36 @@ def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
     return Problem(error.what, file, path, line, error.expected, error.found, error.fix)
 
 
-def _valid_part(
-    top: dict[Any, Any], errors: list[InvalidValue], file: str, document: Document
-) -> Recipe | None:
-    invalid = {error.at[0] for error in errors if error.at}
-    valid = {key: top[key] for key in ("merge_method", "parameters") if key in top.keys() - invalid}
-    section = read_section(RecipeFile, valid, (), [])
-    if section is None:
-        return None
-    parameters = section.parameters
-    return Recipe(section.merge_method, (), parameters=parameters, file=file, lines=document.lines)
+def _valid_part(top: dict[Any, Any], errors: Findings) -> RecipeFile | None:
+    """What is left of a recipe without invalid values, and without what is invalid then."""
+    rest = deepcopy(top)
+    while sum(_delete(rest, error.at) for error in errors):
+        errors = Findings()
+        written = read_section(RecipeFile, rest, (), errors)
+        if written is not None:
+            return written
+    return None
+
+
+def _delete(tree: Any, at: Location) -> bool:
+    """Delete a value; a list as a whole, so that every other entry keeps its place.
+
+    Returns:
+        False where neither the value nor a section around it is there any more.
+    """
+    if not at:
+        return False
+    *way, last = at
+    around = tree
+    for step in way:
+        try:
+            around = around[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    if isinstance(around, dict) and last in around:
+        del around[last]
+        return True
+    return _delete(tree, tuple(way))
 
 
 def _modules(file: RecipeFile) -> Iterator[Module]:

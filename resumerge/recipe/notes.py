@@ -6,7 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resumerge.recipe.paths import descend
+import yaml
+
+from resumerge.recipe.paths import child, descend
+from resumerge.recipe.schema.settings import FILTERED, unread_keys
 from resumerge.recipe.types import Conditional, Recipe
 
 _IGNORED = {
@@ -22,6 +25,12 @@ _IGNORED = {
     "trust_remote_code": "a model's own code is never run",
     "allow_crimes": "architectures are not compared",
 }
+_NUMBERS = ("parameters", "layer_range", "pad_to_multiple_of", "token_id")
+"""Keys below which numbers are read."""
+
+_RESOLVER = yaml.resolver.Resolver()
+_NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
 IGNORED_KEYS = frozenset(_IGNORED)
 """mergekit's options at the top level of a recipe: accepted, without effect."""
 
@@ -39,6 +48,11 @@ def notes_on(recipe: Recipe, document: Mapping[Any, Any]) -> Iterator[str]:
         yield "residual_weight has no effect: mergekit reads it and does nothing with it"
     if _contains(document, "override_architecture"):
         yield "override_architecture has no effect: layers are found by the names of the tensors"
+    for path, text in _quoted(document, ""):
+        yield f"{path} is in quotes: {text!r} counts as the number"
+    for path, entry in _filtered(document, ""):
+        for name in unread_keys(entry):
+            yield f"the key {name!r} has no effect, as in mergekit ({descend(path, (str(name),))})"
     for ref in recipe.models:
         if ref.revision is None and ref.text != ref.name:
             yield f"{ref} is a folder: its revision is ignored"
@@ -47,6 +61,41 @@ def notes_on(recipe: Recipe, document: Mapping[Any, Any]) -> Iterator[str]:
             if _has_nan(setting):
                 where = descend(path, (name,))
                 yield f"{where} is NaN: every tensor that it applies to becomes NaN"
+
+
+def _quoted(value: object, path: str, *, read: bool = False) -> Iterator[tuple[str, str]]:
+    """(YAML path, text) of numbers that are written as text although YAML reads them as numbers.
+
+    Args:
+        read: whether the value stands where numbers are read.
+    """
+    if isinstance(value, str):
+        if read and _tag(value) in _NUMBER_TAGS:
+            yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            inside = key in _NUMBERS or (read and key != "filter")
+            yield from _quoted(item, child(path, str(key)), read=inside)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _quoted(item, child(path, index), read=read)
+
+
+def _tag(text: str) -> object:
+    """What YAML takes a text for that is not in quotes."""
+    return _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call, unused-ignore]
+
+
+def _filtered(value: object, path: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """(YAML path, entry) of filtered values."""
+    if isinstance(value, Mapping):
+        if value.keys() >= {*FILTERED}:
+            yield path, value
+        for key, item in value.items():
+            yield from _filtered(item, child(path, str(key)))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _filtered(item, child(path, index))
 
 
 def _contains(value: object, key: str) -> bool:

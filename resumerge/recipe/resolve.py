@@ -14,7 +14,7 @@ def resolve(
     recipe: Recipe,
     name: str,
     *,
-    tensor: str,
+    names: Sequence[str],
     t: float,
     slice_: Slice,
     input_: Input | None = None,
@@ -33,9 +33,9 @@ def resolve(
     recipe's scope starts again in every slice.
 
     Args:
-        tensor: the name that filters are matched with: for a parameter that each model has, the
-            tensor's name in that model; for one of the whole merge, its name in the output, where
-            the layers of slices are numbered anew (same as mergekit 0.1.5, observed).
+        names: the tensor's names, of which a filter must match one: for a parameter that each model
+            has, its names in that model; for one of the whole merge, those in the output, where the
+            layers of slices are numbered anew (same as mergekit 0.1.5, observed).
         t: position of the tensor in its slice, from 0 to 1.
         slice_: the slice that the tensor belongs to.
         input_: the model, for a parameter that each model has; None for a parameter of the whole
@@ -52,18 +52,19 @@ def resolve(
         scopes.insert(0, input_.parameters)
     for parameters in scopes:
         if name in parameters:
-            value = _at(parameters[name], tensor, t, stepwise)
+            value = _at(parameters[name], names, t, stepwise)
             if value is not None:
                 return value
     return None
 
 
-def matches(condition: Conditional, tensor: str) -> bool:
-    """Whether a filter matches a tensor: its text is a part of the name, in the same case.
+def matches(condition: Conditional, names: Sequence[str]) -> bool:
+    """Whether a filter matches a tensor: its text is a part of one of its names, in the same case.
 
     No filter and ``*`` match every tensor; other patterns are plain text.
     """
-    return condition.filter is None or condition.filter == "*" or condition.filter in tensor
+    part = condition.filter
+    return part is None or part == "*" or any(part in name for name in names)
 
 
 def interpolate(gradient: Sequence[float], t: float) -> float:
@@ -79,7 +80,7 @@ def interpolate(gradient: Sequence[float], t: float) -> float:
     return (1 - fraction) * gradient[index] + fraction * gradient[after]
 
 
-def _position(gradient: Sequence[float], t: float) -> tuple[int, float]:
+def _position(gradient: Sequence[Scalar], t: float) -> tuple[int, float]:
     """The index of the entry at or before t, and the fraction of the way to the next entry."""
     if not 0 <= t <= 1 or not gradient:
         raise ValueError(f"no value at t = {t} of a gradient with {len(gradient)} entries")
@@ -88,18 +89,21 @@ def _position(gradient: Sequence[float], t: float) -> tuple[int, float]:
     return index, scaled - index
 
 
-def _at(setting: Setting, tensor: str, t: float, stepwise: bool) -> Scalar | None:
+def _at(setting: Setting, names: Sequence[str], t: float, stepwise: bool) -> Scalar | None:
     if not isinstance(setting, tuple):
         return setting
     if not setting:
         return None
-    gradient: list[float] = []
+    gradient: list[Scalar] = []
     for entry in setting:
         if isinstance(entry, Conditional):
-            if matches(entry, tensor):
-                return _at(entry.value, tensor, t, stepwise)
+            if matches(entry, names):
+                return _at(entry.value, names, t, stepwise)
         else:
             gradient.append(entry)
     if not gradient:
         return None
-    return gradient[_position(gradient, t)[0]] if stepwise else interpolate(gradient, t)
+    numbers = [entry for entry in gradient if not isinstance(entry, str)]
+    if stepwise or len(numbers) < len(gradient):  # there is nothing between two words
+        return gradient[_position(gradient, t)[0]]
+    return interpolate(numbers, t)

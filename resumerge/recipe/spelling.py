@@ -1,9 +1,12 @@
-"""The known name that an unknown one is most like."""
+"""The known name that an unknown one is most like, or was meant to be."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+SHORTEST = 3
+"""Shorter names have too many others within one edit."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -15,3 +18,42 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``Did you mean 'x'?``, or an empty text where no known name is close."""
     found = closest(name, known)
     return f"Did you mean '{found}'?" if found else ""
+
+
+def misspelled(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` is a misspelling of, or None.
+
+    It is one edit away, or one for every four letters; case, dashes and spaces do not count.
+    """
+    written = _plain(name)
+    most = {word: max(1, len(word) // 4) for word in known}
+    candidates = [
+        word
+        for word in most
+        if min(len(word), len(written)) >= SHORTEST
+        and abs(len(word) - len(written)) <= most[word]  # there are as many edits at least
+    ]
+    distances = {word: edits(written, _plain(word)) for word in candidates}
+    near = [word for word, n in distances.items() if n <= most[word]]
+    return min(near, key=distances.__getitem__, default=None)
+
+
+def edits(a: str, b: str) -> int:
+    """The least number of letters to insert, delete, replace, or swap with the next one.
+
+    Optimal string alignment (Damerau 1964, Levenshtein 1966): no letter is edited twice.
+    """
+    rows = [list(range(len(b) + 1))]
+    for i, letter in enumerate(a, 1):
+        row = [i]
+        for j, other in enumerate(b, 1):
+            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                best = min(best, rows[-2][j - 2] + 1)
+            row.append(best)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_").replace(" ", "_")

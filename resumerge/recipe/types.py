@@ -24,7 +24,7 @@ class Conditional:
     value: Setting
 
 
-Setting = Scalar | tuple[float, ...] | tuple[Conditional, ...]
+Setting = Scalar | tuple[Scalar, ...] | tuple[Conditional, ...]
 """A parameter's value as written: a scalar, a gradient over layers, or filtered values."""
 
 
@@ -176,6 +176,8 @@ class Recipe:
     Args:
         tokenizer: which vocabulary the output has; None for that of the reference model.
         chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own.
+        experts_together: the experts of a layer are merged as one tensor for each projection.
+        ignored: keys that mean nothing anywhere, by their YAML paths.
         notes: sentences on keys and values that have no effect, or a surprising one.
         text: the YAML text, for the ledger and the model card.
         file: the name of the file, for messages.
@@ -190,6 +192,8 @@ class Recipe:
     out_dtype: str | None = None
     tokenizer: TokenizerSetting | None = None
     chat_template: str | None = None
+    experts_together: bool = False
+    ignored: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     text: str = ""
     file: str = ""
@@ -247,6 +251,7 @@ class Recipe:
             "out_dtype": self.out_dtype,
             "tokenizer": self.tokenizer.normalized() if self.tokenizer else None,
             "chat_template": self.chat_template,
+            **({"experts": "together"} if self.experts_together else {}),
             **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
         }
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.report.run import describe, empty_run
+from resumerge.report.run import describe, describe_attempts, empty_run
+
+if TYPE_CHECKING:
+    from resumerge.mirror.manifest import Manifest
 
 LEASE_SECONDS = 600.0
 """A lease record that is older than this belongs to a process that has ended."""
@@ -38,7 +40,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     folder = _folder(url)
     state = session.read_state(folder / LEDGER_FILE)
     if state.manifest is not None:
-        return _finished(session.url, state.manifest.run, state.manifest.files)
+        return _finished(session.url, state.manifest)
     if not state.snapshot:
         raise refuse_mirror(session, state)
     lease = retry(session.store, lambda: read_lease(session.store, state.files))
@@ -64,13 +66,20 @@ def _folder(url: str) -> Path:
     return folder
 
 
-def _finished(url: str, run: str, files: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
     """A finished run, from the manifest of its mirror, which keeps no ledger."""
-    shards = [size for name, (size, _) in files.items() if name.endswith(".safetensors")]
+    sizes = {name: size for name, (size, _) in manifest.files.items()}
+    shards = [size for name, size in sizes.items() if name.endswith(".safetensors")]
     count, nbytes = len(shards), sum(shards)
+    run = empty_run(manifest.run, "done")
+    attempts = describe_attempts(manifest.attempts)
     return {
-        **empty_run(run, "done"),
+        **run,
         "output": url,
+        "created": manifest.created,
+        "units": {"total": manifest.units, "committed": manifest.units},
+        "attempts": attempts,
+        "memory": run["memory"] | {"peak_rss": max((a["peak_rss"] for a in attempts), default=0)},
         "bytes": {"total": nbytes, "committed": nbytes},
         "shards": {"total": count, "sealed": count},
         "mirror": {

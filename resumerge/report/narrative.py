@@ -43,7 +43,11 @@ _SENTENCES = {
     "file_set_aside": "A file that the run had not written had the name of an output file, and was "
     "renamed",
     "file_kept": "A model card that the run had not written was left unchanged",
-    "source_touched": "A source file was touched, but its content had not changed",
+    "source_touched": "A source file was touched, but what had been read of it had not changed",
+    "sources_trusted": "Source files were touched, and not read again (--trust-sources)",
+    "source_changed": "A source file changed while it was being merged",
+    "source_differs": "Tensors were computed again from a source file that had changed",
+    "rechecked": "What was committed before an interruption was read again",
     "source_damaged": "A cached source file was damaged. It was downloaded again, and what came "
     "from it was computed again",
     "download_damaged": "A download did not match its hash, and was repeated",

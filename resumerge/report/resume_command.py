@@ -31,11 +31,28 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
     return shell_line(words)
 
 
+GONE = (
+    "The run's folder in the state folder was deleted while it worked, and its ledger with it. So "
+    "what is in its output folder cannot be resumed. Delete or move that, then start over:"
+)
+
+
+def is_gone(run: str, state_dir: Path | None) -> bool:
+    """Whether a run that existed has no folder any more."""
+    return not (RunStore(state_dir).folder / run).is_dir()
+
+
+def start_over_command() -> str:
+    """The command that makes again what a run whose ledger is gone has made."""
+    is_run = sys.argv[1:2] == ["run"]
+    return repeat_command() if is_run else shell_line(["resumerge", "run", "RECIPE", "OUT"])
+
+
 def has_mirror(run: str, options: Options) -> bool:
     """Whether the run's ledger records the mirror that these options name."""
     path = RunStore(options.state_dir).folder / run / LEDGER_FILE
     try:
-        recorded = read_run(path)["mirror"]
+        recorded = read_run(path, "mirror")
     except sqlite3.Error:
         return False
     return options.mirror is not None and recorded == normalise(options.mirror)

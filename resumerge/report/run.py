@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from resumerge.engine.resources.lock import lock_holder
-from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
+from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
 
 Document = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
             with closing(Ledger(folder / name, read_only=True)) as ledger:
                 return describe(ledger, folder)
         except sqlite3.DatabaseError as error:
-            why = str(error)
+            why = why or str(error)
     return {
         **empty_run(folder.name, "failed"),
         "ledger": str(folder / LEDGER_FILE),
@@ -60,8 +60,13 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         ledger: of the run, open.
         folder: of the run; its lock tells whether a process works on the run.
         alive: the same, where the lock of this machine does not tell it.
+
+    Raises:
+        sqlite3.DatabaseError: the ledger is damaged.
     """
-    run = ledger.run() or {}
+    run = ledger.run()
+    if run is None:
+        raise sqlite3.DatabaseError("it holds no run")
     totals = ledger.totals()
     attempts = ledger.attempts()
     last = attempts[-1] if attempts else {}
@@ -87,24 +92,34 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "rate_bytes_per_s": rate,
         "eta_s": round(left / rate, 1) if rate and alive else None,
         "merging_s": last.get("merging_seconds"),
-        "attempts": [
-            {
-                "n": a["n"],
-                "pid": a["pid"],
-                "host": a["host"],
-                "started": a["started"],
-                "ended": a["ended"] or (None if alive and a is last else a["last_seen"]),
-                "outcome": a["outcome"] or (None if alive and a is last else "killed"),
-                "budget": a.get("budget"),
-                "peak_rss": a["peak_rss"] or 0,
-                "units_committed": a["units_committed"],
-                "bytes_committed": a["bytes_committed"] or 0,
-            }
-            for a in attempts
-        ],
+        "attempts": describe_attempts(attempts, alive=alive),
         "mirror": _mirror(ledger, run.get("mirror"), run.get("state") == "done"),
         "events": ledger.events(),
     }
+
+
+def describe_attempts(rows: Sequence[Row], *, alive: bool = False) -> list[dict[str, Any]]:
+    """The attempts of a run.
+
+    Args:
+        rows: of the ledger's table.
+        alive: a process works on the last one.
+    """
+    return [
+        {
+            "n": a["n"],
+            "pid": a["pid"],
+            "host": a["host"],
+            "started": a["started"],
+            "ended": a["ended"] or (None if alive and a is rows[-1] else a["last_seen"]),
+            "outcome": a["outcome"] or (None if alive and a is rows[-1] else "killed"),
+            "budget": a.get("budget"),
+            "peak_rss": a["peak_rss"] or 0,
+            "units_committed": a["units_committed"],
+            "bytes_committed": a["bytes_committed"] or 0,
+        }
+        for a in rows
+    ]
 
 
 def _last_sample(ledger: Ledger, attempt: int | None) -> dict[str, Any]:

@@ -69,11 +69,19 @@ def outward_links(folder: Path) -> list[str]:
     return [name for name in _by_name(folder) if _leads_out(folder, name)]
 
 
+def oversized_tokenizer_files(folder: Path) -> list[str]:
+    """Files of a tokenizer that are too large to be companions, as libraries would read them."""
+    sizes = _sizes(folder)
+    return sorted(n for n, size in sizes.items() if size > LARGEST and is_tokenizer_file(n))
+
+
 def _by_name(folder: Path) -> list[str]:
+    return companion_files(_sizes(folder))
+
+
+def _sizes(folder: Path) -> dict[str, int]:
     found = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
-    return companion_files(
-        {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
-    )
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
 
 
 def _leads_out(folder: Path, name: str) -> bool:

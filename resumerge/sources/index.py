@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
+from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.sources.formats.base import WeightFormat
 from resumerge.sources.formats.registry import FORMATS
 from resumerge.sources.formats.safetensors import Safetensors
-from resumerge.sources.json_object import json_object
+from resumerge.sources.json_object import json_object, read_json_object
 from resumerge.sources.types import TensorInfo
 
 INDEX_SUFFIX = ".index.json"
+
+LARGEST_INDEX = 64 << 20
+"""Bytes. An index of a hundred thousand tensors takes a seventh of it."""
 
 INDEX_FILE = Safetensors.model_file + INDEX_SUFFIX
 """The index of a model in several safetensors files, which is also what a merge writes."""
@@ -81,6 +84,18 @@ ADAPTER = Contents(
 )
 
 
+def read_index(path: Path) -> dict[str, str]:
+    """`parse_index` of a file.
+
+    Raises:
+        InputError: as for `parse_index`, or the file is too large.
+    """
+    try:
+        return parse_index(read_foreign(path, LARGEST_INDEX), str(path))
+    except UnfitFile as error:
+        raise _unreadable_index(str(path), str(error)) from None
+
+
 def parse_index(raw: bytes, where: str) -> dict[str, str]:
     """The file name of each tensor. Files outside the model's folder are refused.
 
@@ -88,16 +103,10 @@ def parse_index(raw: bytes, where: str) -> dict[str, str]:
         InputError: not JSON, no ``weight_map``, or a file name that leads out of the folder.
     """
     try:
-        weight_map = json.loads(raw.decode())["weight_map"]
+        weight_map = json_object(raw)["weight_map"]
         pairs = {str(tensor): str(file) for tensor, file in weight_map.items()}
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        raise refuse(
-            "The index is not readable",
-            where=where,
-            expected='a JSON object with "weight_map": {tensor: file}',
-            found=repr(raw[:60])[1:] if raw else "an empty file",
-            fix="download or save this file again",
-        ) from None
+    except (ValueError, KeyError, AttributeError):
+        raise _unreadable_index(where, repr(raw[:60])[1:] if raw else "an empty file") from None
     for tensor, file in pairs.items():
         path = PurePosixPath(file)
         if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file or not file:
@@ -109,6 +118,16 @@ def parse_index(raw: bytes, where: str) -> dict[str, str]:
                 fix="do not use this model: its index is broken or malicious",
             )
     return pairs
+
+
+def _unreadable_index(where: str, found: str) -> InputError:
+    return refuse(
+        "The index is not readable",
+        where=where,
+        expected='a JSON object with "weight_map": {tensor: file}',
+        found=found,
+        fix="download or save this file again",
+    )
 
 
 def combined(headers: Mapping[str, Mapping[str, TensorInfo]], where: str) -> dict[str, TensorInfo]:
@@ -150,7 +169,7 @@ def check_index(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
             found=f"in {tensors[tensor].file}" if tensor in tensors else "no such tensor",
             fix="download or save the model again",
         )
-        for tensor, file in parse_index(path.read_bytes(), str(path)).items()
+        for tensor, file in read_index(path).items()
         if tensor not in tensors or tensors[tensor].file != file
     ]
     if problems:
@@ -164,10 +183,10 @@ def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:
         InputError: it is not a JSON object.
     """
     path = folder / name
-    if not path.is_file():
+    if not path.exists():
         return {}
     try:
-        return json_object(path.read_bytes())
+        return read_json_object(path)
     except ValueError as error:
         raise refuse(
             f"{name} is not readable",

@@ -1,20 +1,53 @@
-"""JSON files of a source, with limited depth, so that they can be walked and written again."""
+"""JSON files of a source, with limits, so that they can be read, walked and written again."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+from resumerge.foreign_files import read_foreign
 
 DEEPEST = 100
 """Levels of nested objects and lists; models' files have fewer than ten."""
 
+LARGEST_CONFIG = 16 << 20
+"""Bytes. Labels of a hundred thousand classes take a third of it."""
 
-def json_object(raw: bytes) -> dict[str, Any]:
+MOST_VALUES = 4_000_000
+"""Values in a file, which take up to 70 bytes of memory each. Large tokenizers have half of it."""
+
+
+def read_json_object(path: Path, most: int = LARGEST_CONFIG) -> dict[str, Any]:
     """The object in a JSON file.
 
+    Args:
+        most: bytes.
+
     Raises:
-        ValueError: not UTF-8, not JSON, not an object, or nested too deeply.
+        ValueError: the file is larger or no regular file, or as for `json_object`.
+        OSError: it cannot be read.
     """
+    return json_object(read_foreign(path, most))
+
+
+def check_values(raw: bytes) -> None:
+    """Check that JSON has no more than `MOST_VALUES`, before it is parsed.
+
+    Raises:
+        ValueError: it may have more.
+    """
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """The object in JSON.
+
+    Raises:
+        ValueError: not UTF-8, not JSON, not an object, nested too deeply, or of too many values.
+    """
+    check_values(raw)
     try:
         found = json.loads(raw.decode())
     except RecursionError:

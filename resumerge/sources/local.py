@@ -13,10 +13,10 @@ from resumerge.sources.index import (
     Contents,
     check_index,
     combined,
-    parse_index,
     read_config,
+    read_index,
 )
-from resumerge.sources.types import Source, SourceFile, TensorInfo
+from resumerge.sources.types import FileStamp, Source, SourceFile, TensorInfo
 
 
 def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = MODEL) -> Source:
@@ -51,11 +51,9 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
     index, names = _weight_files(folder, contents)
     for name in names:
         path = folder / name
+        stamp = FileStamp.of(path.stat())
         headers[name], digest = read_header(path, name)
-        stat = path.stat()
-        files[name] = SourceFile(
-            name, stat.st_size, {"mtime_ns": stat.st_mtime_ns, "header": digest}
-        )
+        files[name] = SourceFile(name, stamp.size, {"header": digest}, stamp=stamp)
     tensors = combined(headers, str(folder))
     if index is not None:
         check_index(folder / index, tensors)
@@ -71,8 +69,8 @@ def _weight_files(folder: Path, contents: Contents) -> tuple[str | None, list[st
     """The name of the index in `folder`, if there is one, and the names of the weight files."""
     for index, single in contents.weights:
         path = folder / index
-        if path.is_file():
-            names = sorted(set(parse_index(path.read_bytes(), str(path)).values()))
+        if path.exists():
+            names = sorted(set(read_index(path).values()))
             absent = [name for name in names if not os.path.isfile(folder / name)]  # noqa: PTH113
             if absent:
                 raise refuse(

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 
 from resumerge.errors import Resumable
 from resumerge.sources.adapters.lora import AdaptedTensor
 from resumerge.sources.adapters.overlay import Overlays
 from resumerge.sources.dtypes import nbytes
 from resumerge.sources.formats.strided import read_strided
-from resumerge.sources.types import Source, StridedTensor, TensorInfo
+from resumerge.sources.types import FileStamp, PackedTensor, Source, StridedTensor, TensorInfo
 
 
 class SourceReader:
@@ -26,6 +27,8 @@ class SourceReader:
         self._sources = sources
         self._overlays = Overlays(sources, self.read_into)
         self._files: dict[tuple[int, str], int] = {}
+        self._stamps: dict[tuple[int, str], FileStamp] = {}
+        """Of files that had none when the source was opened: as they were when first read."""
         self._lock = threading.Lock()
 
     def read_into(
@@ -46,6 +49,11 @@ class SourceReader:
         Raises:
             Resumable: the file is missing, shorter than its header says, or not readable.
         """
+        if isinstance(tensor, PackedTensor):
+            done = 0
+            for member, begin, end in tensor.pieces(start, stop):
+                done += self.read_into(source, member, begin, end, buffer[done:])
+            return done
         first = nbytes(tensor.dtype, start)
         wanted = nbytes(tensor.dtype, stop) - first
         if isinstance(tensor, AdaptedTensor):
@@ -91,10 +99,39 @@ class SourceReader:
             if key not in self._files:
                 path = self._sources[source].path(tensor.file)
                 try:
-                    self._files[key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 except OSError as error:
                     raise self._unreadable(source, tensor, error.strerror or str(error)) from error
+                self._files[key] = fd
+                known = self._sources[source].files.get(tensor.file)
+                pinned = known.stamp if known is not None else None
+                self._stamps[key] = pinned or FileStamp.of(os.fstat(fd))
             return self._files[key]
+
+    def changed(self, files: Iterable[tuple[int, str]]) -> list[Path]:
+        """Those of the files that are not what they were when their headers were read.
+
+        What counts is the file under its name and the one that is open: after a replacement they
+        are two. A file that is not open yet is compared, too, if it was local from the beginning.
+
+        Args:
+            files: number of the source, and the file's name in it.
+        """
+        with self._lock:
+            return [self._sources[s].path(name) for s, name in files if self._is_changed(s, name)]
+
+    def _is_changed(self, source: int, file: str) -> bool:
+        key = (source, file)
+        fd = self._files.get(key)
+        stamp = self._stamps.get(key) if fd is not None else self._sources[source].files[file].stamp
+        if stamp is None:
+            return False
+        try:
+            found = [os.stat(self._sources[source].path(file))]  # noqa: PTH116
+            found += [os.fstat(fd)] if fd is not None else []
+        except OSError:
+            return True
+        return any(FileStamp.of(stat) != stamp for stat in found)
 
     def release(self, source: int, file: str) -> None:
         """Close a file that is no longer needed, so that deleting it frees its space."""

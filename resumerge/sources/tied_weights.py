@@ -27,6 +27,11 @@ def ties_embeddings(config: Mapping[str, Any]) -> bool:
     return bool(_says_tied(config))
 
 
+def says_untied(config: Mapping[str, Any]) -> bool:
+    """Whether config.json says that the head is not tied to the embedding."""
+    return _says_tied(config) is False
+
+
 def find_tensor(source: Source, name: str) -> TensorInfo | None:
     """The tensor of that name, or the one that it is tied to; None if there is neither.
 
@@ -40,7 +45,7 @@ def find_tensor(source: Source, name: str) -> TensorInfo | None:
     if _HEAD_BIAS.search(name):
         return source.tensors.get(name.removesuffix("decoder.bias") + "bias")
     shares = is_head(name) or is_embedding(name)
-    if not shares or _says_tied(source.config) is False:
+    if not shares or says_untied(source.config):
         return None
     embeddings = [tensor for key, tensor in source.tensors.items() if is_embedding(key)]
     return embeddings[0] if len(embeddings) == 1 else None
@@ -63,7 +68,7 @@ def is_tied_copy(source: Source, name: str) -> bool:
 
 def own_head(source: Source) -> str | None:
     """The head over the vocabulary of a model whose config.json says that it is not tied."""
-    if _says_tied(source.config) is not False:
+    if not says_untied(source.config):
         return None
     found = [n for n, t in source.tensors.items() if is_head(n) and len(t.shape) == 2]
     embeddings = [t.shape[0] for n, t in source.tensors.items() if is_embedding(n)]

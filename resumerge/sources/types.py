@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import xxhash
 
 from resumerge.recipe.types import ModelRef
 
@@ -39,9 +43,18 @@ class TensorInfo:
         return (self,)
 
     @property
+    def members(self) -> tuple[TensorInfo, ...]:
+        """The tensors that lie one after the other in it: itself, unless it is packed."""
+        return (self,)
+
+    @property
     def verbatim(self) -> bool:
         """Whether its bytes are contiguous in its file, so that they can be copied."""
         return True
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[TensorInfo, int, int]]:
+        """(tensor, first element, one past the last) of its members in elements ``start:stop``."""
+        yield self, start, stop
 
 
 @dataclass(frozen=True)
@@ -60,20 +73,82 @@ class StridedTensor(TensorInfo):
 
 
 @dataclass(frozen=True)
+class PackedTensor(TensorInfo):
+    """Several tensors of one model, read as one: they follow each other in its elements.
+
+    `file` and `offset` are those of the first.
+
+    Args:
+        packed: these tensors, of one size and dtype.
+    """
+
+    packed: tuple[TensorInfo, ...]
+
+    @property
+    def parts(self) -> tuple[TensorInfo, ...]:
+        return tuple(part for member in self.packed for part in member.parts)
+
+    @property
+    def members(self) -> tuple[TensorInfo, ...]:
+        return self.packed
+
+    @property
+    def verbatim(self) -> bool:
+        return False
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[TensorInfo, int, int]]:
+        size = self.packed[0].numel
+        while start < stop:
+            number, first = divmod(start, size)
+            last = min(size, first + stop - start)
+            yield self.packed[number], first, last
+            start += last - first
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """What a filesystem says of a file; it differs after any change, also one that keeps the time.
+
+    The content may be the same all the same: a copy, or a changed mode, has another stamp.
+
+    Args:
+        size: bytes.
+        mtime_ns: time of the last change of the content, which programs may set as they like.
+        ctime_ns: time of the last change of content, name or mode, which the kernel sets.
+    """
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, stat: os.stat_result) -> FileStamp:
+        """The stamp in what ``os.stat`` or ``os.fstat`` returned."""
+        return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+    def as_json(self) -> list[int]:
+        """For the ledger."""
+        return list(astuple(self))
+
+
+@dataclass(frozen=True)
 class SourceFile:
     """A weight file, with the facts that pin its content.
 
     Args:
         size: bytes.
-        identity: JSON facts that change when the content does: ``etag`` on the Hub;
-            ``mtime_ns`` and ``header`` (xxh3-128 of the file's header) for local files.
+        identity: JSON facts of the content: ``etag`` on the Hub; ``header`` (xxh3-128 of the file's
+            header) for local files.
         present: whether the complete file is on this disk.
+        stamp: of a local file, when its header was read. It belongs to this machine.
     """
 
     name: str
     size: int
     identity: Mapping[str, Any]
     present: bool = True
+    stamp: FileStamp | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +206,7 @@ class Source:
             "model": self.ref.text,
             "kind": self.kind,
             "revision": self.revision,
+            "config": xxhash.xxh3_128_hexdigest(json.dumps(self.config, sort_keys=True).encode()),
             "files": {
                 name: {"size": f.size, **f.identity} for name, f in sorted(self.files.items())
             },

@@ -35,6 +35,10 @@ class HeartbeatReporter(Reporter):
         self._link.heartbeat()
         self._inner.heartbeat()
 
+    def reading(self, done: int, total: int) -> None:
+        self._link.heartbeat()
+        self._inner.reading(done, total)
+
     def fetching(self, fetched: DownloadProgress) -> None:
         self._link.heartbeat()
         self._inner.fetching(fetched)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from resumerge.engine.resources.signals import is_repetition, stop_signals
 from resumerge.host.blocked import blocked_thread
 from resumerge.host.oom import OomKills
 from resumerge.supervisor import ledger_entries as journal
@@ -101,7 +102,7 @@ def supervise(
     try:
         return Supervisor(work, output, ledger_of, stall_seconds).run()
     finally:
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in stop_signals():
             signal.signal(signum, signal.SIG_IGN)  # too late to change the exit code
 
 
@@ -238,7 +239,7 @@ class Supervisor:
     def _listen(self) -> None:
         """Have signals arrive in a pipe, so that `select` waits for them and the worker."""
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGCHLD):
+        for signum in (*stop_signals(), signal.SIGTSTP, signal.SIGCHLD):
             if signum != signal.SIGTSTP or signal.getsignal(signum) == signal.SIG_DFL:
                 signal.signal(signum, _ignore)
 
@@ -251,8 +252,11 @@ class Supervisor:
         now = time.monotonic()
         new = []
         for signum in came:
-            if signum in (signal.SIGINT, signal.SIGTERM):
-                if any(s == signum and now - at < SAME_SECONDS for s, at in self._signals):
+            if signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if any(
+                    (s == signum and now - at < SAME_SECONDS) or is_repetition(signum, s)
+                    for s, at in self._signals
+                ):
                     continue
                 self._signals.append((signum, now))
             new.append(signum)

@@ -17,11 +17,11 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from resumerge.engine.resources.signals import stop_signals
 from resumerge.host.memory import peak_rss_of
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe, Listener
 
 _PR_SET_PDEATHSIG = 1
-_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGCHLD)
 
 
 class Worker:
@@ -38,7 +38,7 @@ class Worker:
         """Fork a worker.
 
         Args:
-            work: run in the worker; returns the exit code. SIGINT and SIGTERM are blocked until it
+            work: run in the worker; returns the exit code. `stop_signals` are blocked until it
                 handles them (`StopRequest.listening`), so that none is lost.
             close: the supervisor's own file descriptors, which a worker must not keep open.
         """
@@ -47,13 +47,13 @@ class Worker:
         supervisor = os.getpid()
         receive, send = os.pipe()
         held, lifeline = os.pipe()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals())
         pid = os.fork()
         if pid == 0:
             for fd in (receive, lifeline, *close):
                 os.close(fd)
             _be_worker(work, HeartbeatPipe(send), supervisor, held)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
         os.close(send)
         os.close(held)
         with suppress(OSError):  # the worker did it first, or is dead
@@ -88,16 +88,14 @@ def _be_worker(
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        for signum in _HANDLED:  # SIG_IGN would discard a blocked signal
-            signal.signal(signum, signal.SIG_DFL)
+        for signum in (*stop_signals(), signal.SIGTSTP, signal.SIGCHLD):
+            signal.signal(signum, signal.SIG_DFL)  # SIG_IGN would discard a blocked signal
         signal.signal(
             signal.SIGTTOU, signal.SIG_IGN
         )  # so it may write to a terminal that it does not own
         os.setpgid(0, 0)
         _die_with(supervisor, lifeline)
         code = work(link)
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(signum, signal.SIG_IGN)  # too late to change the exit code
     except BaseException:
         traceback.print_exc()
     finally:

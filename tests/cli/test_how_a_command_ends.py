@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 AT_THE_END = """
-import atexit, sys, threading, time
+import atexit, threading
 atexit.register(print, "the end")
-threading.Thread(target=lambda: (time.sleep(2), print("a thread"))).start()
+main_ends = threading.main_thread().join
+threading.Thread(target=lambda: (main_ends(), print("a thread"))).start()
 from resumerge.__main__ import main
 main()
 """

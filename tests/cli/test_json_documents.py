@@ -217,7 +217,7 @@ def test_resume_writes_them_too(place: Path, tmp_path: Path) -> None:
     assert lines(done.stdout)[-1]["kind"] == "done"
 
 
-@pytest.mark.parametrize("name", ["run", "resume", "status", "plan", "verify"])
+@pytest.mark.parametrize("name", ["run", "resume", "status", "plan", "verify", "clean"])
 def test_every_command_has_its_twin_in_python(name: str) -> None:
     assert getattr(package, name) is getattr(api, name)
     taken = {module.name for module in pkgutil.iter_modules(package.__path__)}
@@ -231,3 +231,50 @@ def test_the_twins_say_the_same(place: Path, monkeypatch: pytest.MonkeyPatch) ->
     ours, printed = package.plan("linear.yaml"), document(place, "plan", "linear.yaml")
     for key in ("units", "output_bytes", "shards", "sources", "problems", "download"):
         assert ours[key] == printed[key]
+
+
+ERROR = {
+    "kind": str,
+    "exit_code": int,
+    "problems": [dict.fromkeys(("what", "where", "path", "expected", "found", "fix"), str)],
+}
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_problems_of_a_recipe_have_their_fields(place: Path, tmp_path: Path, command: str) -> None:
+    (tmp_path / "bad.yaml").write_text("merge_method: linear\ndtype: f1\nmodels: [{model: math}]\n")
+    words = [command, tmp_path / "bad.yaml", "bad"]
+    found = document(place, *words, code=2)
+    [problem] = found["problems"]
+    assert (problem["path"], problem["line"], problem["found"]) == ("dtype", 2, "'f1'")
+    if command == "run":
+        fits(found, ERROR)
+        assert (found["kind"], found["exit_code"]) == ("error", 2)
+    assert not (place / "bad").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["run", "linear.yaml"], "Missing argument"),
+        (["run", "linear.yaml", "out", "--no-such-option"], "No such option"),
+        (["run", "linear.yaml", "out", "--memory", "plenty"], "plenty"),
+        (["status", "no-such-run"], "no-such-run"),
+        (["methods", "no_such_method"], "no_such_method"),
+        (["cache", "check", "no-such.yaml"], "cannot be read"),
+    ],
+)
+def test_every_refusal_is_a_line_of_json(place: Path, words: list[str], what: str) -> None:
+    found = document(place, *words, code=2)
+    fits(found, ERROR)
+    assert what in str(found["problems"][0])
+
+
+def test_what_can_be_resumed_says_how(place: Path, tmp_path: Path) -> None:
+    done = resumerge("resume", "half", "--json", cwd=place, before=DISK_FULL)
+    assert done.returncode == 75, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    facts = {"kind": str, "exit_code": int, "reason": str, "message": str, "resume": str}
+    fits(last, facts)
+    assert (last["kind"], last["exit_code"], last["reason"]) == ("error", 75, "disk_full")
+    assert last["resume"] == done.stderr.splitlines()[-1]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from merging import Told
 from tiny_models import write_family
 
 import resumerge
 from resumerge.engine.checks.memory import most_threads
-from resumerge.engine.reporter import Reporter
 from resumerge.errors import InputError, Resumable
 
 LINEAR = """merge_method: linear
@@ -71,18 +71,10 @@ def test_the_other_twins_too(folder: Path) -> None:
         resumerge.plan("recipe.yaml", threads=0)
 
 
-class Notes(Reporter):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 def test_more_threads_than_help_are_not_started(folder: Path) -> None:
-    notes = Notes()
-    resumerge.run("recipe.yaml", "out", threads=100_000, reporter=notes)
-    assert "100000 threads" in notes.notes[0]
+    told = Told()
+    resumerge.run("recipe.yaml", "out", threads=100_000, reporter=told)
+    assert "100000 threads" in told.notes[0]
     assert resumerge.plan("recipe.yaml", threads=100_000)["threads"] == most_threads()
 
 

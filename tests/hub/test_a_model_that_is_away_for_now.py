@@ -37,7 +37,7 @@ def test_access_lost_between_two_attempts(hub: Hub, tmp_path: Path) -> None:
         hub.fail(status=status, code=code, times=None)
         ended = place.call("resume", "--json", expect=75)
         last = json.loads(ended.stdout.splitlines()[-1])
-        assert (last["kind"], last["reason"]) == ("stopped", "source_unavailable")
+        assert (last["kind"], last["reason"]) == ("error", "source_unavailable")
         assert f"HTTP {status}" in last["message"]
         assert ended.stderr.splitlines()[-1] == last["resume"]
         assert last["resume"].startswith("resumerge resume out-")

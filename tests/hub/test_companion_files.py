@@ -58,6 +58,8 @@ def test_chosen(name: str) -> None:
         "readme.txt",
         ".gitattributes",
         ".cache/config.json",
+        ".hidden.model",
+        "1_Pooling/.hidden.tiktoken",
         "a/b/config.json",
         "../config.json",
         "/etc/config.json",

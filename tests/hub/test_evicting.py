@@ -33,10 +33,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def weights(place: Place) -> set[Path]:
+def weights(place: Place, larger_than: int = SHARD) -> set[Path]:
     """The large files in a place's cache."""
     blobs = Path(place.env["HF_HOME"]).glob("hub/*/blobs/*")
-    return {path for path in blobs if path.stat().st_size > SHARD}
+    return {path for path in blobs if path.stat().st_size > larger_than}
 
 
 def test_a_disk_too_small_for_the_inputs(filled: Hub, small_disk: Path, tmp_path: Path) -> None:
@@ -83,6 +83,26 @@ def test_what_was_there_before_stays(filled: Hub, tmp_path: Path) -> None:
     place.call("run", "merge.yaml", "after", "--evict")
     assert weights(place) == before - {gone}
     assert output(place.folder / "before") == output(place.folder / "after")
+
+
+def test_a_file_that_another_program_put_there_since_stays(hub: Hub, tmp_path: Path) -> None:
+    """It has the name and the content of the run's own download."""
+    for name, seed in (("org/math", 1), ("org/code", 2)):
+        hub.commit(name, layered(seed))
+    place = Place(hub, tmp_path, COPIES)
+    place.call("run", "merge.yaml", "out")
+    for name in (shard(1, 8), shard(2, 8)):
+        blob = place.blob("org/math", name)
+        another = blob.with_name("another")
+        another.write_bytes(blob.read_bytes())
+        another.replace(blob)
+    merged = place.folder / "out" / "model.safetensors"
+    merged.write_bytes(merged.read_bytes()[:-1] + b"?")
+    place.call("verify", "out", expect=75)
+    place.call("resume", "out", "--evict")
+    assert {path.name for path in weights(place, larger_than=100_000)} == {
+        place.blob("org/math", name).name for name in (shard(1, 8), shard(2, 8))
+    }
 
 
 def test_evicted_files_come_back_when_their_units_are_computed_again(

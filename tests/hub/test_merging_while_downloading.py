@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sqlite3
+import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -87,20 +91,30 @@ def test_a_second_run_serves_nothing_and_reads_nothing_again(filled: Hub, tmp_pa
     for name in ("org/math", "org/code"):  # a hash would be seen: what is read has wrong bytes now
         blob = place.blob(name, shard(1, 8))
         flip(blob)
+        with closing(sqlite3.connect(place.folder / "state" / "hub.db")) as database, database:
+            database.execute(
+                "UPDATE verdicts SET ctime_ns = ? WHERE path = ?",
+                [blob.stat().st_ctime_ns, os.path.realpath(blob)],
+            )
     place.call("run", "merge.yaml", "two")
     assert filled.files_served() == {}
     assert place.events("source_damaged") == []
 
 
 def flip(path: Path, at: int = 5000) -> None:
-    """Change a byte of a file, and neither its size nor its modification time."""
-    import os
-
+    """Change a byte of a file, and neither its size nor the time that programs can set."""
     stat = path.stat()
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def wait_for_units(place: Place, process: subprocess.Popen[str], committed: int) -> None:
+    until = time.monotonic() + 60
+    while place.committed() < committed:
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -111,10 +125,7 @@ def test_a_signal_while_it_waits_for_a_file_is_answered_within_two_seconds(
     place.call("plan", "merge.yaml")
     filled.fail(shard(8, 8), stall_after=1000, times=None)
     process = place.start("run", "merge.yaml", "out")
-    until = time.monotonic() + 60
-    while place.committed() < 14:
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.05)
+    wait_for_units(place, process, 14)
     sent = time.monotonic()
     process.send_signal(signum)
     assert process.stderr is not None
@@ -129,10 +140,17 @@ def test_a_signal_while_it_waits_for_a_file_is_answered_within_two_seconds(
 def test_network_lost_midway_merges_what_is_there_and_resumes(filled: Hub, tmp_path: Path) -> None:
     place = Place(filled, tmp_path)
     place.call("plan", "merge.yaml")
-    filled.fail(filled.blob_of("org/code", shard(8, 8)).sha256, status=403, times=None)
-    stopped = place.call("run", "merge.yaml", "out", expect=75)
-    assert "denies access" in stopped.stderr
-    assert stopped.stderr.strip().splitlines()[-1].startswith("resumerge resume")
+    last = filled.blob_of("org/code", shard(8, 8)).sha256
+    filled.fail(last, stall_after=1000, times=None)
+    process = place.start("run", "merge.yaml", "out")
+    wait_for_units(place, process, 14)
+    filled.faults.clear()
+    filled.fail(last, status=403, times=None)
+    filled.over.set()
+    stderr = process.communicate(timeout=60)[1]
+    assert process.returncode == 75
+    assert "denies access" in stderr
+    assert stderr.strip().splitlines()[-1].startswith("resumerge resume")
     status = place.document("status")["runs"][0]
     assert status["units"]["committed"] == 14
     filled.faults.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 from hub_models import ref, single
 from loopback_hub import Hub
 
+from resumerge.hub.callbacks import DownloadCallbacks
+from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.hub.xet import XET_ONLY, is_served_by_xet
 from resumerge.sources.hub.files import fetch, hub_file
 from resumerge.sources.hub.model import open_hub
 
@@ -62,3 +66,31 @@ def test_a_part_that_came_over_http_is_finished_over_http(hub: Hub, transfers: l
     assert (source.folder / NAME).read_bytes() == single()[NAME]
     assert hub.files_served() == {NAME: file.size - 600}
     assert len(transfers) == 1
+
+
+def test_what_came_is_known_and_belongs_to_the_run(
+    hub: Hub, transfers: list[bytes], tmp_path: Path
+) -> None:
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    metadata, started = MetadataCache(tmp_path / "state"), list[int]()
+    fetch(source, [NAME], metadata, DownloadCallbacks(started=started.append))
+    file = hub_file(source, NAME)
+    assert metadata.verdict(file.blob, file.etag) is True
+    assert started == [file.blob.stat().st_ino]
+
+
+def test_a_part_of_what_xet_alone_serves_is_not_finished_over_http(
+    hub: Hub, transfers: list[bytes]
+) -> None:
+    hub.commit("org/model", single())
+    file = hub_file(open_hub(ref("org/model")), NAME)
+    file.blob.parent.mkdir(parents=True, exist_ok=True)
+    for part, size, expected in (
+        (b"", file.size, True),
+        (b"x", file.size, False),
+        (b"x", XET_ONLY, False),
+        (b"x", XET_ONLY + 1, True),
+    ):
+        file.partial.write_bytes(part)
+        assert is_served_by_xet(replace(file, size=size)) is expected

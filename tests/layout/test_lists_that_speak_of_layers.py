@@ -41,7 +41,29 @@ def test_a_list_is_cut_in_its_own_form(key: str) -> None:
         ("rope_scaling", {"factor": [1, 2]}),
         ("layer_norm_eps", 1e-6),
         ("tdnn_layers", [5, 3, 1]),
+        ("mlp_only_layers", [1, 4]),
+        ("mlp_only_layers", [2, 1]),
+        ("mlp_only_layers", [1, 1]),
+        ("mlp_only_layers", [True]),
+        ("layer_sizes", ["a", "b"]),
+        ("layer_types", []),
+        ("layer_types", ["a", 1]),
+        ("attention_types", [[["g", "l"], 3]]),
+        ("attention_types", [[["g", "l"], True], [["g", "l"], True]]),
+        ("attention_types", [[["g"], -1], [["g"], 5]]),
     ],
 )
 def test_what_does_not_speak_of_layers_is_left_alone(key: str, value: Any) -> None:
     assert read_layer_list(key, value, 4) is None
+
+
+def test_entries_that_repeat_are_read_in_their_order() -> None:
+    repeated = [[["g"], 1], [["l", "g"], 2], [["x"], 0]]
+    assert read_layer_list("attention_types", repeated, 5) == ["g", "l", "g", "l", "g"]
+    assert read_layer_list("attention_types", [[["g", "l"], 2]], 4) == ["g", "l", "g", "l"]
+
+
+def test_a_cycle_that_no_longer_repeats_is_written_out() -> None:
+    assert write_layer_list("layer_pattern", ["x", "y"], 4, ["x", "y", "y"]) == ["x", "y", "y"]
+    assert write_layer_list("layer_pattern", ["x", "y"], 4, ["x", "y", "x"]) == ["x", "y"]
+    assert write_layer_list("layer_pattern", ["x", "y"], 2, ["x", "y", "x"]) == ["x", "y", "x"]

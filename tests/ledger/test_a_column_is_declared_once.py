@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ import pytest
 from ledger_rows import change, query
 
 from resumerge.ledger import Ledger
-from resumerge.ledger.import_ledger import InvalidLedger, import_ledger
-from resumerge.ledger.tables import STAYS, TABLES, Column, Table
+from resumerge.ledger.import_ledger import import_ledger
+from resumerge.ledger.tables import STAYS, TABLES, Column
 from resumerge.ledger.validators import or_null, text
+from resumerge.ledger.validity import RECIPE_TEXT, InvalidLedger, text_digest
 
 TIME = "2026-01-01T00:00:00+00:00"
-PARTS = '{"recipe": "r"}'
+PARTS = json.dumps({"recipe": "r", RECIPE_TEXT: text_digest("")})
 
 RUN = {
     **{"id": "run", "created": TIME, "config_path": "recipe.yaml", "config_text": "", "host": None},
@@ -26,11 +29,11 @@ RUN = {
     **{"fingerprint_parts": PARTS, "options": "{}", "versions": "{}", "state": "running"},
 }
 SHARD = {
-    **{"number": 0, "name": "model.safetensors", "nbytes": 16, "header_bytes": 8},
+    **{"number": 0, "name": "model.safetensors", "nbytes": 24, "header_bytes": 8},
     **{"header_checksum": "0" * 32, "state": "open"},
 }
 UNIT = {
-    **{"number": 0, "name": "weight", "shard": 0, "offset": 0, "nbytes": 16, "dtype": "F32"},
+    **{"number": 0, "name": "weight", "shard": 0, "offset": 8, "nbytes": 16, "dtype": "F32"},
     **{"shape": "[4]", "block_elements": 4, "expression": "{}", "blocks": 1, "state": "pending"},
     **{"committed_blocks": 0},
 }
@@ -54,8 +57,7 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Column],
 
     def add(name: str, column: Column) -> None:
         table = TABLES[name]
-        longer = Table((*table.columns, column), required=table.required)
-        monkeypatch.setitem(TABLES, name, longer)
+        monkeypatch.setitem(TABLES, name, replace(table, columns=(*table.columns, column)))
 
     yield add
 
@@ -82,7 +84,7 @@ def test_every_column_has_a_validator_or_stays() -> None:
         for column in table.columns
         if column.validator is STAYS and name not in ("companions", "downloads")
     }
-    assert staying == {("run", "mirror")}
+    assert staying == {("run", "mirror"), ("sources", "stamps")}
 
 
 def test_a_new_column_is_created_imported_and_validated(
@@ -147,6 +149,7 @@ def test_a_ledger_that_is_complete_is_not_changed_when_it_is_resumed(tmp_path: P
 
 
 def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
+    """SQLite refuses them where the key is declared."""
     with closing(make(tmp_path / "ledger.db")) as ledger:
         ledger.note_mirrored("config.json", 1, "0" * 64)
         ledger.use_one_file()
@@ -156,7 +159,7 @@ def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
             "INSERT INTO twice SELECT * FROM mirrored; INSERT INTO twice SELECT * FROM mirrored;"
             "DROP TABLE mirrored; ALTER TABLE twice RENAME TO mirrored"
         )
-    with pytest.raises(InvalidLedger, match="mirrored have the same key"):
+    with pytest.raises(InvalidLedger, match=r"mirrored\.name is declared as 'name TEXT'"):
         import_ledger(tmp_path / "ledger.db", tmp_path / "imported.db")
     assert not (tmp_path / "imported.db").exists()
 

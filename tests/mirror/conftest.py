@@ -12,15 +12,13 @@ from finished_runs import Bed
 from made_up_mirrors import RECIPE as COPIES
 from merging import merge
 from mirrored import Bench
-from tiny_models import LLAMA, write_family
+from tiny_models import LLAMA, TWO_LAYERS, write_family
 
 
 @pytest.fixture(scope="session")
 def small_models(workplace: Path) -> Path:
     """`base`, `math` and `code`, with 21 tensors each."""
-    return write_family(
-        workplace / "mirrored models", {**LLAMA, "num_hidden_layers": 2, "vocab_size": 160}
-    )
+    return write_family(workplace / "mirrored models", TWO_LAYERS)
 
 
 @pytest.fixture(scope="session")

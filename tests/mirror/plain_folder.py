@@ -6,10 +6,11 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from resumerge.mirror.stores.base import Moved, Store
+from resumerge.mirror.stores.base import SMALL, Moved, Store
 
 
 class PlainFolder(Store):
@@ -36,12 +37,17 @@ class PlainFolder(Store):
 
     def list(self) -> dict[str, int]:
         self.fails("list")
-        found = [path for path in self.folder.rglob("*") if path.is_file()]
-        return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in found}
+        sizes = {}
+        for path in self.folder.rglob("*"):
+            with suppress(FileNotFoundError):  # another has just given it its name
+                if path.is_file():
+                    sizes[path.relative_to(self.folder).as_posix()] = path.stat().st_size
+        return sizes
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, most: int = SMALL) -> bytes:
         self.fails("get")
-        return (self.folder / name).read_bytes()
+        data = (self.folder / name).read_bytes()
+        return data if len(data) <= most else b""
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         self.fails("put")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from loopback_hub import Hub
@@ -125,6 +126,64 @@ def test_a_file_that_is_small_for_the_hub_may_be_uploaded_too(
     assert store.upload("tokenizer.json", path, nothing) == sha256
     store.put({})
     assert commits(hub) == 1
+
+
+def test_what_is_put_takes_the_place_of_an_upload_that_waits(
+    hub: Hub, store: HubStore, tmp_path: Path
+) -> None:
+    store.upload(SHARD, shard(tmp_path), nothing)
+    store.put({SHARD: b"small now"})
+    assert store.list()[SHARD] == len(b"small now")
+    store.put({"a": b"1"})
+    assert hub.contents(REPO) == {SHARD: b"small now", "a": b"1"}
+
+
+def test_what_the_hub_would_leave_out_is_told(
+    hub: Hub, store: HubStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that it takes for a small one is part of the commit, and has to fit into memory."""
+    monkeypatch.setattr("resumerge.mirror.stores.hub_uploads.SMALL", 1000)
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(b"{}" * 501)
+    with pytest.raises(StoreError, match=r"does not accept tokenizer\.json: see its \.gitignore"):
+        store.upload("tokenizer.json", path, nothing)
+    path.write_bytes(b"{}" * 500)
+    store.upload("tokenizer.json", path, nothing)
+    store.put({})
+    assert hub.contents(REPO) == {"tokenizer.json": b"{}" * 500}
+
+
+HEADER = b"---\nlicense: mit\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "is_the_hubs"),
+    [
+        ("README.md", b"", True),
+        ("README.md", HEADER, True),
+        ("README.md", HEADER + b"\nmine", False),
+        ("README.md", b"---\ntags: [" + b"a, " * 400 + b"]\n---\n", False),
+        ("CARD.md", HEADER, False),
+    ],
+    ids=["empty", "a header", "a text", "a long header", "another name"],
+)
+def test_only_a_short_header_without_text_is_the_hubs_own(
+    hub: Hub, store: HubStore, name: str, card: bytes, is_the_hubs: bool
+) -> None:
+    hub.commit(REPO, {name: card})
+    assert store.is_placeholder(name, len(card)) is is_the_hubs
+
+
+def test_an_answer_that_names_no_commit_is_none(
+    hub: Hub, store: HubStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next commit would have no parent, and would not fail where another was faster."""
+    store.put({"a": b"1"})
+    for sha in (None, "", "main"):
+        answer = SimpleNamespace(sha=sha, siblings=[])
+        monkeypatch.setattr(store, "_model_info", lambda answer=answer: answer)
+        with pytest.raises(StoreError, match="names no commit"):
+            store.put_if_absent("b", b"2")
 
 
 def test_an_empty_file_may_be_uploaded(hub: Hub, store: HubStore, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
 from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.stores import registry
-from resumerge.mirror.stores.base import Moved, Store
+from resumerge.mirror.stores.base import SMALL, Moved, Store
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.mirror.stores.hub import HubStore
 from resumerge.mirror.stores.testing import StoreConformance
@@ -48,10 +48,10 @@ class MemoryStore(Store):
     def list(self) -> dict[str, int]:
         return {name: len(data) for name, data in self.files.copy().items()}
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, most: int = SMALL) -> bytes:
         if name not in self.files:
             raise FileNotFoundError(name)
-        return self.files[name]
+        return self.files[name] if len(self.files[name]) <= most else b""
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         self.files.update(files)

@@ -22,6 +22,7 @@ from machines import (
     skip_without_names,
     wait_until,
 )
+from safetensors.torch import load_file, save_file
 
 SLOW = {"SLOWLY_SECONDS": "0.1"}
 
@@ -311,6 +312,24 @@ def test_the_first_machine_may_come_back_and_go_on_where_the_second_stopped(
     assert "shard_from_mirror" in first.events()
     assert computed <= 39 - len(before.units)
     assert files_of(mirror) == reference
+
+
+def test_what_another_machine_merged_of_other_models_is_not_mixed_with_ours(
+    new: Callable[[], Machine], first: Machine, half: Path, mirror: Path
+) -> None:
+    """The other machine's copy differs where this one had read nothing yet."""
+    second, known = new(), len(in_mirror(mirror).sealed)
+    later = {row["name"] for row in first.rows(f"SELECT name FROM units WHERE shard >= {known}")}
+    file = second.work / "math" / "model.safetensors"
+    tensors = load_file(file)
+    save_file({n: t + (n in later) for n, t in tensors.items()}, file, {"format": "pt"})
+    away = first.folder.rename(first.folder.with_name("away"))  # its models are not here
+    process = second.start("resume", mirror, "--threads", "1", SLOWLY_SECONDS="0.2")
+    wait_until(lambda: len(in_mirror(mirror).sealed) > known, process)
+    kill(process)
+    away.rename(first.folder)
+    _, err = first.call("resume", mirror, expect=2)
+    assert "math/model.safetensors has other contents" in err
 
 
 def test_a_run_that_stops_short_says_how_to_go_on_and_that_works(

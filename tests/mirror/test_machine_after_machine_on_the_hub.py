@@ -90,7 +90,7 @@ def test_one_machine_at_a_time(
     hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes]
 ) -> None:
     first, second = new(), new()
-    process = first.begin(URL, **SLOW)
+    process = first.begin(URL, SLOWLY_SECONDS="0.5")  # alive until it is killed
     wait_until(lambda: shards(hub), process)
     _, err = second.call("resume", URL, expect=2)
     assert "is working on this mirror" in err

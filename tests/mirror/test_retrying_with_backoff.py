@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
+from plain_folder import PlainFolder
 
+from resumerge.errors import InputError, Resumable
+from resumerge.mirror.retrying import retry as retry_store
+from resumerge.mirror.stores.base import StoreError
 from resumerge.retry import Backoff, retry
 
 
@@ -105,3 +112,58 @@ def test_time_sleep_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", pauses.append)
     assert retry(Failing(2).call, Backoff(1, 8)) == 3
     assert pauses == [1, 2]
+
+
+# Operations of a mirror
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Lists a mirror that fails like this; returns how often it was asked."""
+    monkeypatch.setattr("resumerge.mirror.retrying.RETRY_SECONDS", 0.3)
+
+    def ask(error: Exception, expected: type[Exception], text: str, times: int = 99) -> int:
+        asked: list[None] = []
+
+        def fails(operation: str) -> None:
+            asked.append(None)
+            if len(asked) <= times:
+                raise error
+
+        store = PlainFolder(tmp_path / "mirror", fails)
+        with pytest.raises(expected, match=text) if text else nullcontext():
+            retry_store(store, store.list)
+        return len(asked)
+
+    return ask
+
+
+def test_a_mirror_that_fails_for_a_moment_is_asked_again(failing: Callable[..., int]) -> None:
+    assert failing(OSError(errno.EIO, "for a moment"), Exception, "", times=1) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "broken"), StoreError("broken"), TimeoutError("broken")]
+)
+def test_one_that_fails_for_longer_can_be_resumed(
+    failing: Callable[..., int], error: Exception
+) -> None:
+    assert failing(error, Resumable, "cannot be reached: .*broken") > 1
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
+def test_one_that_denies_is_not_asked_again(failing: Callable[..., int], number: int) -> None:
+    error = OSError(number, "not for you")
+    assert failing(error, InputError, r"not for you(.|\n)*change its permissions") == 1
+
+
+def test_what_the_store_advises_is_what_the_user_reads(failing: Callable[..., int]) -> None:
+    error = StoreError("not for you", fix="log in", denied=True)
+    assert failing(error, InputError, r"found: *not for you\n(.|\n)*log in") == 1
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("nothing"), ValueError("nothing")])
+def test_a_missing_file_and_a_bug_are_the_callers(
+    failing: Callable[..., int], error: Exception
+) -> None:
+    assert failing(error, type(error), "nothing") == 1

@@ -18,7 +18,7 @@ from resumerge.options import Options
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 
-PENDING = Progress(0, b"", None, None, None)
+PENDING = Progress(0, b"", b"", None, None, None)
 
 
 def test_downloads_leave_room(

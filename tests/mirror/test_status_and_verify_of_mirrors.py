@@ -143,11 +143,23 @@ def test_a_finished_mirror_alone(freed: Path) -> None:
     assert run["state"] == "done"
     assert run["output"] == str(mirror)
     assert run["bytes"]["total"] == run["mirror"]["bytes"] > 30_000
-    assert "done" in shown(run)
+    assert run["units"] == {"total": 21, "committed": 21}
+    [attempt] = run["attempts"]
+    assert (attempt["outcome"], attempt["units_committed"]) == ("done", 21)
+    assert attempt["peak_rss"] == run["memory"]["peak_rss"] > 10_000_000
+    told = shown(run)
+    assert "21 of 21 tensors" in told
+    assert "Done in 1 attempt." in told
     assert str(mirror) in page(run)
     found = resumerge.verify(mirror)
+    files = len([path for path in mirror.iterdir() if path.is_file()])
     assert found.intact
     assert found.as_json()["mirror"] == str(mirror)
+    assert found.as_json()["units"] == {"compared": 21, "pending": 0}
+    assert found.as_json()["files"] == found.files > 5
+    said = CliRunner().invoke(app, ["verify", str(mirror)]).stdout
+    assert f"intact, 21 tensors in {found.files} files compared" in said
+    assert found.files in (files, files - 1), "the model card may be the user's"
 
 
 def test_no_run_in_it(tmp_path: Path) -> None:

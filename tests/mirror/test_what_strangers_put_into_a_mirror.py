@@ -12,6 +12,7 @@ import xxhash
 from made_up_mirrors import put, put_bytes, resume
 from merging import working_in
 
+import resumerge
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger.file_names import is_safe_name
@@ -130,8 +131,7 @@ def test_an_output_without_a_name(made: Path, there: Path, output: str) -> None:
 
 
 def test_a_ledger_that_fits_itself_and_not_its_recipe_is_refused(made: Path, there: Path) -> None:
-    put(made, there, "UPDATE shards SET nbytes = nbytes + 8 WHERE number = 0;"
-        "UPDATE mirrored SET nbytes = nbytes + 8 WHERE name LIKE '%00001-of%'")  # fmt: skip
+    put(made, there, "UPDATE units SET name = name || 's' WHERE number = 0")
     with pytest.raises(InputError, match="does not describe what its recipe makes"):
         resume(made, there)
 
@@ -140,7 +140,7 @@ def test_a_recipe_that_is_not_the_one_that_it_began_with_is_refused(
     made: Path, there: Path
 ) -> None:
     put(made, there, "UPDATE run SET config_text = config_text || '\ndtype: bfloat16'")
-    with pytest.raises(InputError, match="changed since the run was created"):
+    with pytest.raises(InputError, match=r"run\.config_text is not the recipe"):
         resume(made, there)
 
 
@@ -157,6 +157,12 @@ def test_a_source_that_is_not_here_can_be_brought_and_the_run_goes_on(
     assert (there / "config.json").exists()
 
 
+TIME = "2026-01-01T00:00:00+00:00"
+ATTEMPT = {"n": 1, "pid": 5, "host": "h", "started": TIME, "last_seen": TIME, "units_committed": 1}
+SAID = {"run": "r", "fingerprint": "0", "seed": 0, "shard_size": 1, "units": 1, "created": TIME,
+        "attempts": [ATTEMPT], "files": {}}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "done",
     [
@@ -166,13 +172,27 @@ def test_a_source_that_is_not_here_can_be_brought_and_the_run_goes_on(
         {"run": 5, "files": {}},
         {"files": []},
         {"files": {"a": {"bytes": -1, "sha256": "0" * 64}}},
+        {"units": -1},
+        {"created": "yesterday"},
+        {"attempts": {"n": 1}},
+        {"attempts": [5]},
+        {"attempts": [{"n": 1}]},
+        {"attempts": [{**ATTEMPT, "started": 5}]},
+        {"attempts": [{**ATTEMPT, "host": []}]},
+        {"attempts": [{**ATTEMPT, "ended": {}}]},
     ],
 )
 def test_a_word_that_it_is_done_which_cannot_be(there: Path, done: dict[str, Any]) -> None:
-    said = {"run": "r", "fingerprint": "0", "seed": 0, "shard_size": 1, **done}
-    checksum = xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
-    (there / ".resumerge" / "done.json").write_text(json.dumps({**said, "checksum": checksum}))
-    assert read_state(open_store(str(there)), there.parent / "copy.db").manifest is None
+    def is_taken(change: dict[str, Any]) -> bool:
+        said = {**SAID, **change}
+        checksum = xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
+        (there / ".resumerge/done.json").write_text(json.dumps({**said, "checksum": checksum}))
+        return read_state(open_store(str(there)), there.parent / "copy.db").manifest is not None
+
+    assert is_taken({})
+    [run] = resumerge.status(there, state_dir=there.parent / "none")["runs"]
+    assert [attempt["ended"] for attempt in run["attempts"]] == [TIME], "when it was last seen"
+    assert not is_taken(done)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tiny_models import LLAMA, llama_shapes, random_tensors, write_family, write
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 import resumerge
+from resumerge.errors import InputError
 
 STACKED = """
 merge_method: passthrough
@@ -183,3 +184,28 @@ def test_models_without_a_config_are_merged_and_it_is_told(
     (tmp_path / "recipe.yaml").write_text(recipe)
     with working_in(tmp_path):
         assert any(note.startswith(told) for note in resumerge.plan("recipe.yaml")["notes"])
+
+
+ODD = {
+    "no text config": {"text_config": None},
+    "a text for a text config": {"text_config": "llama"},
+    "a text for the count": {"num_hidden_layers": "4", "layer_types": SLIDING},
+    "too large a count": {"num_hidden_layers": 10**12, "layer_types": ["a"]},
+    "entries repeated without end": {"attention_types": [[["global", "local"], 10**12]]},
+    "entries repeated less than never": {"attention_types": [[["global"], 5], [["local"], -1]]},
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("odd", ["base", "code"])
+def test_odd_values_in_a_config_do_not_stop_the_end(name: str, odd: str, tmp_path: Path) -> None:
+    """Or they are refused at the beginning."""
+    config = {**LLAMA, "layer_types": SLIDING}
+    write_family(tmp_path, config)
+    (tmp_path / odd / "config.json").write_text(json.dumps({**config, **ODD[name]}))
+    try:
+        out = merge(tmp_path, STACKED, tmp_path / "out")
+    except InputError:
+        assert not (tmp_path / "out").exists()
+    else:
+        assert config_of(out)

@@ -14,7 +14,6 @@ FACTS = {
     "misspelled_method": (1, "merge_methd", "Did you mean 'merge_method'?"),
     "misspelled_in_source": (5, "slices[0].sources[0].layer_ranges", "mean 'layer_range'?"),
     "no_method": (1, "merge_method", "'merge_method' is missing"),
-    "parameter_outside_parameters": (4, "models[0].weight", "move it under 'parameters:'"),
     "duplicate_key": (5, "dtype", "twice, on lines 4 and 5"),
     "not_yaml": (3, "", "not valid YAML … quoted scalar"),
     "tab": (3, "", "not valid YAML … indentation by spaces"),
@@ -103,7 +102,7 @@ def test_unequal_ranges_are_told_beside_an_unknown_key() -> None:
         load_recipe(BROKEN / "several_in_a_slice.yaml")
     assert [(problem.line, problem.path) for problem in caught.value.problems] == [
         (5, "slices[0].sources[1].layer_range"),
-        (6, "slices[0].base"),
+        (6, "slices[0].base_mdoel"),
         (8, "dtpye"),
     ]
 
@@ -114,8 +113,8 @@ def test_all_that_is_wrong_with_tokens_is_told_at_once() -> None:
     assert [(problem.line, problem.path) for problem in caught.value.problems] == [
         (5, "tokenizer.source"),
         (7, "tokenizer.tokens.<t>.force"),
-        (8, "tokenizer.tokens.<q>.source.x"),
-        (8, "tokenizer.tokens.<q>.source.y"),
+        (8, "tokenizer.tokens.<q>.source.knid"),
+        (8, "tokenizer.tokens.<q>.source.Kind"),
         (9, "tokenizer.pad_to_multiple_of"),
         (10, "chat_template"),
     ]
@@ -133,7 +132,7 @@ def test_every_broken_file_is_in_the_table() -> None:
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         load_recipe(tmp_path / "absent.yaml")
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match="a folder, and not a file"):
         load_recipe(tmp_path)
     (tmp_path / "weights.yaml").write_bytes(b"merge_method: \xff\xfe")
     with pytest.raises(InputError, match="0xff at offset 14"):

@@ -34,7 +34,7 @@ parameters: {level(recipe)}
     return resolve(
         parsed,
         "w",
-        tensor=tensor,
+        names=[tensor],
         t=t,
         slice_=where,
         input_=where.inputs[0] if per_model else None,

@@ -30,7 +30,7 @@ def test_method_parameters_and_options_are_told_with_it(tmp_path: Path, case: st
     written, path = LISTS[case]
     text = (
         f"merge_method: tiess\n{written}"
-        "parameters: {density: 7, wieght: 1}\ndtype: float17\ntokenizer_source: unoin\n"
+        "parameters: {density: -7, wieght: 1}\ndtype: float17\ntokenizer_source: unoin\n"
     )
     assert told(tmp_path, text) == [
         (1, "merge_method"),
@@ -43,7 +43,7 @@ def test_method_parameters_and_options_are_told_with_it(tmp_path: Path, case: st
 
 
 def test_without_a_method_or_with_malformed_parameters_the_rest_is_told(tmp_path: Path) -> None:
-    assert told(tmp_path, "models: 5\nparameters: {density: 7}\n") == [
+    assert told(tmp_path, "models: 5\nparameters: {density: -7}\n") == [
         (1, "merge_method"),
         (1, "models"),
     ]

@@ -112,6 +112,6 @@ def test_same_weights_to_the_last_bit(name: str, ones: Path, tmp_path: Path) -> 
     for tensor, data in written.items():
         slice_, t = next(place for prefix, place in places.items() if tensor.startswith(prefix))
         weight = resolve(
-            recipe, "weight", tensor=tensor, t=t, slice_=slice_, input_=slice_.inputs[0]
+            recipe, "weight", names=[tensor], t=t, slice_=slice_, input_=slice_.inputs[0]
         )
         assert set(data.flatten().tolist()) == {weight}, tensor

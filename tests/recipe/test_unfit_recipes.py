@@ -20,12 +20,12 @@ BROKEN = Path(__file__).parent / "broken"
 FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     "empty_weight": [(5, "models[0].parameters.weight", "empty list for math … `weight: 0.5`")],
     "true_weight": [
-        (5, "models[0].parameters.weight", "invalid value … true, which is not a number … Write 1"),
-        (7, "models[1].parameters.weight[1]", "false, which is not a number … Write 0"),
+        (5, "models[0].parameters.weight", "invalid value … 'true' … Write a number"),
+        (7, "models[1].parameters.weight[1]", "'no' … Write a number"),
     ],
     "word_for_a_number": [(4, "parameters.weight", "a number that float32 can hold … 'half'")],
     "density_in_a_gradient": [
-        (11, "models[0].parameters.density[1].value[1]", "a number from 0 to 1 … 1.2")
+        (11, "models[0].parameters.density[1].value[1]", "a number from 0 to 1 … -0.2")
     ],
     "negative_count": [(4, "parameters.max_iter", "a whole number of at least 0 … -1")],
     "fraction_for_a_count": [(4, "parameters.max_iter", "not a whole number … 2.5 for tensor")],
@@ -37,6 +37,13 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
         (4, "models[0].parameters", "'weight' of linear is missing for math … lm_head")
     ],
     "unknown_method": [(2, "merge_method", "'tie' … Did you mean 'ties'?")],
+    "method_of_ones_own": [(1, "merge_method", "'trust_region' … RESUMERGE_METHODS … entry point")],
+    "dtype_and_what_is_below": [
+        (3, "dtype", "Unknown dtype … 'bf17'"),
+        (6, "models[0].layer_range", "layer_range"),
+        (9, "models[0].parameters.density", "a number from 0 to 1 … -0.2"),
+        (12, "models[1].parameters.wieght", "wieght … Write 'weight'"),
+    ],
     "no_base": [(1, "merge_method", "needs a base model … Add `base_model:`")],
     "too_many_models": [(3, "models", "exactly 2 models … 3 … Add or remove")],
     "past_the_end": [
@@ -73,6 +80,14 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
         (7, "modules.default.slices[1].sources[0].layer_range", "at most [0, 4] … [3, 9]")
     ],
     "weights_that_cancel": [(1, "parameters", "do not sum to zero, or normalize: false")],
+    "parameter_outside_parameters": [
+        (3, "models[0].parameters", "'weight' of linear is missing"),
+        (4, "models[0].weight", "not below 'parameters:' … Move it under"),
+    ],
+    "neither_true_nor_false": [
+        (4, "parameters.normalize", "true or false … 0.5"),
+        (5, "parameters.weight", "a number that float32 can hold … nan"),
+    ],
     "unreachable_and_misspelled": [
         (2, "merge_method", "'tise' … Did you mean 'ties'?"),
         (5, "models[0].parameters.wieght", "wieght … Write 'weight'"),

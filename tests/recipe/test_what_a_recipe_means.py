@@ -105,6 +105,12 @@ def test_options_of_the_command_line_are_noted_and_change_nothing() -> None:
     assert recipe.normalized() == plain.normalized()
 
 
+def test_a_weight_that_mergekit_reads_and_forgets_is_noted_wherever_it_stands() -> None:
+    slices = "slices:\n  - sources: [{model: a, layer_range: [0, 2]}]\n    residual_weight: 0.5\n"
+    note = "residual_weight has no effect: mergekit reads it and does nothing with it"
+    assert parse_recipe("merge_method: m\n" + slices).notes == (note,)
+
+
 def test_normalized_does_not_depend_on_order_comments_or_the_spelling_of_numbers() -> None:
     one = parse_recipe(HEAD + "parameters: {a: 1, b: [0, 1]}\ndtype: float16")
     two = parse_recipe(
@@ -112,3 +118,132 @@ def test_normalized_does_not_depend_on_order_comments_or_the_spelling_of_numbers
     )
     assert json.dumps(one.normalized()) == json.dumps(two.normalized())
     assert one.normalized() != parse_recipe(HEAD + "parameters: {a: 2}").normalized()
+
+
+RICH = """
+merge_method: slerp
+base_model: a
+dtype: float32
+out_dtype: bfloat16
+chat_template: chatml
+tokenizer: {source: a, pad_to_multiple_of: 8, tokens: {x: {source: b, force: true}}}
+parameters: {t: 0.5}
+slices:
+  - base_model: b
+    parameters: {t: [0, 1]}
+    sources:
+      - {model: b, layer_range: [0, 2]}
+      - {model: c, layer_range: [1, 3], parameters: {weight: {filter: mlp, value: 1}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("method: slerp", "method: nuslerp"),
+        ("\nbase_model: a", "\nbase_model: b"),
+        ("\nbase_model: a", ""),
+        ("dtype: float32", "dtype: float16"),
+        ("out_dtype: bfloat16", "out_dtype: float16"),
+        ("chatml", "alpaca"),
+        ("{source: a,", "{source: union,"),
+        ("pad_to_multiple_of: 8", "pad_to_multiple_of: 16"),
+        ("tokens: {x:", "tokens: {y:"),
+        ("{source: b,", "{source: c,"),
+        ("force: true", "force: false"),
+        ("{t: 0.5}", "{t: 0.4}"),
+        ("- base_model: b\n    parameters", "- parameters"),
+        ("- base_model: b", "- base_model: c"),
+        ("{t: [0, 1]}", "{t: [1, 0]}"),
+        ("{model: b, layer", "{model: a, layer"),
+        ("[0, 2]", "[2, 4]"),
+        ("[1, 3]", "[2, 4]"),
+        ("filter: mlp", "filter: attn"),
+        ("value: 1", "value: 2"),
+    ],
+)
+def test_whatever_decides_the_result_makes_another_recipe(old: str, new: str) -> None:
+    assert RICH.count(old) == 1
+    changed = parse_recipe(RICH.replace(old, new))
+    assert changed.normalized() != parse_recipe(RICH).normalized()
+
+
+MODULES = """
+merge_method: linear
+base_model: base
+experts: together
+tokenizer:
+  tokens:
+    x: {source: {kind: model_token, model: only-its-token, token: y}}
+    z: {source: {kind: model_token, model: a, token_id: 4}}
+parameters: {weight: 1}
+modules:
+  text:
+    parameters: {weight: 0.5}
+    models: [{model: a, parameters: {weight: 2}}, {model: b}]
+  audio:
+    base_model: audio-base
+    models: [{model: b}]
+  vision:
+    base_model: vision-base
+    slices:
+      - sources: [{model: c, layer_range: [0, 2]}]
+      - sources: [{model: c, layer_range: [2, 4]}]
+        base_model: slice-base
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("\nexperts: together", ""),
+        ("token: y", "token: x"),
+        ("token_id: 4", "token_id: 5"),
+        ("  text:", "  words:"),
+        ("{weight: 0.5}", "{weight: 0.4}"),
+        ("base_model: audio-base", "base_model: base"),
+        ("    base_model: vision-base\n", ""),
+        ("base_model: slice-base", "base_model: vision-base"),
+        ("[2, 4]", "[4, 6]"),
+    ],
+)
+def test_whatever_decides_a_module_makes_another_recipe(old: str, new: str) -> None:
+    assert MODULES.count(old) == 1
+    changed = parse_recipe(MODULES.replace(old, new))
+    assert changed.normalized() != parse_recipe(MODULES).normalized()
+
+
+def test_a_module_takes_its_own_base_model_before_the_recipes_and_a_slice_its_own_first() -> None:
+    text, audio, vision = parse_recipe(MODULES).modules
+    assert [(str(i.model), i.path) for i in text.slices[0].inputs[1:]] == [
+        ("b", "modules.text.models[1]"),
+        ("base", "base_model"),
+    ]
+    assert text.slices[0].base_model is None
+    assert [(str(i.model), i.path) for i in audio.slices[0].inputs] == [
+        ("b", "modules.audio.models[0]"),
+        ("audio-base", "modules.audio.base_model"),
+    ]
+    assert str(audio.slices[0].base_model) == "audio-base"
+    assert [str(slice_.base_model) for slice_ in vision.slices] == ["vision-base", "slice-base"]
+    assert [len(slice_.inputs) for slice_ in vision.slices] == [1, 1]
+
+
+def test_every_model_is_opened_once_and_those_of_tokens_are_not_merged() -> None:
+    recipe = parse_recipe(MODULES)
+    merged = ["a", "b", "base", "audio-base", "c", "vision-base", "slice-base"]
+    assert [str(ref) for ref in recipe.merged_models] == merged
+    assert [str(ref) for ref in recipe.models] == [*merged, "only-its-token"]
+
+
+def test_every_level_of_parameters_has_its_place() -> None:
+    assert parse_recipe(MODULES).parameter_scopes() == [
+        ("parameters", {"weight": 1}),
+        ("modules.text.parameters", {"weight": 0.5}),
+        ("modules.text.models[0].parameters", {"weight": 2}),
+    ]
+    assert [path for path, _ in parse_recipe(RICH).parameter_scopes()] == [
+        "parameters",
+        "slices[0].parameters",
+        "slices[0].sources[1].parameters",
+    ]

@@ -8,7 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from resumerge.ledger import Ledger
+from resumerge.ledger.validity import RECIPE_TEXT, text_digest
+from resumerge.planning import fingerprint
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -41,14 +45,25 @@ def make_ledger(
     folder.mkdir(parents=True)
     ledger = Ledger.create(folder / "ledger.db")
     names = [f"model.layers.{n // 9}.mlp.{n % 9}_proj.weight" for n in range(units)]
+    parts = {"recipe": {}, RECIPE_TEXT: text_digest(run.get("config_text", ""))}
+    operands = [{"source": n, "tensor": "", "params": {"weight": 0.5}} for n in range(3)]
+    hashes = b"0123456789abcdef"
     ledger.begin(
         {"id": folder.name, "created": at(0), "config_path": "recipe.yaml", "config_text": "",
-         "output": "merged", "options": "{}", "state": "interrupted", **run},
-        [{"number": 0, "model": "org/base", "kind": "hub", "revision": "abc", "folder": "cache"}],
-        [{"number": 0, "name": "model.safetensors", "nbytes": units * 1000, "state": "open"}],
+         "output": "merged", "options": "{}", "state": "interrupted", "versions": "{}",
+         "fingerprint": fingerprint(parts), "fingerprint_parts": json.dumps(parts), **run},
+        [{"number": 0, "model": "org/base", "kind": "hub", "revision": "ab" * 20,
+          "folder": "cache", "identity": "{}"}],
+        [{"number": 0, "name": "model.safetensors", "nbytes": units * 1000 + 8, "state": "open",
+          "header_bytes": 8, "header_checksum": "0" * 32}],
         [
-            {"number": n, "name": name, "shard": 0, "offset": 0, "nbytes": 1000, "blocks": 1,
-             "committed_blocks": 1, "state": "committed", "seconds": 0.5}
+            {"number": n, "name": name, "shard": 0, "offset": n * 1000 + 8, "nbytes": 1000,
+             "blocks": 1, "committed_blocks": 1, "block_hashes": hashes,
+             "checksum": xxhash.xxh3_128_hexdigest(hashes), "attempt": 1, "batch": n // 10 + 1,
+             "state": "committed", "seconds": 0.5, "dtype": "F32", "shape": "[25, 10]",
+             "block_elements": 2**18,
+             "expression": json.dumps({"method": "ties", "params": {"normalize": True}, "base": 0,
+              "cast": None, "operands": [{**o, "tensor": name} for o in operands]})}
             for n, name in enumerate(names)
         ],
     )  # fmt: skip

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from asking import run_of, status
-from made_up_ledgers import large_ledger
+from made_up_ledgers import large_ledger, make_ledger
 from pages import drawing, drawn_values, read_page
 
+from resumerge.ledger.run_store import RunStore
+from resumerge.report.status import status_json
 from resumerge.ui.html.page import page
 from resumerge.ui.terminal.status import show_run
 
@@ -47,6 +49,15 @@ def test_the_terminal_is_drawn_at_once(large: Path) -> None:
             console.print(show_run(run_of(large)))
 
     assert least_seconds(draw) < 0.35
+
+
+def test_the_list_of_runs_takes_little_for_twenty_thousand_tensors(tmp_path: Path) -> None:
+    """Every value that it reads is checked; half of 0.6 s is for starting Python."""
+    attempt = {"n": 1, "started": 0, "ended": 9, "outcome": "error"}
+    make_ledger(tmp_path, [attempt], units=20_000)
+    runs = RunStore(tmp_path)
+    assert status_json(runs, None)["runs"][0]["units"] == {"total": 20_000, "committed": 20_000}
+    assert least_seconds(lambda: status_json(runs, None)) < 0.3
 
 
 def test_a_single_peak_of_a_hundred_thousand_samples_is_seen(large: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_real_run_with_a_script_for_a_name(tmp_path: Path) -> None:
 
 def test_every_text_of_the_ledger(tmp_path: Path) -> None:
     attempts = [
-        {"n": n, "started": 0, "ended": 9, "outcome": EVIL, "host": EVIL, "bytes_committed": 1}
+        {"n": n, "started": 0, "ended": 9, "outcome": "error", "host": EVIL, "bytes_committed": 1}
         for n in (1, 2)
     ]
     samples = [(float(n), 1, 5, 5, 5, 5, n) for n in range(5)]
@@ -102,14 +102,13 @@ def test_every_text_of_the_ledger(tmp_path: Path) -> None:
         tmp_path / "state",
         attempts,
         samples,
-        [(1, EVIL, {EVIL: EVIL, "reason": EVIL}), (1, "stopped", {"reason": EVIL})],
+        [(1, "unheard_of", {EVIL: EVIL, "reason": EVIL}), (1, "stopped", {"reason": EVIL})],
         config_text=EVIL,
         config_path=EVIL,
         output=EVIL,
     )
     ledger = folder / "ledger.db"
-    change(ledger, "UPDATE sources SET model = ?, folder = ?, revision = ?", [EVIL] * 3)
-    change(ledger, "UPDATE shards SET name = ?", [EVIL])
+    change(ledger, "UPDATE sources SET model = ?, folder = ?", [EVIL] * 2)
     change(ledger, "UPDATE units SET name = ? WHERE number = 3", [EVIL])
     change(ledger, "UPDATE units SET name = 'x.' || ? || '.4.' || ? WHERE number = 4", [EVIL] * 2)
     status(tmp_path, "--html", "run.html")
@@ -126,7 +125,7 @@ def test_the_terminal_is_not_driven_by_names(tmp_path: Path) -> None:
         tmp_path / "state",
         [{"n": 1, "started": 0, "ended": 9, "outcome": "error", "host": evil}],
         [],
-        [(1, "stopped", {"reason": evil}), (1, evil, {evil: evil})],
+        [(1, "stopped", {"reason": evil}), (1, "unheard_of", {evil: evil})],
         output=evil,
     )
     for words in ([], ["made-up"]):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from supervised import Supervised
+from supervisors import Supervise, Supervising
 from tiny_models import LLAMA, write_family
 
 
@@ -42,3 +43,17 @@ def reference(tmp_path_factory: pytest.TempPathFactory, models: Path) -> dict[st
     _, stderr = process.communicate()
     assert process.returncode == 0, stderr
     return calm.files()
+
+
+@pytest.fixture
+def supervise() -> Iterator[Supervise]:
+    running: list[Supervising] = []
+
+    def start(program: str, stall: float = 0.0) -> Supervising:
+        running.append(Supervising(program, stall))
+        return running[-1]
+
+    yield start
+    for supervising in running:
+        supervising.process.kill()
+        supervising.process.communicate()

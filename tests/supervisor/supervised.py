@@ -120,3 +120,11 @@ def is_alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def wait_until_dead(pid: int) -> None:
+    """Wait for the end of a process: it closes its output a moment before it is gone."""
+    deadline = time.monotonic() + 10
+    while is_alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} lives on"
+        time.sleep(0.01)

@@ -66,7 +66,7 @@ def test_a_worker_that_is_refused_says_why(merge: Supervised) -> None:
     stdout, stderr = process.communicate()
     assert process.returncode == 75, stderr
     last = json.loads(stdout.splitlines()[-1])
-    assert (last["kind"], last["reason"]) == ("stopped", "refused")
+    assert (last["kind"], last["reason"]) == ("error", "refused")
     assert "The recipe changed since the run was created" in last["message"]
     assert stderr.splitlines()[-1] == last["resume"]
 
@@ -115,7 +115,7 @@ def test_five_times_without_progress_is_enough(
     assert merge.outcomes() == ["error"] * 6
     assert stderr.splitlines()[-1].startswith("resumerge resume merged-")
     last = json.loads(stdout.splitlines()[-1])
-    assert (last["kind"], last["reason"]) == ("stopped", "crash")
+    assert (last["kind"], last["reason"]) == ("error", "crash")
     assert last["resume"] == stderr.splitlines()[-1]
     (merge.accidents / "segfaults").unlink()
     merge.resume()
@@ -168,9 +168,9 @@ def test_the_supervisor_is_small(merge: Supervised) -> None:
     process = merge.start()
     os.kill(merge.wait_until_committed(process), signal.SIGKILL)
     merge.wait_for(lambda: len(merge.outcomes()) == 2, process)
-    supervisor = psutil.Process(process.pid)
-    print(f"the supervisor has {supervisor.memory_info().rss / 1e6:.0f} MB")
-    assert supervisor.memory_info().rss < 60 * MB
+    own = psutil.Process(process.pid).memory_info()
+    print(f"the supervisor has {own.rss / 1e6:.0f} MB, {(own.rss - own.shared) / 1e6:.0f} its own")
+    assert own.rss - own.shared < 40 * MB, "without pages of libraries: these differ by machine"
     libraries = Path(f"/proc/{process.pid}/maps").read_text()
     assert "libtorch" not in libraries
     process.kill()

@@ -74,7 +74,7 @@ def test_a_resumed_run_without_memory_can_be_resumed_again(
     stdout, stderr = process.communicate()
     assert process.returncode == 75, stderr
     last = json.loads(stdout.splitlines()[-1])
-    assert (last["kind"], last["reason"], last["exit_code"]) == ("stopped", "memory", 75)
+    assert (last["kind"], last["reason"], last["exit_code"]) == ("error", "memory", 75)
     assert "the cgroup resumerge-test" in last["message"]
     assert stderr.splitlines()[-1] == last["resume"]
     assert last["resume"].startswith("resumerge resume merged-")

@@ -7,14 +7,16 @@ import os
 import pty
 import signal
 import subprocess
+import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from supervised import Supervised, is_alive
+from supervised import Supervised, is_alive, wait_until_dead
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_supervisor(
     merge: Supervised, reference: dict[str, bytes], signum: int
 ) -> None:
@@ -29,15 +31,22 @@ def test_a_signal_to_the_supervisor(
     assert command.startswith("resumerge resume merged-")
     last = json.loads(stdout.splitlines()[-1])
     assert (last["kind"], last["resume"]) == ("interrupted", command)
+    assert last["signal"] == signal.Signals(signum).name
     assert last["exit_code"] == 128 + signum
     merge.resume()
     assert merge.files() == reference
 
 
 def test_ctrl_c_in_a_terminal(merge: Supervised, reference: dict[str, bytes]) -> None:
-    """The terminal sends it to the whole group, and a second one would cut the commit off."""
+    """The terminal sends it to the whole group, and a second one would cut the commit off.
+
+    It stops other groups that print (`stty tostop`), of which the worker's is one.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
+        modes = termios.tcgetattr(0)
+        modes[3] |= termios.TOSTOP
+        termios.tcsetattr(0, termios.TCSANOW, modes)
         os.chdir(merge.models)
         os.execve(merge.command[0], merge.command, merge.options["env"])
     said = b""
@@ -63,6 +72,42 @@ def test_ctrl_c_in_a_terminal(merge: Supervised, reference: dict[str, bytes]) ->
     assert b"resumerge resume merged-" in said.strip().splitlines()[-1]
     assert merge.outcomes() == ["interrupted"]
     merge.resume()
+    assert merge.files() == reference
+
+
+@pytest.mark.parametrize("more", [[], ["--no-supervise"]])
+def test_the_terminal_is_closed(
+    merge: Supervised, reference: dict[str, bytes], more: list[str]
+) -> None:
+    """The kernel sends SIGHUP, a shell sends it again, and nothing can be printed any more."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(merge.models)
+        command = [*merge.command, *more]
+        os.execve(command[0], command, merge.options["env"])
+    deadline = time.monotonic() + 120
+    while not merge.committed():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.close(terminal)
+    time.sleep(0.3)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGHUP)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 129
+    assert merge.outcomes() == ["interrupted"]
+    merge.resume()
+    assert merge.files() == reference
+
+
+def test_nohup_is_respected(merge: Supervised, reference: dict[str, bytes]) -> None:
+    process = subprocess.Popen(["nohup", *merge.command], text=True, **merge.options)
+    worker = merge.wait_until_committed(process)
+    process.send_signal(signal.SIGHUP)
+    os.kill(worker, signal.SIGHUP)
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert merge.outcomes() == ["done"]
     assert merge.files() == reference
 
 
@@ -112,11 +157,8 @@ def test_a_supervisor_that_is_killed_takes_the_worker_along(
     process = merge.start()
     worker = merge.wait_until_committed(process)
     process.kill()
-    process.communicate()  # until the worker, too, has let go of its output
-    deadline = time.monotonic() + 10
-    while is_alive(worker):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    process.communicate()
+    wait_until_dead(worker)
     merge.resume()
     assert merge.outcomes() == ["killed", "done"]
     assert merge.files() == reference
@@ -132,7 +174,7 @@ def test_where_the_kernel_cannot_be_asked_a_pipe_tells_the_worker(
     worker = merge.wait_until_committed(process)
     process.kill()
     process.communicate()
-    assert not is_alive(worker)
+    wait_until_dead(worker)
     merge.resume()
     assert merge.files() == reference
 
@@ -141,10 +183,12 @@ def test_ctrl_z_stops_both_and_they_go_on(merge: Supervised, reference: dict[str
     # In a group of its own, as a shell starts it: the kernel stops no orphaned group by SIGTSTP.
     process = subprocess.Popen(merge.command, text=True, preexec_fn=os.setpgrp, **merge.options)
     worker = merge.wait_until_committed(process)
-    process.send_signal(signal.SIGTSTP)
-    for pid in (process.pid, worker):
-        merge.wait_for(lambda pid=pid: _state(pid) == "T", process)
-    process.send_signal(signal.SIGCONT)
+    for _ in range(2):
+        process.send_signal(signal.SIGTSTP)
+        for pid in (process.pid, worker):
+            merge.wait_for(lambda pid=pid: _state(pid) == "T", process)
+        process.send_signal(signal.SIGCONT)
+        merge.wait_for(lambda: _state(worker) != "T", process)
     _, stderr = process.communicate()
     assert process.returncode == 0, stderr
     assert merge.files() == reference

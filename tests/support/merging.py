@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.reporter import Reporter, Result
 from resumerge.options import Options
 
 
@@ -32,6 +33,19 @@ def merge(models: Path, recipe: str, out: Path, **options: Any) -> Path:
     with working_in(models):
         Session(Options(**options)).run(config, out)
     return out
+
+
+class Told(Reporter):
+    """Keeps the notes, and that the work is done."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def done(self, result: Result) -> None:
+        self.notes += ["done", *result.notes]
 
 
 @contextmanager

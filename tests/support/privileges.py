@@ -33,7 +33,9 @@ def unprivileged(words: Sequence[str | bytes], folder: Path) -> tuple[int, str]:
             try:
                 os.chdir(folder)
                 os.dup2(said.fileno(), 2)
-                sys.stdout = sys.stderr = os.fdopen(2, "w", errors="backslashreplace")
+                sys.stdout = sys.stderr = os.fdopen(
+                    2, "w", errors="backslashreplace", closefd=False
+                )
                 drop_privileges()
                 sys.argv = ["resumerge", *map(os.fsdecode, words)]
                 main()

@@ -26,6 +26,8 @@ LLAMA: dict[str, Any] = {
     "tie_word_embeddings": False,
     "dtype": "float32",
 }
+TWO_LAYERS: dict[str, Any] = {**LLAMA, "num_hidden_layers": 2, "vocab_size": 160}
+"""21 tensors; the embeddings are five blocks of 512 elements long."""
 
 
 def llama_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.checks.fingerprint_diff import SOURCE, advice, describe, headline
+from resumerge.engine.checks.contents import changed_files, stamps_of, touched_files, units_of
+from resumerge.engine.checks.fingerprint_diff import advice, describe, headline
 from resumerge.engine.context import RunContext
+from resumerge.engine.execute.evaluation.method_failures import METHOD
+from resumerge.engine.execute.source_watch import SOURCE_CHANGED
 from resumerge.errors import InputError, Problem, refuse
+from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RECIPE_FILE
+from resumerge.ledger.validators import SOURCE
+from resumerge.ledger.validity import RECIPE_TEXT
+from resumerge.methods import METHODS
 from resumerge.planning import Plan, fingerprint_parts
+from resumerge.planning.plan import SourceFileKey
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
+from resumerge.recipe.yaml_lines import MAX_CHARS
 from resumerge.sizes import counted
 from resumerge.sources import Source
-from resumerge.sources.formats.content_samples import sample
 
 
 def check_recipe_drift(
-    context: RunContext, record: Mapping[str, Any], given: Recipe | None
+    context: RunContext, record: Mapping[str, Any], given: Recipe | None, *, replaced: bool
 ) -> Recipe:
     """The recipe to merge; refused where it differs from the one that the run was created with.
 
@@ -31,16 +40,17 @@ def check_recipe_drift(
         record: of the run, in its ledger.
         given: the recipe that the command names; None compares the file that the run was created
             from, if it still exists.
+        replaced: the run gives way to a new one, of whatever recipe.
 
     Raises:
-        InputError: the recipe differs, and ``--restart`` is not given.
+        InputError: the recipe differs, and the run is not replaced.
     """
     recipe = parse_recipe(record["config_text"], record["config_path"])
     if given is None:
         given = _edited_recipe(context, record)
     if given is None:
         return recipe
-    if context.options.restart:
+    if replaced:
         return given
     before, after = {"recipe": recipe.normalized()}, {"recipe": given.normalized()}
     _refuse_drift(context, record, before, after, given.file)
@@ -55,13 +65,59 @@ def check_source_drift(
     Raises:
         InputError: with what differs, and what to do.
     """
-    before = json.loads(record["fingerprint_parts"])
-    after, touched = _current_parts(before, plan, ledger.sources())
+    before, after = json.loads(record["fingerprint_parts"]), fingerprint_parts(plan)
+    before.pop(RECIPE_TEXT)  # another text that means the same is the same recipe
+    if is_mended(record, plan, ledger):
+        before["method"] = after["method"]
     _refuse_drift(context, record, before, after, record["config_path"])
-    if touched:
-        files = counted(len(touched), "model file")
-        context.reporter.note(f"{files}: the time of change is new, the content is the same")
-        ledger.event("source_touched", files=touched[:5])
+    _check_fits(plan, ledger)
+    check_contents(context, record, plan, ledger)
+
+
+def check_contents(
+    context: RunContext, record: Mapping[str, Any], plan: Plan, ledger: Ledger
+) -> None:
+    """Refuse to continue where a local model is not what units were computed from.
+
+    Where what the filesystem says of a file has changed, its content decides: what was read from it
+    is read again. What was not read yet needs no proof. Where the model changed while it was
+    merged, and the last attempt ended for that reason, the units that were computed from it are
+    made pending instead.
+
+    Raises:
+        InputError: with the files that differ, and what to do.
+        Resumable: a file cannot be read now.
+    """
+    touched = touched_files(plan, ledger)
+    if not touched:
+        return
+    trusted = context.options.trust_sources
+    changed = set() if trusted else _changed_files(context, plan, ledger, touched)
+    if changed and not _is_announced(plan, ledger, changed):
+        before, after = fingerprint_parts(plan), fingerprint_parts(plan)
+        for number, name in changed:
+            after[f"{SOURCE}{plan.sources[number].ref}"]["files"][name]["contents"] = "other"
+        _refuse_drift(context, record, before, after, record["config_path"])
+    files = sorted(str(plan.sources[number].path(name)) for number, name in touched)
+    if units := units_of(plan, ledger, touched, changed):
+        ledger.forget(units, "source_differs", files=files[:5])
+    ledger.event("sources_trusted" if trusted else "source_touched", files=files[:5])
+    ledger.set_stamps({part.ref.text: stamps_of(part) for part in _parts(plan)})
+    found = "may be another (--trust-sources)" if trusted else "is the same"
+    if changed:
+        found = f"differs, and {counted(len(units), 'tensor')} will be computed again"
+    context.reporter.note(
+        f"{counted(len(files), 'model file')}: the time of change is new, the content {found}"
+    )
+
+
+def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
+    """Whether the merge method has another code than the one that failed and stopped the run."""
+    if record["state"] == "done":
+        return False
+    failed = any(event["data"].get("cause") == METHOD for event in ledger.events("stopped"))
+    method = json.loads(record["fingerprint_parts"]).get("method")
+    return failed and METHODS.identity(plan.recipe.merge_method) != method
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
@@ -70,23 +126,15 @@ def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
     return theirs.normalized() == recipe.normalized()
 
 
-def samples(source: Source) -> dict[str, str]:
-    """A content sample of every file of a source that is identified by its time of change."""
-    return {
-        name: sample(source.path(name))
-        for name, file in source.files.items()
-        if "mtime_ns" in file.identity
-    }
-
-
 def _edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:
     """The recipe's file as it is now; None where it is unchanged, gone or unreadable."""
     file = Path(record["config_path"])
     try:
-        if file.read_bytes() == record["config_text"].encode():
+        if read_foreign(file, 4 * MAX_CHARS) == record["config_text"].encode():
             return None
-    except OSError as error:
-        context.reporter.note(f"{file}: {error.strerror}; using the run's own copy of the recipe")
+    except (OSError, UnfitFile) as error:
+        why = getattr(error, "strerror", None) or error
+        context.reporter.note(f"{file}: {why}; using the run's own copy of the recipe")
         return None
     try:
         return load_recipe(file)
@@ -99,37 +147,56 @@ def _edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | N
         raise InputError([*error.problems, own]) from error
 
 
-def _current_parts(
-    before: Mapping[str, Any], plan: Plan, rows: Iterable[Mapping[str, Any]]
-) -> tuple[dict[str, Any], list[str]]:
-    """The parts of a plan's fingerprint, without times of change that mean nothing.
+def _changed_files(
+    context: RunContext, plan: Plan, ledger: Ledger, touched: set[SourceFileKey]
+) -> set[SourceFileKey]:
+    """The touched files that are not what committed units were computed from."""
+    reporter = context.reporter
 
-    A file that differs only in its time of change (it was touched, copied, or downloaded again)
-    counts as the same if its content sample is the same.
+    def moved(done: int, total: int) -> None:
+        reporter.reading(done, total)
+        context.stop.check()
 
-    Args:
-        before: the parts when the run was created.
-        rows: of the ledger's table `sources`.
+    reporter.doing("comparing the models with what was merged before")
+    return changed_files(plan, ledger, touched, moved)
 
-    Returns:
-        The parts, and the files that differ only in their time of change.
+
+def _parts(plan: Plan) -> list[Source]:
+    return [part for source in plan.sources for part in source.parts.values()]
+
+
+def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bool:
+    """Whether these files are of models that changed during the last attempt.
+
+    The user was told so, and that resuming computes again what differs.
     """
-    kept = {row["model"]: json.loads(row["identity"]).get("samples", {}) for row in rows}
-    parts = fingerprint_parts(plan)
-    touched = []
-    for source in plan.sources:
-        key = f"{SOURCE}{source.ref}"
-        known = before.get(key, {}).get("files", {})
-        for name, facts in parts[key]["files"].items():
-            was = known.get(name, {})
-            same_but_for_time = {**facts, "mtime_ns": was.get("mtime_ns")} == was
-            if facts == was or not same_but_for_time:
-                continue
-            path = source.path(name)
-            if kept.get(source.ref.text, {}).get(name) == sample(path):
-                facts["mtime_ns"] = was["mtime_ns"]
-                touched.append(str(path))
-    return parts, touched
+    attempts = ledger.attempts()
+    told = ledger.last_event(SOURCE_CHANGED)
+    if told is None or not attempts or told["attempt"] != attempts[-1]["n"]:
+        return False
+    models = {plan.sources[n].part_of(name)[0].ref.text for n, name in changed}
+    return models <= set(told["data"].get("models", ()))
+
+
+def _check_fits(plan: Plan, ledger: Ledger) -> None:
+    """A ledger must have the same shards and tensors as the plan.
+
+    Raises:
+        InputError: it differs; whoever wrote it, in a mirror or here, cannot be trusted.
+    """
+    shards = [(s.index, s.name, s.nbytes, len(s.header)) for s in plan.shards]
+    units = [(u.index, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
+    of_shards = itemgetter("number", "name", "nbytes", "header_bytes")
+    of_units = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
+    known = list(map(of_shards, ledger.shards())), list(map(of_units, ledger.units()))
+    if known != (shards, units):
+        raise refuse(
+            "The ledger does not describe what its recipe makes",
+            where=str(ledger.path),
+            found="other shards or tensors than in the plan",
+            fix=f"delete {ledger.path.parent}, and run the recipe again; if it came from a mirror, "
+            "with another one",
+        )
 
 
 def _refuse_drift(

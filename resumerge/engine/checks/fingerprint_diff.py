@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from resumerge.ledger.validators import SOURCE
 from resumerge.planning import changes
 from resumerge.planning.fingerprint import CHAT_TEMPLATE, TOKENIZER
-
-SOURCE = "source "
-"""Prefix of a source's key in a fingerprint."""
 
 _KINDS = {
     "recipe": ("The recipe", "undo the change and resume, or continue with the recipe as it was"),
@@ -78,6 +75,8 @@ def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
             lines.append(f"{where} is new")
         elif old[name] != new[name]:
             lines.append(f"{where} has {_difference(old[name], new[name])}")
+    if was.get("config") != now.get("config"):
+        lines.append(f"{Path(key.removeprefix(SOURCE)) / 'config.json'} has other contents")
     return lines or changes({key: was}, {key: now})
 
 
@@ -86,10 +85,4 @@ def _difference(was: dict[str, Any], now: dict[str, Any]) -> str:
         return f"{now.get('size')} bytes and had {was.get('size')}"
     if was.get("header") != now.get("header"):
         return "another header"
-    if "mtime_ns" in now:
-        when = [
-            datetime.fromtimestamp(f["mtime_ns"] / 1e9).isoformat(" ", "seconds")
-            for f in (now, was)
-        ]
-        return f"other contents, of {when[0]}, and had those of {when[1]}"
     return "other contents"

@@ -7,17 +7,28 @@ blocks need not wait for each other.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import xxhash
 
 from resumerge.planning.plan import Unit
 
 HASH_BYTES = 16
+_PIECE = 1 << 20
 
 
 def hash_block(data: bytes | memoryview) -> bytes:
     """16 bytes."""
     return xxhash.xxh3_128_digest(data)
+
+
+def hash_file(path: Path) -> str:
+    """32 hex digits, of a whole file: `hash_block` of its bytes."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def unit_checksum(hashes: bytes) -> str:

@@ -29,12 +29,14 @@ class WrittenBlock:
 
     Args:
         hash: xxh3-128, 16 bytes.
+        inputs: hashes of what it was computed from (`input_hashes`).
         seconds: spent computing and writing it.
     """
 
     unit: Unit
     index: int
     hash: bytes
+    inputs: bytes
     seconds: float
 
     @property
@@ -77,10 +79,11 @@ class Committer:
         self._sampled = float("-inf")
         units = execution.plan.units
         self._hashes = {
-            unit.index: bytearray(known.hashes)
+            unit.index: (bytearray(known.hashes), bytearray(known.input_hashes))
             for unit, known in zip(units, execution.progress)
             if known.checksum is None
         }
+        """Of the committed blocks of every incomplete unit, and of their inputs."""
         self._units_left = Counter(units[number].shard for number in self._hashes)
         """Uncommitted units by shard."""
         self.bytes_committed = sum(
@@ -111,7 +114,13 @@ class Committer:
         self._thread.shutdown(wait=True)
 
     def _commit(self, batch: list[WrittenBlock]) -> None:
-        """Sync, then journal, then seal: the ledger never claims what is not on the disk."""
+        """Sync, then journal, then seal: the ledger never claims what is not on the disk.
+
+        Nor does it claim what was computed from a source that changed meanwhile.
+        """
+        self._execution.watch.check(
+            {written.unit.index: written.unit for written in batch}.values()
+        )
         shards = {written.unit.shard for written in batch}
         for shard in shards:
             self._execution.files.sync(shard)
@@ -127,9 +136,10 @@ class Committer:
         seconds: dict[int, float] = {}
         for written in batch:
             number = written.unit.index
-            hashes = self._hashes[number]
+            hashes, inputs = self._hashes[number]
             assert len(hashes) == written.index * HASH_BYTES
             hashes += written.hash
+            inputs += written.inputs
             seconds[number] = seconds.get(number, 0.0) + written.seconds
         units = [self._unit_commit(number, spent) for number, spent in seconds.items()]
         complete = [unit.number for unit in units if unit.checksum]
@@ -153,9 +163,10 @@ class Committer:
         self._committed(complete)
 
     def _unit_commit(self, number: int, seconds: float) -> UnitCommit:
-        hashes = bytes(self._hashes[number])
+        hashes, inputs = map(bytes, self._hashes[number])
         is_complete = len(hashes) == self._execution.plan.units[number].blocks * HASH_BYTES
-        return UnitCommit(number, hashes, unit_checksum(hashes) if is_complete else None, seconds)
+        checksum = unit_checksum(hashes) if is_complete else None
+        return UnitCommit(number, hashes, inputs, checksum, seconds)
 
     def _sample(self) -> dict[str, int] | None:
         """Memory and progress for the ledger, at a bounded rate; None when none is due."""

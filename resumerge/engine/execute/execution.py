@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.source_watch import SourceWatch
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.governor import Governor
 from resumerge.engine.resources.signals import StopRequest
@@ -31,6 +32,7 @@ class Execution:
     progress: Sequence[Progress]
     files: ShardFiles
     reader: SourceReader
+    watch: SourceWatch
     storage: Storage
     governor: Governor
     reporter: Reporter

@@ -58,8 +58,9 @@ class PageCache:
             for source, tensor in operand.tables:
                 if final and self._last_use[source, tensor.name] > unit.index:
                     continue
-                begin, end = (0, tensor.numel) if operand.rows else (start, stop)
-                first = nbytes(tensor.dtype, begin)
-                descriptor = self._reader.descriptor(source, tensor)
-                length = nbytes(tensor.dtype, end) - first
-                drop_from_cache(descriptor, tensor.offset + first, length)
+                span = (0, tensor.numel) if operand.rows else (start, stop)
+                for member, begin, end in tensor.pieces(*span):
+                    first = nbytes(member.dtype, begin)
+                    descriptor = self._reader.descriptor(source, member)
+                    length = nbytes(member.dtype, end) - first
+                    drop_from_cache(descriptor, member.offset + first, length)

@@ -10,7 +10,7 @@ from typing import Any
 
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.committer import Committer, WrittenBlock
-from resumerge.engine.execute.evaluator import Evaluator
+from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.work_queue import WorkQueue
@@ -51,6 +51,7 @@ class Scheduler:
         self._units_done = sum(known.checksum is not None for known in execution.progress)
         units = execution.plan.units
         self._largest_block = max([1, *(unit.block_bytes(0)[1] for unit in units)])
+        self._bytes_done = committer.bytes_committed
         self._bytes_total = sum(unit.nbytes for unit in units)
 
     def run(self) -> None:
@@ -156,14 +157,14 @@ class Scheduler:
     def _write_block(self, unit: Unit, index: int, statistics: Any) -> WrittenBlock:
         started = time.perf_counter()
         storage = self._execution.storage
-        data = self._evaluator.block(unit, index, statistics)
+        data, inputs = self._evaluator.block(unit, index, statistics)
         target = self._execution.files.descriptor(unit.shard)
         offset, nbytes = unit.block_bytes(index)
         origin = self._evaluator.copied_from(unit, index)
         if origin is None or not storage.copy(*origin, target, offset, nbytes):
             storage.write(target, data, offset)
         self._execution.reporter.heartbeat()
-        return WrittenBlock(unit, index, hash_block(data), time.perf_counter() - started)
+        return WrittenBlock(unit, index, hash_block(data), inputs, time.perf_counter() - started)
 
     def _parallel_scan(self, unit: Unit) -> Scan[Any]:
         """A scan over a unit's blocks by all threads, a few blocks ahead of its consumer."""
@@ -203,11 +204,13 @@ class Scheduler:
         return max(1, min(BLOCKS_PER_TASK, self._governor.batch_bytes // (32 * 4 * BLOCK)))
 
     def _report(self, batch: list[WrittenBlock]) -> None:
+        """Count what was written, which the committer may have committed by now, or not."""
         self._units_done += sum(written.is_last for written in batch)
+        self._bytes_done += sum(written.nbytes for written in batch)
         self._report_downloads()
         self._execution.reporter.progressed(
             ProgressUpdate(
-                self._committer.bytes_committed + sum(written.nbytes for written in batch),
+                self._bytes_done,
                 self._bytes_total,
                 self._units_done,
                 len(self._execution.plan.units),
@@ -221,5 +224,5 @@ class Scheduler:
             self._execution.reporter.fetching(progress)
 
 
-class _ScanStopped(Exception):
-    """A scan ends early because the process was asked to stop."""
+class _ScanStopped(BaseException):
+    """A scan ends early because the process was asked to stop: no error that a method may catch."""

@@ -8,26 +8,21 @@ from heapq import heappop, heappush
 
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.space_reservation import SpaceReservation
-from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sources.hub.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
 
 POLL_SECONDS = 0.25
 """Time between two looks at signals and downloads while nothing can be computed."""
 
-HubFiles = frozenset[tuple[int, str]]
-"""Files of Hub models: the source's number, and the file's name."""
+HubFiles = frozenset[SourceFileKey]
+"""Files of Hub models."""
 
 
 def hub_files_of(plan: Plan, unit: Unit) -> HubFiles:
     """The files of Hub models that a unit reads."""
-    return frozenset(
-        (number, part.file)
-        for operand in unit.expression.operands
-        for number, tensor in operand.tables
-        for part in tensor.parts
-        if plan.sources[number].part_of(part.file)[0].kind == "hub"
-    )
+    operands = unit.expression.operands
+    return HubFiles().union(*(plan.files_of(operand, "hub") for operand in operands))
 
 
 def download_order(

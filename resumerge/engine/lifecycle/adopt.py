@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.checks.drift import check_recipe_drift
+from resumerge.engine.checks.drift import check_recipe_drift, is_of_recipe
 from resumerge.engine.checks.paths import check_outside
 from resumerge.engine.context import RunContext
+from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.find import ExistingRun, NewRun
 from resumerge.engine.lifecycle.open_sources import SourcesUnavailable
@@ -40,7 +41,8 @@ class AdoptedRun:
         reopen_local: local models are looked for where the recipe's paths lead now.
         mirror: the session with its mirror, if it has one.
         mirror_named: the command names the mirror, so that it may be empty.
-        verify_all: the ledger was restored from its snapshot and not compared with the shards yet.
+        restored: the ledger was restored from its snapshot and not compared with the shards yet.
+        replaced: a new run takes its place.
     """
 
     ledger: Ledger
@@ -50,7 +52,8 @@ class AdoptedRun:
     reopen_local: bool
     mirror: MirrorSession | None
     mirror_named: bool
-    verify_all: bool
+    restored: bool
+    replaced: bool
 
     @property
     def out(self) -> Path:
@@ -78,7 +81,10 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             _check_output_stays(Path(record["output"]), found.out or context.options.output)
             mirror_named = context.options.mirror is not None
             url = _inherit_options(context, record)
-            recipe = check_recipe_drift(context, record, found.recipe)
+            replaced = context.options.restart or (
+                url is None and _is_left_for_another(ledger, record, found.recipe)
+            )
+            recipe = check_recipe_drift(context, record, found.recipe, replaced=replaced)
             yield AdoptedRun(
                 ledger,
                 record,
@@ -87,12 +93,22 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
                 reopen_local=found.recipe is not None,
                 mirror=context.open_mirror(url) if url else None,
                 mirror_named=mirror_named,
-                verify_all=restored,
+                restored=restored,
+                replaced=replaced,
             )
 
 
+def _is_left_for_another(ledger: Ledger, record: Mapping[str, Any], recipe: Recipe | None) -> bool:
+    """Whether a command names another recipe, and no file of the run is left to lose."""
+    if recipe is None or is_of_recipe(record, recipe):
+        return False
+    out = Path(record["output"])
+    names = [name + suffix for name in ledger.written_names() for suffix in ("", PARTIAL)]
+    return not any(os.path.lexists(out / name) for name in names)
+
+
 def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
-    """The new run that replaces an adopted one (``--restart``), here and in its mirror."""
+    """The new run that replaces an adopted one, here and in its mirror."""
     ledger, out, mirror = run.ledger, run.out, run.mirror
 
     def abandon() -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.committer import Committer
-from resumerge.engine.execute.evaluator import Evaluator
+from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.execute.evaluation.input_hashes import are_hashed, content_hashes
 from resumerge.engine.execute.eviction import DownloadEvictor
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.scheduler import Scheduler
 from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.source_watch import SOURCE_CHANGED, SourceWatch
 from resumerge.engine.execute.space_reservation import SpaceReservation, allocates_lazily
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.lifecycle.budget import ResourceBudget
@@ -27,14 +29,17 @@ from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_o
 from resumerge.engine.resources.allocator import reuse_freed_memory
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.governor import LARGEST_BATCH, Governor
-from resumerge.errors import Interrupted, ResumergeError
+from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss, rss
-from resumerge.ledger import Ledger, Progress, take_snapshot
+from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
 from resumerge.mirror import Replicator
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub.prefetch import Prefetcher
 from resumerge.sources.reader import SourceReader
+
+RECHECKED = "rechecked"
+"""The event: what was committed before an interruption was read again and compared."""
 
 
 @dataclass
@@ -56,8 +61,10 @@ class Attempt:
 
     Args:
         replicator: copies sealed shards to the mirror meanwhile; None without a mirror.
-        verify_all: the ledger was restored from its snapshot: compare every committed block with
+        restored: the ledger was restored from its snapshot: every committed block is compared with
             its checksum before anything is computed.
+        interrupted: the attempt before did not come to its end: a disk may have acknowledged writes
+            that a power cut lost all the same.
     """
 
     context: RunContext
@@ -66,7 +73,8 @@ class Attempt:
     out: Path
     budget: ResourceBudget
     replicator: Replicator | None = None
-    verify_all: bool = False
+    restored: bool = False
+    interrupted: bool = False
 
     def run(self) -> float:
         """Work until the output is complete; the seconds of merging are returned.
@@ -110,7 +118,8 @@ class Attempt:
             state = "interrupted"
             stopped = error if isinstance(error, ResumergeError) else out_of_order(error)
             with suppress(*DISK_ERRORS):
-                self.ledger.event("stopped", reason=str(stopped))
+                cause = {"cause": stopped.reason} if isinstance(stopped, Resumable) else {}
+                self.ledger.event("stopped", reason=str(stopped), **cause)
             raise stopped from error
         except Exception as error:
             if not is_out_of_memory(error):
@@ -122,6 +131,8 @@ class Attempt:
                 self.replicator.close()
             ignored = () if outcome == "done" else DISK_ERRORS
             with suppress(*ignored), self.context.stop.deferred():
+                if self.replicator is not None and outcome != "done":
+                    self.context.reporter.note(self.replicator.left_behind())
                 self.ledger.end_attempt(
                     record.number,
                     outcome,
@@ -145,17 +156,45 @@ class Attempt:
             reporter.doing("comparing the output with the ledger")
             progress = self._recover(files)
             loading = self._compute(record.number, files, reader, progress)
+            if suspects := self._suspects_at_the_end(progress):
+                reporter.doing("reading again what was committed before the interruption")
+                progress = self._compare(files, suspects)
+                self.ledger.event(RECHECKED, units=len(suspects))
+                if not all(known.checksum for known in progress):
+                    loading += self._compute(record.number, files, reader, progress)
             record.merging_seconds = time.monotonic() - started - loading
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
         """Bring shards and ledger into agreement; what is committed is returned, unit by unit."""
+        compared = self.restored or (self._is_suspicious and self.replicator is not None)
+        progress = self._compare(files, _committed(self.ledger.progress()) if compared else set())
+        if self.restored:
+            self.ledger.event(RECONCILED)
+        return progress
+
+    def _suspects_at_the_end(self, before: list[Progress]) -> set[int]:
+        """The units that were committed before this attempt, and have to be compared after it.
+
+        With a mirror they were compared at its beginning: sealed shards are uploaded, and may be
+        deleted here, while the attempt goes on.
+        """
+        if self.restored or self.replicator is not None or not self._is_suspicious:
+            return set()
+        return _committed(before)
+
+    @property
+    def _is_suspicious(self) -> bool:
+        """Whether what was committed before is read again."""
+        return self.interrupted and not self.context.options.no_recheck
+
+    def _compare(self, files: ShardFiles, suspects: set[int]) -> list[Progress]:
         return Recovery(
             self.plan,
             self.ledger,
             files,
             self.context.storage,
-            self.verify_all,
-            self.context.reporter.heartbeat,
+            suspects,
+            self._read,
             self.context.frees_shards,
         ).run()
 
@@ -181,7 +220,9 @@ class Attempt:
         with self._prefetcher(progress, evictor, space) as prefetcher:
             started = time.monotonic()
             context.reporter.doing("merging")
-            evaluator = Evaluator(self.plan, reader, self.budget.device)
+            evaluator = Evaluator(
+                self.plan, reader, self.budget.device, hashes=are_hashed(self.ledger)
+            )
             need = replace(self.budget.estimate.memory, base=rss())
             context.stop.check()
             loading = time.monotonic() - started
@@ -193,6 +234,7 @@ class Attempt:
                 context.options.memory_wait,
             )
             with governor, context.stop.deferred():
+                watch = SourceWatch(self.plan, self.ledger, reader)
                 execution = Execution(
                     self.plan,
                     self.ledger,
@@ -200,6 +242,7 @@ class Attempt:
                     progress,
                     files,
                     reader,
+                    watch,
                     context.storage,
                     governor,
                     context.reporter,
@@ -209,7 +252,13 @@ class Attempt:
                 page_cache = PageCache(execution)
                 queue = WorkQueue(execution, prefetcher, space)
                 committer = Committer(execution, page_cache, evictor.committed, self._sealed)
-                Scheduler(execution, evaluator, queue, committer, page_cache).run()
+                try:
+                    Scheduler(execution, evaluator, queue, committer, page_cache).run()
+                except Resumable as error:
+                    if error.reason != SOURCE_CHANGED:
+                        watch.check_all()  # a file that cannot be read may have been replaced
+                    raise
+                watch.check_all()
         return loading
 
     def _prefetcher(
@@ -232,6 +281,7 @@ class Attempt:
     def _finish(self) -> None:
         """Write the files beside the shards."""
         self.context.reporter.doing("finishing")
+        self.ledger.set_contents(content_hashes(self.plan, self.ledger))
         write_companions(self.context, self.plan, self.ledger, self.out)
 
     def _publish(self) -> None:
@@ -240,14 +290,25 @@ class Attempt:
             self.context.reporter.doing("waiting for the mirror")
             with self.context.stop.deferred():
                 self.replicator.finish(
-                    lambda: model_files(self.context, self.plan, self.out), self._check_in
+                    lambda: model_files(self.context, self.plan, self.ledger, self.out),
+                    self._check_in,
                 )
 
     def _sealed(self, shard: int) -> None:
         if self.replicator is not None:
             self.replicator.sealed(shard)
 
+    def _read(self, done: int, total: int) -> None:
+        """Called between pieces of long reading."""
+        self.context.reporter.reading(done, total)
+        self.context.stop.check()
+
     def _check_in(self) -> None:
         """Called between pieces of long work: report progress, and stop on a signal."""
         self.context.reporter.heartbeat()
         self.context.stop.check()
+
+
+def _committed(progress: Iterable[Progress]) -> set[int]:
+    """Numbers of the units of which something is committed."""
+    return {number for number, known in enumerate(progress) if known.committed_blocks}

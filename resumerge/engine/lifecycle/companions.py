@@ -9,31 +9,41 @@ from resumerge.backup_names import CARD
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.recovery.ownership import has_checksum, rename_to_backup
+from resumerge.errors import InputError, Resumable
+from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
 from resumerge.output import companions
 from resumerge.planning.plan import Plan
+from resumerge.sources.companions import LARGEST
 
-CONFIG = "config.json"
 
+def model_files(
+    context: RunContext, plan: Plan, ledger: Ledger, out: Path
+) -> Iterator[tuple[str, bytes | Path]]:
+    """The files beside the shards, config.json last: the name, and the bytes or their file.
 
-def model_files(context: RunContext, plan: Plan, out: Path) -> Iterator[tuple[str, bytes | Path]]:
-    """The files beside the shards, config.json last: the name, and the bytes or their file."""
-    return companions(plan, out.name, context.metadata, offline=context.options.offline)
+    Raises:
+        Resumable: one was damaged after the run began.
+    """
+    contents = {row["model"]: row["content"] for row in ledger.sources() if row["content"]}
+    offline = context.options.offline
+    try:
+        yield from companions(plan, out.name, context.metadata, contents, offline=offline)
+    except InputError as error:
+        raise Resumable("source_changed", f"{error}\nAfter that, resume.") from error
 
 
 def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
     """Write the files beside the shards, each whole or not at all, config.json last.
 
-    Where a shard is only in the mirror, config.json is not written: nothing should load the
-    incomplete folder as a model.
+    Where a shard is only in the mirror, none is written: they would make half a model.
     """
+    if context.frees_shards or not all((out / s.name).exists() for s in plan.shards):
+        return
     noted = ledger.companions()
-    incomplete = context.frees_shards or not all((out / s.name).exists() for s in plan.shards)
-    for name, content in model_files(context, plan, out):
-        if incomplete and name == CONFIG:
-            continue
+    for name, content in model_files(context, plan, ledger, out):
         path = out / name
-        data = content if isinstance(content, bytes) else content.read_bytes()
+        data = content if isinstance(content, bytes) else _read(content)
         checksum = hash_block(data).hex()
         ours = {checksum, noted.get(name)}
         if _is_foreign(path, ours) and not _make_way(context, ledger, out, path):
@@ -41,6 +51,13 @@ def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path)
         ledger.note_companion(name, len(data), checksum)
         context.storage.make_folder(path.parent)
         context.storage.write_file(path, data)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_foreign(path, LARGEST)
+    except UnfitFile as error:
+        raise Resumable("source_changed", f"{path} changed during the run: {error}") from error
 
 
 def _is_foreign(path: Path, checksums: set[str | None]) -> bool:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import resumerge
-from resumerge.engine.checks.drift import samples
+from resumerge.engine.checks.contents import stamps_of
 from resumerge.engine.checks.paths import check_output
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_block
@@ -23,6 +23,7 @@ from resumerge.errors import InputError
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
 from resumerge.ledger.run_store import RECIPE_FILE, RunStore
+from resumerge.ledger.validity import RECIPE_TEXT, text_digest
 from resumerge.mirror.state import NOTHING
 from resumerge.mirror.stores.registry import open_store
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
@@ -75,7 +76,7 @@ def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, staged
     """Write a new run's ledger; the run's folder under its final name is returned."""
     options, storage = context.options, context.storage
     name = staged.stem
-    parts = fingerprint_parts(plan)
+    parts = {**fingerprint_parts(plan), RECIPE_TEXT: text_digest(plan.recipe.text)}
     ledger = Ledger.create(staged / LEDGER_FILE)
     ledger.begin(
         {
@@ -98,7 +99,8 @@ def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, staged
                 "kind": source.kind,
                 "revision": source.revision,
                 "folder": str(source.folder),
-                "identity": json.dumps({**source.identity(), "samples": samples(source)}),
+                "identity": json.dumps(source.identity()),
+                "stamps": stamps_of(source),
             }
             for number, source in enumerate(_with_parts(plan.sources))
         ),

@@ -37,15 +37,20 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
     nbytes, sha256 = manifest.files.get(RECIPE_IN_MODEL, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
         return False
-    data = retry(mirror.store, lambda: mirror.store.get(RECIPE_IN_MODEL))
+    data = retry(mirror.store, lambda: mirror.store.get(RECIPE_IN_MODEL, LARGEST_RECIPE))
     if hashlib.sha256(data).hexdigest() != sha256:
         return False
     text = data.decode(errors="replace")
     return is_of_recipe({"config_text": text, "config_path": RECIPE_IN_MODEL}, recipe)
 
 
-def fetch_model(mirror: MirrorSession, manifest: Manifest, out: Path, storage: Storage) -> None:
+def fetch_model(
+    mirror: MirrorSession, manifest: Manifest, out: Path, storage: Storage
+) -> list[str]:
     """Copy a finished model here, config.json last; files that are here already are kept.
+
+    Returns:
+        The names of the files that were copied.
 
     Raises:
         InputError, Resumable: a file cannot be read or is damaged, or the disk here is too small.
@@ -65,6 +70,7 @@ def fetch_model(mirror: MirrorSession, manifest: Manifest, out: Path, storage: S
         fetch_from_mirror(
             mirror, name, None if name == CARD else manifest.files[name][1], out, storage
         )
+    return missing
 
 
 def fetched_names(manifest: Manifest, out: Path) -> set[str]:

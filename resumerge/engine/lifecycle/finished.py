@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resumerge.engine.checks.paths import OUTPUT, check_output, check_path
 from resumerge.engine.context import RunContext
+from resumerge.engine.execute.checksums import hash_file
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.adopt import AdoptedRun
 from resumerge.engine.lifecycle.fetch_model import fetch_model, fetched_names, is_made_of
@@ -19,6 +20,7 @@ from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.mirror.manifest import (
+    SHARD,
     Manifest,
     missing_files,
     read_manifest,
@@ -86,7 +88,10 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
         manifest = retry(mirror.store, lambda: read_manifest(mirror.store))
         if manifest is not None:
             with folder_lock(run.out):
-                fetch_model(mirror, manifest, run.out, context.storage)
+                for name in fetch_model(mirror, manifest, run.out, context.storage):
+                    if not name.endswith(SHARD):
+                        path = run.out / name
+                        run.ledger.note_companion(name, path.stat().st_size, hash_file(path))
     url = mirror.url if mirror else None
     result = Result(run.folder.name, run.out, run.ledger.path, already_done=True, mirror=url)
     context.reporter.done(result)

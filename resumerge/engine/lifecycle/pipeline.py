@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from resumerge.engine.checks.companions import check_companions
 from resumerge.engine.checks.disk import check_disk
-from resumerge.engine.checks.drift import check_source_drift
+from resumerge.engine.checks.drift import check_contents, check_source_drift, is_mended
 from resumerge.engine.checks.new_run import check_new
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.shard_files import ShardFiles
@@ -26,7 +27,7 @@ from resumerge.engine.lifecycle.finished import (
 )
 from resumerge.engine.lifecycle.pinned_plan import pinned_plan
 from resumerge.engine.replication.checks import check_apart, check_reachable
-from resumerge.engine.replication.reconcile import Reconciler, check_fits
+from resumerge.engine.replication.reconcile import Reconciler
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.replication.setup import replicator_of
 from resumerge.engine.reporter import Result
@@ -34,6 +35,10 @@ from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.planning import Plan
+
+_COMPUTED_AGAIN = (
+    "the merge method {!r} has changed since it failed: what it computed before is computed again"
+)
 
 
 def run_pipeline(context: RunContext, found: Found) -> Result:
@@ -48,16 +53,17 @@ def run_pipeline(context: RunContext, found: Found) -> Result:
     if isinstance(found, FinishedInMirror):
         return use_finished_mirror(context, found)
     with adopt(context, found) as run:
-        if context.options.restart:
+        if run.replaced:
             return _start(context, replace_run(context, run))
         return _resume(context, run)
 
 
-def _start(context: RunContext, new: NewRun) -> Result:
+def _start(context: RunContext, new: NewRun, plan: Plan | None = None) -> Result:
     """Create a run and merge."""
-    plan = pinned_plan(context, new.recipe)
+    plan = plan or pinned_plan(context, new.recipe)
     check_new(context, plan, new.out, new.replaced)
     budget = resource_budget(context, plan)
+    plan = check_companions(context, plan, new.out.name)
     new.abandon()
     with create_run(context, plan, new.config, new.out) as ledger:
         return _attempt(context, plan, ledger, new.out, budget, resumed=False)
@@ -69,6 +75,9 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     check_source_drift(context, run.record, plan, run.ledger)
     if is_finished(context, run, plan):
         return report_finished(context, run)
+    if is_mended(run.record, plan, run.ledger):
+        context.reporter.note(_COMPUTED_AGAIN.format(plan.recipe.merge_method))
+        return _start(context, replace_run(context, run), plan)
     only_in_mirror: list[str] = []
     if run.mirror is not None:
         _check_mirror(run.out, run.mirror, named=run.mirror_named)
@@ -76,16 +85,24 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
         manifest = reconciler.reconcile(named=run.mirror_named)
         if manifest is not None:
             return take_finished(context, run.mirror, manifest, run.out)
-        check_fits(plan, run.ledger)
+        check_contents(context, run.record, plan, run.ledger)
         only_in_mirror = reconciler.compare()
     _check_space(context, run.out, plan, only_in_mirror)
     budget = resource_budget(context, plan, memory_wait=context.options.memory_wait)
+    plan = _check_companions(context, plan, run.out)
     context.storage.make_folder(run.out)
     with folder_lock(run.out):
         if run.mirror is not None and context.options.bring_back:
             reconciler.bring_back(only_in_mirror)
         return _attempt(
-            context, plan, run.ledger, run.out, budget, resumed=True, verify_all=run.verify_all
+            context,
+            plan,
+            run.ledger,
+            run.out,
+            budget,
+            resumed=True,
+            restored=run.restored,
+            interrupted=run.record["state"] != "done",
         )
 
 
@@ -97,7 +114,8 @@ def _attempt(
     budget: ResourceBudget,
     *,
     resumed: bool,
-    verify_all: bool = False,
+    restored: bool = False,
+    interrupted: bool = False,
 ) -> Result:
     """Recover, execute, finish and publish, in an attempt of its own."""
     assert context.run_id is not None
@@ -109,16 +127,25 @@ def _attempt(
         replicator = replicator_of(
             mirror, ledger, out, context.options, context.storage, context.reporter
         )
-    seconds = Attempt(context, plan, ledger, out, budget, replicator, verify_all).run()
+    seconds = Attempt(context, plan, ledger, out, budget, replicator, restored, interrupted).run()
     result = Result(
         context.run_id,
         out,
         ledger.path,
         merging_seconds=seconds,
         mirror=replicator.store.url if replicator is not None else None,
+        notes=plan.reminders,
     )
     context.reporter.done(result)
     return result
+
+
+def _check_companions(context: RunContext, plan: Plan, out: Path) -> Plan:
+    """A run that exists is not refused for a file that can be repaired."""
+    try:
+        return check_companions(context, plan, out.name)
+    except InputError as error:
+        raise Resumable("source_unavailable", str(error)) from error
 
 
 def _check_mirror(out: Path, mirror: MirrorSession, *, named: bool) -> None:

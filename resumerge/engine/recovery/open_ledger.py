@@ -57,20 +57,23 @@ def read_ledger(folder: Path) -> Ledger:
     Raises:
         InputError: neither can be read.
     """
+    found = []
     for name in (LEDGER_FILE, SNAPSHOT_FILE):
         try:
             ledger = Ledger(folder / name, read_only=True)
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            found.append(str(error))
             continue
         try:
-            if ledger.run() is not None:
-                return ledger
-        except sqlite3.DatabaseError:
-            pass
+            ledger.check_rows()
+            return ledger
+        except sqlite3.DatabaseError as error:
+            found.append(str(error))
         ledger.close()
     raise refuse(
         "Neither the ledger nor its snapshot can be read",
         where=str(folder),
+        found="; ".join(dict.fromkeys(found)),
         fix="change its permissions, or resume the run, which repairs what can be repaired",
     )
 

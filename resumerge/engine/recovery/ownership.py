@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from resumerge.backup_names import backup_name
-from resumerge.engine.execute.checksums import hash_block
+from resumerge.engine.execute.checksums import hash_block, hash_file
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.ledger import Ledger
 from resumerge.storage import Storage
@@ -33,7 +33,7 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
 
 def has_checksum(path: Path, checksum: str) -> bool:
     """Whether a file exists and has this xxh3-128 (hex digits)."""
-    return path.is_file() and hash_block(path.read_bytes()).hex() == checksum
+    return path.is_file() and hash_file(path) == checksum
 
 
 def _has_head(path: Path, row: dict[str, object]) -> bool:

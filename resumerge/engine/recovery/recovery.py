@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 
 from resumerge.engine.execute.checksums import first_mismatch
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.recovery.ownership import rename_to_backup
-from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
+from resumerge.ledger import Ledger, Progress, take_snapshot
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
@@ -26,18 +26,21 @@ class Recovery:
         ledger: Ledger,
         files: ShardFiles,
         storage: Storage,
-        verify_all: bool,
-        heartbeat: Callable[[], None],
+        suspects: Set[int],
+        moved: Callable[[int, int], None],
         lazy: bool = False,
     ) -> None:
         """
         Args:
-            verify_all: compare every committed block, not only those of the last batches.
-            heartbeat: called after every unit that was read.
+            suspects: numbers of units to be compared with their checksums whatever file they are
+                in; those that the last batches wrote to open shards are compared in any case.
+            moved: called after every unit that was read, with the bytes read so far and the bytes
+                of all suspects.
             lazy: a shard without committed units gets its file later, when the disk has space.
         """
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._verify_all, self._heartbeat, self._lazy = verify_all, heartbeat, lazy
+        self._suspects, self._moved, self._lazy = suspects, moved, lazy
+        self._done, self._total = 0, sum(plan.units[number].nbytes for number in suspects)
 
     def run(self) -> list[Progress]:
         """Check every shard; afterwards each is sealed, or open with its partial file in place.
@@ -58,8 +61,6 @@ class Recovery:
                 self._check_renamed(shard)
             else:
                 self._check_open(shard)
-        if self._verify_all:
-            self._ledger.event(RECONCILED)
         return self._ledger.progress()
 
     def _check_sealed(self, shard: Shard) -> None:
@@ -68,7 +69,7 @@ class Recovery:
             return
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
-        elif self._verify_all and self._mismatching(shard, path, range(shard.first, shard.last)):
+        elif self._mismatching(shard, path, self._suspects_in(shard)):
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
@@ -101,12 +102,15 @@ class Recovery:
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
             return
-        chosen = units if self._verify_all else [n for n in units if n in self._recent]
-        damaged = self._mismatching(shard, path, chosen)
+        recent = [number for number in units if number in self._recent - self._suspects]
+        damaged = self._mismatching(shard, path, [*recent, *self._suspects_in(shard)])
         if not damaged and all(self._progress[number].checksum for number in units):
             self._files.seal(shard)
             self._ledger.seal(shard.index)
             take_snapshot(self._ledger, self._storage)
+
+    def _suspects_in(self, shard: Shard) -> list[int]:
+        return [number for number in range(shard.first, shard.last) if number in self._suspects]
 
     def _lose(self, shard: Shard, path: Path) -> None:
         """The file is missing, truncated or foreign: make its units pending again."""
@@ -120,8 +124,10 @@ class Recovery:
         if not self._lazy:
             self._files.create(shard)
 
-    def _mismatching(self, shard: Shard, path: Path, units: Iterable[int]) -> list[int]:
+    def _mismatching(self, shard: Shard, path: Path, units: Sequence[int]) -> list[int]:
         """Units whose bytes differ from what was committed; they are made pending."""
+        if not units:
+            return []
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             damaged = []
@@ -129,7 +135,8 @@ class Recovery:
                 unit, hashes = self._plan.units[number], self._progress[number].hashes
                 if first_mismatch(fd, unit, hashes) is not None:
                     damaged.append(number)
-                self._heartbeat()
+                self._done += unit.nbytes
+                self._moved(self._done, max(self._done, self._total))
         finally:
             os.close(fd)
         if damaged:

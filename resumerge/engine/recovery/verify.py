@@ -37,13 +37,14 @@ class Verification:
     """The result of a verification.
 
     Args:
-        units: compared.
+        units: compared, or in files that were compared.
         nbytes: read and compared.
         damaged: names of units whose bytes differ or are missing, with what was found.
         pending: units that are not committed yet, and so have nothing to compare with.
         marked: damage is noted in the ledger, so that ``resume`` mends it; not where another
             process works on the run, or the ledger is read-only.
         mirror: the address, where a mirror was verified and not what is here.
+        files: of a mirror that were compared.
         remake: it holds a finished run that this machine does not know, so that only a new run can
             mend what is damaged.
     """
@@ -56,6 +57,7 @@ class Verification:
     damaged: dict[str, str]
     marked: bool = True
     mirror: str | None = None
+    files: int = 0
     remake: bool = False
 
     @property
@@ -76,6 +78,7 @@ class Verification:
             "intact": self.intact,
             "units": {"compared": self.units, "pending": self.pending},
             "bytes": self.nbytes,
+            **({"files": self.files} if self.mirror is not None else {}),
             "damaged": [{"name": n, "found": found} for n, found in self.damaged.items()],
             "marked": self.marked,
         }
@@ -112,15 +115,16 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
     with tempfile.TemporaryDirectory() as folder, resumable_disk_errors():
         path = Path(folder) / LEDGER_FILE
         state = mirror.read_state(path)
-        units: list[str] = []  # the shard of each
         if state.manifest is not None:
             run, files = state.manifest.run, dict(state.manifest.files)
+            compared, pending = state.manifest.units, 0
         elif state.snapshot:
             with closing(Ledger(path, read_only=True)) as ledger:
                 run = (ledger.run() or {})["id"]
                 files = ledger.mirrored_files()
-                names = [shard["name"] for shard in ledger.shards()]
-                units = [names[unit["shard"]] for unit in ledger.units()]
+                there = [shard["name"] in files for shard in ledger.shards()]
+                units = [there[unit["shard"]] for unit in ledger.units()]
+                compared, pending = units.count(True), units.count(False)
         else:
             raise refuse_mirror(mirror, state)
         if state.manifest is not None and CARD in state.files:
@@ -131,12 +135,18 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
             bool(damaged) and known is not None and _note_damage(known, mirror, damaged, storage)
         )
         remake = state.manifest is not None and known is None
-        compared = sum(shard in files for shard in units) if units else len(files)
         nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
-        pending = len(units) - compared if units else 0
-        there = Path(mirror.url)
         return Verification(
-            run, there, compared, nbytes, pending, damaged, marked, mirror.url, remake
+            run,
+            Path(mirror.url),
+            compared,
+            nbytes,
+            pending,
+            damaged,
+            marked,
+            mirror.url,
+            len(files),
+            remake,
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import closing
-from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +22,6 @@ from resumerge.mirror.names import MANIFEST_FILE
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, MirrorState
 from resumerge.mirror.stores.folder import PART
-from resumerge.planning.plan import Plan
 from resumerge.storage import Storage
 
 
@@ -267,27 +265,6 @@ def fetch_from_mirror(
         )
     storage.sync_file(fresh)
     storage.rename(fresh, final)
-
-
-def check_fits(plan: Plan, ledger: Ledger) -> None:
-    """A ledger that came from a mirror must have the same shards and tensors as the plan.
-
-    Raises:
-        InputError: it differs; whoever wrote it cannot be trusted.
-    """
-    shards = [(s.index, s.name, s.nbytes, len(s.header)) for s in plan.shards]
-    units = [(u.index, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
-    of_shards = itemgetter("number", "name", "nbytes", "header_bytes")
-    of_units = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
-    known = list(map(of_shards, ledger.shards())), list(map(of_units, ledger.units()))
-    if known != (shards, units):
-        raise refuse(
-            "The ledger does not describe what its recipe makes",
-            where=str(ledger.path),
-            found="other shards or tensors than in the plan",
-            fix=f"do not trust its mirror: delete {ledger.path.parent}, and run the recipe with "
-            "another one",
-        )
 
 
 def _sha256(path: Path, mirror: MirrorSession) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.checks.companions import are_cached, check_companions
 from resumerge.engine.checks.disk import check_disk, check_downloads
 from resumerge.engine.checks.memory import fit_threads, memory_budget, too_many_threads
 from resumerge.engine.checks.new_run import new_run_problems
@@ -72,6 +73,11 @@ def _described(config: Path, out: Path | None, options: Options) -> dict[str, An
         problem = Problem(what, where=str(config), fix=" ".join(more))
         return {**_nothing(budget, out), "problems": [asdict(problem)]}
     problems = _mirror_problems(context, out)
+    if are_cached(plan):
+        try:
+            plan = check_companions(context, plan, out.name if out is not None else "model")
+        except InputError as error:
+            problems += error.problems
     if out is not None and not earlier:
         problems += (p for p in new_run_problems(context, plan, out) if p not in problems)
     else:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from resumerge.errors import Resumable
+from resumerge.errors import Resumable, refuse
+from resumerge.host.memory import address_space_limit
+from resumerge.sizes import show_size
 
-_TORCH_SAYS = ("can't allocate memory", "out of memory")
+LEAST_ADDRESS_SPACE = 1 << 28
+"""Bytes that Python and NumPy need to be loaded."""
+
+_SAID = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "out of memory",
+    "can't start new thread",
+    "failed to map segment",
+)
+"""By torch, by Python of a thread that gets no stack, and by the loader of libraries."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an allocation failed: Python's or NumPy's, or torch's on a CPU or a GPU."""
-    torch_failed = isinstance(error, RuntimeError) and any(
-        words in str(error) for words in _TORCH_SAYS
-    )
-    return isinstance(error, MemoryError) or torch_failed
+    """Whether an allocation failed: Python's or NumPy's, torch's on a CPU or a GPU, a thread's, or
+    that of a library."""
+    said = str(error).lower()
+    is_told = isinstance(error, (RuntimeError, ImportError)) and any(word in said for word in _SAID)
+    return isinstance(error, MemoryError) or is_told
 
 
 def out_of_memory(error: Exception) -> Resumable:
@@ -21,5 +33,26 @@ def out_of_memory(error: Exception) -> Resumable:
     return Resumable(
         "memory",
         f"An allocation of memory failed ({reason}). Close other programs, or resume with "
-        "--threads 1 or a smaller --memory.",
+        f"--threads 1 or a smaller --memory{_about_limit()}.",
     )
+
+
+def check_address_space() -> None:
+    """Check that the libraries can be loaded: where they cannot, some of them end the process.
+
+    Raises:
+        InputError: the limit of the address space is too small.
+    """
+    limit = address_space_limit()
+    if limit is not None and limit < LEAST_ADDRESS_SPACE:
+        raise refuse(
+            "The address space of this process is too small",
+            expected=f"at least {show_size(LEAST_ADDRESS_SPACE)}, whatever the models are",
+            found=f"{show_size(limit)} (ulimit -v)",
+            fix="raise it, or use --memory, which limits what is needed",
+        )
+
+
+def _about_limit() -> str:
+    limit = address_space_limit()
+    return "" if limit is None else f", or raise the limit of {show_size(limit)} (ulimit -v)"

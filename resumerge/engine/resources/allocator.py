@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 
+from resumerge.host.memory import address_space_limit
 from resumerge.planning.estimates.memory import REUSED
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
 def give_back_freed_memory() -> None:
@@ -27,3 +28,5 @@ def reuse_freed_memory() -> None:
     if hasattr(libc, "mallopt"):
         libc.mallopt(_M_MMAP_THRESHOLD, REUSED)
         libc.mallopt(_M_TRIM_THRESHOLD, REUSED)
+        if address_space_limit() is not None:  # of which glibc reserves 64 MiB for each thread
+            libc.mallopt(_M_ARENA_MAX, 1)

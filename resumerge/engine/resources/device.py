@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from resumerge.errors import refuse
 
 
@@ -13,15 +15,15 @@ def resolve_device(asked: str) -> str:
     """
     if asked == "cpu":
         return asked
-    name, _, number = asked.partition(":")
-    if name not in ("cuda", "auto") or (number and not number.isdecimal()) or asked == "auto:":
+    named = re.fullmatch("auto|cuda(?::([0-9]+))?", asked)
+    if named is None:
         raise refuse("Unknown device", expected="cpu, cuda, cuda:1 or auto", found=asked)
     import torch
 
     count = torch.cuda.device_count()
     if asked == "auto":
         return "cuda" if count else "cpu"
-    if int(number or 0) >= count:
+    if int(named[1] or 0) >= count:
         raise refuse(
             "This machine does not have the device",
             expected=f"one of {count} CUDA devices" if count else "cpu: there is no CUDA device",

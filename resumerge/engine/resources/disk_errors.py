@@ -7,6 +7,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from resumerge.engine.resources.allocation_errors import out_of_memory
+from resumerge.engine.resources.open_files import (
+    has_too_many_open_files,
+    too_many_open_files,
+)
 from resumerge.errors import Resumable
 
 DISK_ERRORS = (OSError, sqlite3.OperationalError)
@@ -39,6 +44,10 @@ def is_full(error: Exception) -> bool:
 
 def out_of_order(error: Exception, then: str = "resume") -> Resumable:
     """The error for a disk error: what failed, and what to do after it is repaired."""
+    if has_too_many_open_files(error):
+        return too_many_open_files(then)
+    if getattr(error, "errno", None) == errno.ENOMEM:
+        return out_of_memory(error)
     if is_full(error) or "is full" in str(error):
         return Resumable("disk_full", f"The disk is full ({error}). Free some space, then {then}.")
     if isinstance(error, sqlite3.OperationalError):  # a full disk may be reported only like this

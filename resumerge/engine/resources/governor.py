@@ -67,6 +67,7 @@ class Governor:
         memory_wait: float = 600.0,
         measure: Callable[[], Memory] | None = None,
         rss: Callable[[], int] = rss,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
@@ -75,6 +76,7 @@ class Governor:
                 for memory and continues.
             note: called with messages for the user.
             memory_wait: seconds to wait until one block fits.
+            clock: seconds, monotonic.
         """
         self.budget, self.need = budget, need
         self.batch_bytes = LARGEST_BATCH
@@ -82,7 +84,7 @@ class Governor:
         self.memory = Memory(0, 0)
         self._event, self._note, self._memory_wait = event, note, memory_wait
         self._measure = measure or MemoryGauge().measure
-        self._read_rss = rss
+        self._read_rss, self._clock = rss, clock
         self._calm_since = self._pressed_at = float("-inf")
         self._others: deque[_Others] = deque()
         self._over = threading.Event()
@@ -90,7 +92,7 @@ class Governor:
         self._thread = threading.Thread(target=self._watch, name="governor", daemon=True)
 
     def __enter__(self) -> Governor:
-        self._sample(time.monotonic())
+        self._sample(self._clock())
         fitting = self.batch_bytes
         while fitting > SMALLEST_BATCH and not self._fits(fitting):
             fitting = max(SMALLEST_BATCH, fitting // 2)
@@ -114,7 +116,7 @@ class Governor:
 
         Where memory is plentiful they stay: the next reader of the files finds them in memory.
         """
-        pressed = time.monotonic() - self._pressed_at < REMEMBERED_SECONDS
+        pressed = self._clock() - self._pressed_at < REMEMBERED_SECONDS
         return pressed or self.need.traffic > self.memory.total // 2
 
     @property
@@ -132,26 +134,26 @@ class Governor:
         """
         if not self.cramped:
             return
-        started = told = time.monotonic()
+        started = told = self._clock()
         self._tell("waiting", self._shortage())
         self._note(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
         give_back_freed_memory()
         while self.cramped and not stop.requested:
             with self._looked:
                 self._looked.wait(SAMPLE_SECONDS * 2)
-            now = time.monotonic()
+            now = self._clock()
             if now - started > self._memory_wait:
                 self._tell("gave_up_waiting", self._shortage(), seconds=round(now - started, 1))
                 raise Resumable("memory", self._advice(now - started))
             if now - told > NOTE_SECONDS:
                 told = now
                 self._note(f"Still waiting for memory: {self._shortage()}; {self._wanted()}")
-        seconds = round(time.monotonic() - started, 1)
+        seconds = round(self._clock() - started, 1)
         self._tell("went_on", f"memory is available again after {seconds} s", seconds=seconds)
 
     def look(self) -> None:
         """Measure once and adjust the batch size."""
-        now = time.monotonic()
+        now = self._clock()
         self._sample(now)
         reason = self._pressure()
         if reason:

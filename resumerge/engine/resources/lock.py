@@ -11,9 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from resumerge.errors import refuse
+from resumerge.foreign_files import read_foreign
 from resumerge.host.machine import hostname
 
 LOCK_FILE = "lock"
+LARGEST_LOCK = 1 << 12
+"""Bytes."""
+
 RETRY_SECONDS = 0.3
 """Time to try for a lock: `lock_holder` of another process takes it for an instant."""
 
@@ -63,7 +67,7 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
     """``pid`` and ``host`` of the live process that holds the run's lock; None if none does."""
     path = folder / LOCK_FILE
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # every user may look
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # every user may look
     except OSError:
         return None
     try:
@@ -71,8 +75,8 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
         return None
     except OSError:
         try:
-            return dict(json.loads(path.read_text()))
-        except ValueError:
+            return dict(json.loads(read_foreign(path, LARGEST_LOCK)))
+        except (ValueError, TypeError):
             return {}
     finally:
         os.close(fd)

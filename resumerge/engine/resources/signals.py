@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: finish the running blocks, commit, and stop."""
+"""SIGINT, SIGTERM and SIGHUP: finish the running blocks, commit, and stop."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ from types import FrameType
 from resumerge.errors import Interrupted
 
 
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """The signals that ask to stop; without SIGHUP where it is ignored, as `nohup` arranges it."""
+    hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGINT, signal.SIGTERM, *hang_up)
+
+
+def is_repetition(signum: int, before: int | None) -> bool:
+    """Whether a signal says nothing that an earlier one did not: a terminal hangs up several times,
+    and nobody is impatient there."""
+    return before is not None and signum == signal.SIGHUP
+
+
 class StopRequest:
     """Whether a signal asked the run to stop.
 
@@ -21,14 +33,20 @@ class StopRequest:
     """
 
     def __init__(
-        self, last_words: Callable[[int], None] | None = None, *, patient: bool = False
+        self,
+        last_words: Callable[[int], None] | None = None,
+        *,
+        patient: bool = False,
+        final: bool = False,
     ) -> None:
         """
         Args:
             last_words: called with the signal before a second signal ends the process.
             patient: ignore a second signal, in a process that does more than this run (a notebook).
+            final: the process does nothing after this run: what comes then is too late to change
+                its exit code.
         """
-        self._patient = patient
+        self._patient, self._final = patient, final
         self._last_words = last_words or (lambda signum: None)
         self.signum: int | None = None
         self._deferred = False
@@ -39,17 +57,17 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Handle both signals inside, if this is the main thread (only it may)."""
+        """Handle the signals inside, if this is the main thread (only it may)."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, before)  # a worker starts with them blocked
+        before = {signum: signal.signal(signum, self._handle) for signum in stop_signals()}
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, before)  # a worker starts with them blocked
             yield self
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_IGN if self._final else handler)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -66,7 +84,7 @@ class StopRequest:
             raise Interrupted(self.signum)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self.signum is not None and self._patient:
+        if self.signum is not None and (self._patient or is_repetition(signum, self.signum)):
             return
         if self.signum is not None:
             self._last_words(self.signum)

@@ -80,7 +80,7 @@ def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
     for _ in range(max_iter):
         cosine = np.clip(cosines @ mean, -1.0, 1.0)
         angle, sine = np.arccos(cosine), np.sqrt(1.0 - cosine**2)
-        pulls = used & (angle >= tol) & (sine >= np.where(cosine < 0.0, OPPOSITE, 0.0))
+        pulls = (angle >= tol) & (sine >= np.where(cosine < 0.0, OPPOSITE, 0.0))
         pull = np.where(pulls, np.where(sine > 0.0, angle / np.where(sine > 0, sine, 1.0), 1.0), 0)
         pull = pull / used.sum()
         step = pull - (pull @ cosine) * mean

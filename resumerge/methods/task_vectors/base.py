@@ -37,7 +37,15 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
     ]
     if rescale is not None:
         shared += [
-            Parameter("density", "share of elements kept", 1.0, per_model=True, low=0.0, high=1.0),
+            Parameter(
+                "density",
+                "share of elements kept",
+                1.0,
+                per_model=True,
+                low=0.0,
+                high=1.0,
+                saturates=True,
+            ),
             Parameter("rescale", "make up for the dropped elements", rescale, "bool"),
         ]
     return tuple(shared)

@@ -30,7 +30,14 @@ class Sce(Method):
         Paper("FuseChat: knowledge fusion of chat models", "https://arxiv.org/abs/2408.07990"),
     )
     parameters = (
-        Parameter("select_topk", "share of the varying elements kept", 1.0, low=0.0, high=1.0),
+        Parameter(
+            "select_topk",
+            "share of the varying elements kept",
+            1.0,
+            low=0.0,
+            high=1.0,
+            saturates=True,
+        ),
         Parameter("int8_mask", "accepted; masks never take more than a byte here", False, "bool"),
     )
     base = "required"

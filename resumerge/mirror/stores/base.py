@@ -12,6 +12,9 @@ from typing import ClassVar, Self
 from resumerge.errors import Problem
 from resumerge.ledger.file_names import METADATA as METADATA
 
+SMALL = 256 << 20
+"""Bytes of a file that is held in memory, at most."""
+
 Moved = Callable[[int], None]
 """Gets the number of bytes moved since its last call. It may wait, to limit the rate, or raise, to
 stop the transfer."""
@@ -135,8 +138,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def get(self, name: str) -> bytes:
-        """The content of a small file.
+    def get(self, name: str, most: int = SMALL) -> bytes:
+        """The content of a small file; empty if it is larger, or no file (a link, a pipe).
+
+        Args:
+            most: bytes. Anybody may have written the file, and no more of it is held in memory.
 
         Raises:
             FileNotFoundError: it does not exist.

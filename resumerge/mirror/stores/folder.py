@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from resumerge.errors import Problem
-from resumerge.mirror.stores.base import METADATA, Moved, Store
+from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store
 from resumerge.mirror.stores.capabilities import Capabilities, probe
 from resumerge.storage import Storage, drop_from_cache
 
@@ -139,14 +139,15 @@ class FolderStore(Store):
                     continue
         return found
 
-    def get(self, name: str) -> bytes:
-        """The content of a small file; empty for anything else (a link, a pipe)."""
+    def get(self, name: str, most: int = SMALL) -> bytes:
         path = self.folder / name
         if not _is_plain(path):
             return b""
         with os.fdopen(os.open(path, _READ), "rb") as file:
             fd = file.fileno()
-            return file.read() if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+            facts = os.fstat(fd)
+            is_small = stat.S_ISREG(facts.st_mode) and facts.st_size <= most
+            return file.read(facts.st_size) if is_small else b""
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name, data in files.items():
@@ -198,6 +199,8 @@ class FolderStore(Store):
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if target != final:
             self._rename(target, final)
+        else:
+            self._sync_folder(final.parent)
         self._wrong.discard(name)
         return sent
 
@@ -212,6 +215,7 @@ class FolderStore(Store):
         sent = self._send(source, target, 0, lambda nbytes: None)
         if _sha256(target, lambda nbytes: None) != sent:
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
+        self._sync_folder(target.parent)
         self._storage.remove(source)
         return True
 

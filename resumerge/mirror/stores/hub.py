@@ -21,12 +21,11 @@ from resumerge.hub.download import download_by_ranges
 from resumerge.hub.http import get
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import LIST_TIMEOUT
-from resumerge.mirror.stores.base import METADATA, Moved, Store, StoreError
+from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_client import Conflict, NoFile, NoRepo, hub_errors
 from resumerge.mirror.stores.hub_names import SCHEME, checked, repo_of
 from resumerge.mirror.stores.hub_uploads import (
     BRANCH,
-    SMALL,
     FileHashes,
     ListedFile,
     PendingUpload,
@@ -105,11 +104,11 @@ class HubStore(Store):
             self._model_info()
             return call.at.astimezone(UTC) if call.at is not None else None
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, most: int = SMALL) -> bytes:
         self._commit_pending(name)
         pieces: list[bytes] = []
-        self._stream(name, pieces.append)
-        return b"".join(pieces)
+        is_whole = self._stream(name, pieces.append, most)
+        return b"".join(pieces) if is_whole else b""
 
     def sha256(self, name: str, moved: Moved) -> str | None:
         self._commit_pending(name)
@@ -122,7 +121,8 @@ class HubStore(Store):
             digest.update(piece)
             moved(len(piece))
 
-        self._stream(name, take)
+        if not self._stream(name, take, SMALL):
+            raise StoreError(f"{name} in {self.repo} is larger than {SMALL} bytes")
         return digest.hexdigest()
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
@@ -239,8 +239,8 @@ class HubStore(Store):
             for sibling in info.siblings or []
         }
 
-    def _stream(self, name: str, take: Callable[[bytes], None]) -> None:
-        """Read a file of at most `SMALL` bytes."""
+    def _stream(self, name: str, take: Callable[[bytes], None], most: int) -> bool:
+        """Read a file; False if it is larger than `most` bytes, of which no more are read."""
         from huggingface_hub import hf_hub_url
 
         total = 0
@@ -251,13 +251,14 @@ class HubStore(Store):
             ):
                 for chunk in response.chunks:
                     total += len(chunk)
-                    if total > SMALL:
-                        raise StoreError(f"{name} in {self.repo} is larger than {SMALL} bytes")
+                    if total > most:
+                        return False
                     take(chunk)
         except (NoFile, NoRepo) as error:
             if isinstance(error, NoRepo) and self._exists:
                 raise
             raise FileNotFoundError(f"{self.url} has no {name}") from error
+        return True
 
     # Commits
 

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.hub.content_hash import hash_file, is_intact
-from resumerge.mirror.stores.base import Moved, StoreError
+from resumerge.mirror.stores.base import SMALL, Moved, StoreError
 from resumerge.mirror.stores.hub_client import hub_errors
 from resumerge.mirror.stores.upload_reader import UploadReader
 
 BRANCH = "main"
-
-SMALL = 256 << 20
-"""Bytes of the largest file that is held in memory."""
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,11 @@ class StoreConformance:
         store.put({}, ["c"])
         assert store.list().keys() - store.own_files == {"a"}
 
+    def test_a_file_that_is_too_large_is_not_held(self, store: Store) -> None:
+        store.put({"a": DATA})
+        assert store.get("a", len(DATA)) == DATA
+        assert store.get("a", len(DATA) - 1) == b""
+
     def test_a_file_that_does_not_exist(self, store: Store, tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(FileNotFoundError):

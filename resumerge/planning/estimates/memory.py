@@ -148,7 +148,8 @@ def _block_bytes(unit: Unit, seed: int) -> int:
     elements = min(unit.numel, unit.block_elements)
     operands = unit.expression.operands
     raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
-    adapted = any(isinstance(operand.tensor, AdaptedTensor) for operand in operands)
+    members = (member for operand in operands for member in operand.tensor.members)
+    adapted = any(isinstance(member, AdaptedTensor) for member in members)
     overlay = OVERLAY_SCRATCH if adapted else 0
     if unit.expression.method == "copy":
         return elements * raw + overlay

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from resumerge.errors import Problem
-from resumerge.layout.vocabulary_tensors import has_vocabulary_axis, vocabulary_size
+from resumerge.layout.vocabulary_tensors import find_vocabulary
+from resumerge.planning.mismatch import listed
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.output_vocabulary import NewToken, OutputVocabulary
 from resumerge.planning.plan import Expression
@@ -41,26 +42,34 @@ class Alignment:
     Args:
         vocabularies: of every source. The reference's (that of the base, or else the first model)
             is the host of ``union`` and ``base``.
+        assumed: of each model without a tokenizer, the one whose vocabulary it is taken to have.
     """
 
     recipe: Recipe
     setting: TokenizerSetting
     models: ModelViews
     vocabularies: Mapping[ModelRef, Vocabulary]
+    assumed: Mapping[ModelRef, ModelRef] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         source = self.setting.source
         self.host = source if isinstance(source, ModelRef) else self.models.reference
-        self._sizes = {
-            ref: vocabulary_size(self.models.sources[ref], len(vocabulary.ids))
+        self._tensors = {
+            ref: find_vocabulary(
+                self.models.sources[ref], self.models.layers[ref], len(vocabulary.ids)
+            )
             for ref, vocabulary in self.vocabularies.items()
         }
         self._known: dict[tuple[tuple[ModelRef, ...], ModelRef | None], list[Rows]] = {}
+        self._check_assumed()
         self._check_kinds()
         self._check_tokens()
         self.vocabulary = self._output()
+        if not self.vocabulary.ids:
+            self._no_tokens()
+        self._check_untold()
         if new := len(self.vocabulary.new):
             self.notes.append(
                 f"the vocabulary is that of {self.host} with {new:,} tokens added: "
@@ -69,7 +78,7 @@ class Alignment:
 
     def applies(self, ref: ModelRef, tensor: TensorInfo) -> bool:
         """Whether a model's tensor has a row for every token."""
-        return has_vocabulary_axis(tensor.name, tensor.shape, self._sizes[ref])
+        return tensor.name in self._tensors[ref].found
 
     def shape(self, tensor: TensorInfo) -> tuple[int, ...]:
         """A vocabulary tensor's shape in the output."""
@@ -111,7 +120,7 @@ class Alignment:
         return list(dict.fromkeys(found))
 
     def _size(self, ref: ModelRef) -> int:
-        return self._sizes[ref] or 0
+        return self._tensors[ref].size or 0
 
     def _output(self) -> OutputVocabulary:
         host = self.vocabularies[self.host]
@@ -152,7 +161,7 @@ class Alignment:
         merged = dict.fromkeys([self.host, *self.recipe.merged_models])
         return [self.vocabularies[ref] for ref in merged]
 
-    def _merges(self, host: Vocabulary) -> tuple[Any, ...]:
+    def _merges(self, host: Vocabulary) -> tuple[tuple[str, str], ...]:
         """The additional merges of a BPE that extends the BPE of the host.
 
         Only a vocabulary that has all of the host's plain tokens can be one; to read the merges of
@@ -162,7 +171,7 @@ class Alignment:
         for other in self._merged():
             if other is host or not other.kind.startswith("BPE") or not plain <= other.ids.keys():
                 continue
-            own, longer = _merges(host), _merges(other)
+            own, longer = host.merges(), other.merges()
             if len(longer) > len(own) and longer[: len(own)] == own:
                 return tuple(longer[len(own) :])
         return ()
@@ -228,6 +237,54 @@ class Alignment:
             return row.token_id
         return self.vocabularies[row.model].ids[row.token or token]
 
+    def _check_assumed(self) -> None:
+        """Models without a tokenizer must have a row for each token that they are taken to have."""
+        for ref, other in self.assumed.items():
+            named = max(self.vocabularies[ref].ids.values(), default=-1) + 1
+            rows, others_rows = self._tensors[ref].size, self._size(other)
+            if rows is not None and rows < named:
+                self.problems.append(
+                    self.recipe.problem(
+                        f"{ref} has no tokenizer, and too few rows for that of {other}",
+                        self._path("source"),
+                        expected=f"{named:,} rows, one for each token of {other}; or a "
+                        "tokenizer.json beside its weights",
+                        found=f"{rows:,} rows",
+                        fix="Save its own tokenizer into its folder",
+                    )
+                )
+                continue
+            note = f"{ref} has no tokenizer: its tokens are taken to be those of {other}"
+            if rows is not None and rows != others_rows:
+                note += f", though it has {rows:,} rows, and {other} has {others_rows:,}"
+            self.notes.append(note)
+
+    def _check_untold(self) -> None:
+        """Where rows move, every tensor that has some must be known."""
+        for ref in self.recipe.merged_models:
+            tensors = self._tensors[ref]
+            if not self._moves_rows(ref) or (tensors.size is not None and not tensors.untold):
+                continue
+            shapes = {name: self.models.sources[ref].tensors[name].shape for name in tensors.untold}
+            told = [f"{name} {list(shape)}" for name, shape in shapes.items()]
+            self.problems.append(
+                self.recipe.problem(
+                    f"It cannot be told which tensors of {ref} have a row for each token",
+                    self._path("source"),
+                    expected="embeddings, heads and biases of heads with as many rows as "
+                    "config.json states tokens",
+                    found=listed(told) if told else "none that has",
+                    fix="Merge models whose tokenizers give the same numbers to the same tokens: "
+                    "then no row has to be moved",
+                )
+            )
+
+    def _moves_rows(self, ref: ModelRef) -> bool:
+        """Whether the output's tokens have other rows than a model's own."""
+        same = self.vocabularies[ref].ids == self.vocabulary.ids
+        size = self._tensors[ref].size
+        return bool(self.setting.tokens) or not same or size not in (None, self.vocabulary.rows)
+
     def _check_kinds(self) -> None:
         host = self.vocabularies[self.host]
         for ref in self.recipe.merged_models:
@@ -278,6 +335,17 @@ class Alignment:
                     )
                 )
 
+    def _no_tokens(self) -> None:
+        self.problems.append(
+            self.recipe.problem(
+                f"The tokenizer of {self.host} has no tokens",
+                self._path("source"),
+                expected="a vocabulary",
+                found="none",
+                fix="Name a model with another tokenizer",
+            )
+        )
+
     def _no_tensor(self, ref: ModelRef, name: str) -> None:
         self.problems.append(
             self.recipe.problem(
@@ -315,8 +383,3 @@ def _assigned(
     rows, members = np.nonzero(has[:, averaged].T)
     offsets = np.concatenate(([0], np.cumsum(has[:, averaged].sum(0)))).astype(np.int64)
     return origins, firsts, (offsets, members, own[members, averaged[rows]])
-
-
-def _merges(vocabulary: Vocabulary) -> list[Any]:
-    merges = vocabulary.facts()["model"].get("merges") or []
-    return [tuple(m.split(" ", 1)) if isinstance(m, str) else tuple(m) for m in merges]

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from jinja2 import Environment, TemplateSyntaxError
+from jinja2.ext import Extension
+from jinja2.nodes import Node
+from jinja2.parser import Parser
+
 from resumerge.errors import Problem
 from resumerge.recipe import Recipe
 from resumerge.recipe.spelling import did_you_mean
@@ -26,6 +31,7 @@ _LLAMA3 = """\
 {%- endif -%}
 """
 _ALPACA = """\
+{{- bos_token -}}
 {%- set headings = {'user': '### Instruction:\\n', 'assistant': '### Response:\\n'} -%}
 {%- for message in messages -%}
 {{ headings.get(message.role, '') ~ message.content | trim }}
@@ -36,15 +42,18 @@ _ALPACA = """\
 """
 _MISTRAL = """\
 {{- bos_token -}}
-{%- set kept = namespace(system='') -%}
-{%- for message in messages -%}
-{%- if message.role == 'system' -%}
-{%- set kept.system = message.content ~ '\\n\\n' -%}
-{%- elif message.role == 'user' -%}
-{{ '[INST] ' ~ kept.system ~ message.content ~ ' [/INST]' }}
-{%- set kept.system = '' -%}
+{%- set opening, turns = '', messages -%}
+{%- if messages and messages[0].role == 'system' -%}
+{%- set opening, turns = messages[0].content ~ '\\n\\n', messages[1:] -%}
+{%- endif -%}
+{%- for turn in turns -%}
+{%- set expected = ('user', 'assistant')[loop.index0 % 2] -%}
+{%- if turn.role != expected -%}
+{{ raise_exception('a message of the ' ~ expected ~ ' was expected, not of: ' ~ turn.role) }}
+{%- elif turn.role == 'user' -%}
+{{ ' [INST] ' ~ (opening if loop.first else '') ~ turn.content ~ ' [/INST]' }}
 {%- else -%}
-{{ ' ' ~ message.content ~ eos_token }}
+{{ ' ' ~ turn.content ~ eos_token }}
 {%- endif -%}
 {%- endfor -%}
 """
@@ -66,7 +75,9 @@ BUILT_IN = {
     "llama3": _LLAMA3,
     "mistral": _MISTRAL,
 }
-"""Jinja by name, written after the public descriptions of the formats."""
+"""Jinja by name. Each renders the prompts that its models were published with: Llama-3-8B-Instruct,
+Mistral-7B-Instruct-v0.2, EXAONE-3.5-7.8B-Instruct; ChatML as OpenHermes-2.5 has it, and the format
+of Stanford Alpaca, whose headings its successors kept. docs/coming-from-mergekit.md shows them."""
 
 
 def choose_template(
@@ -103,7 +114,7 @@ def choose_template(
             ],
             [],
         )
-    wrong = _syntax_error(asked)
+    wrong = syntax_error(asked)
     if wrong is None:
         return asked, [], []
     problem = recipe.problem(
@@ -116,14 +127,22 @@ def choose_template(
     return None, [problem], []
 
 
-def _syntax_error(template: str) -> str | None:
-    """The syntax error that Jinja reports; None without one, and for tags of chat templates."""
-    from jinja2 import Environment, TemplateSyntaxError
+class _Generation(Extension):
+    """``{% generation %}``, with which transformers marks what the assistant says."""
 
+    tags = {"generation"}  # noqa: RUF012, so Jinja declares it
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def syntax_error(template: str) -> str | None:
+    """The error that Jinja finds in a chat template; None without one."""
     try:
-        Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template)
+        Environment(extensions=["jinja2.ext.loopcontrols", _Generation]).parse(template)
     except TemplateSyntaxError as error:
-        if "'generation'" in str(error.message) or "'endgeneration'" in str(error.message):
-            return None
         return f"{error.message} (line {error.lineno} of the template)"
+    except (RecursionError, ValueError) as error:  # deeply nested; a number of 5,000 digits
+        return str(error)
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from resumerge.recipe.invalid import InvalidValue, Location, describe
+from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
 from resumerge.recipe.references import read_reference
 from resumerge.recipe.schema.dtypes import read_dtype
 from resumerge.recipe.schema.layer_ranges import check_equal_lengths, read_layer_range
@@ -30,6 +30,8 @@ from resumerge.recipe.schema.tokenizer import (
 )
 from resumerge.recipe.types import ModelRef, Setting, TokenizerSetting
 
+TOGETHER = "together"
+
 
 def _read_method(value: object) -> str:
     if isinstance(value, str) and value.strip():
@@ -39,6 +41,20 @@ def _read_method(value: object) -> str:
         expected="the name of a merge method",
         found=describe(value),
         fix="Write 'merge_method: linear', or another method that 'resumerge methods' lists",
+    )
+
+
+def _read_experts(value: object) -> str:
+    if value == TOGETHER:
+        return TOGETHER
+    raise InvalidValue(
+        "This does not say how experts are merged",
+        expected=f"{TOGETHER}: the experts of a layer as one tensor, as mergekit merges them",
+        found=describe(value),
+        fix="Delete the line to merge each expert by itself. Dense models cannot be made into "
+        "experts here"
+        if isinstance(value, list)
+        else f"Write 'experts: {TOGETHER}', or delete the line to merge each expert by itself",
     )
 
 
@@ -68,7 +84,7 @@ def _check_sources(entries: list[SourceEntry]) -> None:
     check_equal_lengths([(str(entry.model), entry.layer_range) for entry in entries])
 
 
-def _read_parameters(value: Any, at: Location, errors: list[InvalidValue]) -> Any:
+def _read_parameters(value: Any, at: Location, errors: Findings) -> Any:
     return mapping_of(value_of(read_setting))({} if value is None else value, at, errors)
 
 
@@ -164,3 +180,4 @@ class RecipeFile:
         default=None, metadata=key(value_of(read_tokenizer_source))
     )
     chat_template: str | None = field(default=None, metadata=key(value_of(read_chat_template)))
+    experts: str | None = field(default=None, metadata=key(optional(value_of(_read_experts))))

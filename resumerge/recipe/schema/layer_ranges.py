@@ -17,7 +17,7 @@ def read_layer_range(value: object) -> LayerRange:
     Raises:
         InvalidValue: not two whole numbers, or not 0 <= start < stop.
     """
-    ends = [_whole(end) for end in value] if isinstance(value, list) else []
+    ends = [whole_number(end) for end in value] if isinstance(value, list) else []
     if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 <= ends[0] < ends[1]:
         return ends[0], ends[1]
     raise InvalidValue(
@@ -59,10 +59,11 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
     )
 
 
-def _whole(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
+    """A whole number, also as text or with a decimal point; None for anything else."""
     if isinstance(value, str):
         try:
-            return int(value)
+            value = float(value)
         except ValueError:
             return None
     if isinstance(value, int):

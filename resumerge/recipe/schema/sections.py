@@ -9,10 +9,13 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from resumerge.recipe.invalid import InvalidValue, Location, describe
-from resumerge.recipe.spelling import closest
+from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
+from resumerge.recipe.spelling import closest, misspelled
 
-Reader = Callable[[Any, Location, list[InvalidValue]], Any]
+LAYER_RANGE = "layer_range"
+"""Where it is not known, it is no comment: whoever writes it wants layers."""
+
+Reader = Callable[[Any, Location, Findings], Any]
 """Reads the value at a location and appends what is wrong with it to the list of errors.
 
 If it appended an error, its result must not be used.
@@ -49,11 +52,11 @@ def required_key(reader: Reader, *, expected: str, fix: str) -> dict[str, Any]:
 
 
 def read_section(
-    section: type[AnySection], value: Any, at: Location, errors: list[InvalidValue]
+    section: type[AnySection], value: Any, at: Location, errors: Findings
 ) -> AnySection | None:
-    """Read a mapping that has the keys of a section and no others.
+    """Read a mapping that has the keys of a section.
 
-    A required key that is misspelled is one error, not two.
+    A misspelled key is an error, and one error if it is required; any other key is ignored.
 
     Returns:
         None where there is an error in the section.
@@ -64,21 +67,27 @@ def read_section(
     before = len(errors)
     known = {field.name: field for field in dataclasses.fields(section)}
     unknown = [str(name) for name in value if name not in known]
-    misspelled = {closest(name, known) for name in unknown}
+    required = [name for name, field in known.items() if "expected" in field.metadata]
+    absent = [name for name in required if name not in value]
+    meant = {name: misspelled(name, known) or closest(name, absent) for name in unknown}
     found = {}
     for name, field in known.items():
         if name in value:
             found[name] = field.metadata["reader"](value[name], (*at, name), errors)
-        elif "expected" in field.metadata and name not in misspelled:
+        elif name in absent and name not in meant.values():
             errors.append(_missing_key(field, at))
-    errors += [_unknown_key(name, section.where, known, at) for name in unknown]
+    for name, word in meant.items():
+        if word is not None or name == LAYER_RANGE:
+            errors.append(_unknown_key(name, word, section.where, known, at))
+        else:
+            errors.ignored.append((*at, name))
     return section(**found) if len(errors) == before else None
 
 
 def value_of(read: Callable[[Any], Any]) -> Reader:
     """Reads one value with a function that may raise `InvalidValue`."""
 
-    def reader(value: Any, at: Location, errors: list[InvalidValue]) -> Any:
+    def reader(value: Any, at: Location, errors: Findings) -> Any:
         try:
             return read(value)
         except InvalidValue as error:
@@ -100,7 +109,7 @@ def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> R
         check: called with the entries if all of them are valid; may raise `InvalidValue`.
     """
 
-    def reader(value: Any, at: Location, errors: list[InvalidValue]) -> Any:
+    def reader(value: Any, at: Location, errors: Findings) -> Any:
         if not isinstance(value, list):
             errors.append(_wrong_shape("a list", "Begin each entry with '- '", value, at))
             return []
@@ -116,7 +125,7 @@ def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> R
 def mapping_of(entry: Reader) -> Reader:
     """Reads a mapping whose keys are names that the user chooses."""
 
-    def reader(value: Any, at: Location, errors: list[InvalidValue]) -> Any:
+    def reader(value: Any, at: Location, errors: Findings) -> Any:
         if not isinstance(value, dict):
             fix = "Write 'key: value' lines, indented"
             errors.append(_wrong_shape("a mapping", fix, value, at))
@@ -152,22 +161,16 @@ def _missing_key(field: dataclasses.Field[Any], at: Location) -> InvalidValue:
     )
 
 
-def _unknown_key(name: str, where: str, known: Iterable[str], at: Location) -> InvalidValue:
-    meant = closest(name, known)
+def _unknown_key(
+    name: str, meant: str | None, where: str, known: Iterable[str], at: Location
+) -> InvalidValue:
     if meant:
-        fix = f"Did you mean '{meant}'? Rename the key, or delete the line"
-    elif name == "layer_range":
+        fix = f"Did you mean '{meant}'? Rename the key, or delete the line, which mergekit ignores"
+    else:
         fix = (
             "Models in 'models:' are merged whole, and mergekit ignores this line: delete it, "
             "or write 'slices:' with 'sources:' to choose layers"
         )
-    elif "parameters" in known:
-        fix = (
-            f"If it is a parameter of the merge method, move it under 'parameters:' {where}; "
-            "if not, delete the line, which mergekit ignores"
-        )
-    else:
-        fix = "Delete the line"
     return InvalidValue(
         f"Unknown key '{name}' {where}",
         expected=", ".join(known),

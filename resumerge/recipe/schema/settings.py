@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.recipe.invalid import InvalidValue, describe
+from resumerge.recipe.spelling import misspelled
+from resumerge.recipe.truth import truth
 from resumerge.recipe.types import Conditional, Scalar, Setting
+
+FILTERED = ("filter", "value")
+"""The keys of a filtered value."""
 
 _EXPECTED = "a number, a list of numbers (a gradient), or a list of {filter: …, value: …}"
 
@@ -15,7 +20,8 @@ def read_setting(value: object) -> Setting:
     """A parameter's value from its YAML value.
 
     Text that is a number becomes a number: YAML 1.1 reads ``1e-3`` as text, and mergekit 0.1.5
-    takes it as a number (observed), as it does ``nan`` and booleans. One ``{filter, value}``
+    takes it as a number (observed), as it does ``nan``. Text that is true or false stays text:
+    only a parameter of that kind can be it. One ``{filter, value}``
     without a list around it is read as a list of one (observed too). An empty list stays: it gives
     no value, so that the value of the next scope applies (see `resolve`).
 
@@ -30,13 +36,24 @@ def read_setting(value: object) -> Setting:
     return _plain(value, ())
 
 
-def _plain(value: object, at: tuple[str | int, ...]) -> Scalar | tuple[float, ...]:
+def unread_keys(entry: Mapping[Any, Any]) -> list[Any]:
+    """The keys of a filtered value that nothing reads."""
+    return [key for key in entry if key not in FILTERED]
+
+
+def _plain(value: object, at: tuple[str | int, ...]) -> Scalar | tuple[Scalar, ...]:
     if not isinstance(value, list):
         return _scalar(value, at)
-    return tuple(
-        item if isinstance(item, bool) else _number(item, (*at, index))
-        for index, item in enumerate(value)
-    )
+    return tuple(_entry(item, (*at, index)) for index, item in enumerate(value))
+
+
+def _entry(item: object, at: tuple[str | int, ...]) -> Scalar:
+    """An entry of a gradient."""
+    if isinstance(item, bool):
+        return item
+    if isinstance(item, str) and truth(item) is not None and not item.isdecimal():
+        return item
+    return _number(item, at)
 
 
 def _scalar(value: object, at: tuple[str | int, ...]) -> Scalar:
@@ -73,14 +90,14 @@ def _number(value: object, at: tuple[str | int, ...]) -> float:
 
 
 def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditional:
-    unknown = [key for key in entry if key not in ("filter", "value")]
-    if unknown or "value" not in entry:
+    wrong = [str(key) for key in unread_keys(entry) if misspelled(str(key), FILTERED)]
+    if wrong or "value" not in entry:
         raise InvalidValue(
-            "A filtered value must have the keys filter and value only",
+            "A filtered value must have the keys filter and value",
             expected="{filter: part of a tensor's name, value: a number or a gradient}",
             found=describe(entry),
-            fix=f"Delete '{unknown[0]}'" if "value" in entry else "Add 'value:'",
-            at=(*at, str(unknown[0])) if "value" in entry else at,
+            fix=f"Delete or correct '{wrong[0]}'" if "value" in entry else "Add 'value:'",
+            at=(*at, wrong[0]) if "value" in entry else at,
         )
     name = entry.get("filter")
     if name is not None and not isinstance(name, str):

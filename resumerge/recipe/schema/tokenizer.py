@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from resumerge.recipe.invalid import InvalidValue, Location, describe
+from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
 from resumerge.recipe.references import is_local, read_reference
+from resumerge.recipe.schema.layer_ranges import whole_number
 from resumerge.recipe.schema.sections import (
     key,
     optional,
@@ -15,13 +16,14 @@ from resumerge.recipe.schema.sections import (
     value_of,
 )
 from resumerge.recipe.spelling import did_you_mean
+from resumerge.recipe.truth import truth
 from resumerge.recipe.types import ModelRef, TokenizerSetting, TokenRow
 
 MAX_MULTIPLE = 1 << 20
 """Largest ``pad_to_multiple_of``, in rows: more than any vocabulary has."""
 
 
-def read_tokenizer(value: Any, at: Location, errors: list[InvalidValue]) -> TokenizerSetting | None:
+def read_tokenizer(value: Any, at: Location, errors: Findings) -> TokenizerSetting | None:
     """The value of ``tokenizer``: a mapping."""
     if not isinstance(value, dict):
         errors.append(
@@ -52,7 +54,9 @@ def read_tokenizer_source(value: object) -> TokenizerSetting | None:
 
 def read_chat_template(value: object) -> str | None:
     """The value of ``chat_template``: auto, a built-in name, or a Jinja template."""
-    if value is None or (isinstance(value, str) and value.strip()):
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and value.strip():
         return value
     raise InvalidValue(
         "This is not a chat template",
@@ -92,7 +96,7 @@ def _read_vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
     return ref
 
 
-def _read_tokens(value: Any, at: Location, errors: list[InvalidValue]) -> dict[str, Any]:
+def _read_tokens(value: Any, at: Location, errors: Findings) -> dict[str, Any]:
     if not isinstance(value, dict):
         errors.append(
             InvalidValue(
@@ -118,7 +122,7 @@ def _read_tokens(value: Any, at: Location, errors: list[InvalidValue]) -> dict[s
     return {token: _read_row(entry, (*at, str(token)), errors) for token, entry in value.items()}
 
 
-def _read_row(value: Any, at: Location, errors: list[InvalidValue]) -> TokenRow | None:
+def _read_row(value: Any, at: Location, errors: Findings) -> TokenRow | None:
     """The row of one token: its ``source``, and ``force``."""
     if not isinstance(value, dict) or value.get("source") is None:
         errors.append(
@@ -139,7 +143,7 @@ def _read_row(value: Any, at: Location, errors: list[InvalidValue]) -> TokenRow 
     return replace(section.source, force=bool(section.force))
 
 
-def _read_row_source(value: Any, at: Location, errors: list[InvalidValue]) -> TokenRow | None:
+def _read_row_source(value: Any, at: Location, errors: Findings) -> TokenRow | None:
     if not isinstance(value, dict) or "kind" not in value:
         return TokenRow(_reference(value, at, errors))
     kind = value["kind"]
@@ -185,8 +189,9 @@ def _read_token_text(value: object) -> str:
 
 
 def _read_token_id(value: object) -> int:
-    if type(value) is int and value >= 0:
-        return value
+    number = whole_number(value)
+    if number is not None and number >= 0:
+        return number
     raise InvalidValue(
         "This is not the number of a token",
         expected="a whole number from 0",
@@ -196,8 +201,9 @@ def _read_token_id(value: object) -> int:
 
 
 def _read_force(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
+    said = truth(value)
+    if said is not None:
+        return said
     raise InvalidValue(
         "'force' is neither true nor false",
         expected="true: also for the models that have the token; false: only for the others",
@@ -207,8 +213,9 @@ def _read_force(value: object) -> bool:
 
 
 def _read_multiple(value: object) -> int:
-    if type(value) is int and 0 < value <= MAX_MULTIPLE:
-        return value
+    number = whole_number(value)
+    if number is not None and 0 < number <= MAX_MULTIPLE:
+        return number
     raise InvalidValue(
         "The number of rows cannot be a multiple of this",
         expected=f"a whole number from 1 to {MAX_MULTIPLE:,}",

@@ -170,7 +170,23 @@ class _Pairing:
                     weight,
                     update,
                 )
+        self._check_biases_of_heads(found)
         return found
+
+    def _check_biases_of_heads(self, found: Mapping[str, TensorInfo]) -> None:
+        """A vector for each token has to grow with the embedding; its head's weight may be tied."""
+        grown = {
+            old.shape[0]: found[name].shape[0]
+            for name, old in self._of_base.items()
+            if is_embedding(name) and found[name].shape[:1] > old.shape[:1] > ()
+        }
+        for name, info in found.items():
+            weight = found.get(f"{name.rpartition('.')[0]}.weight")
+            more = grown.get(info.numel)
+            if more is None or not name.endswith("bias"):
+                continue
+            if weight is None or weight.shape[:1] == (more,):
+                self._mismatch(name, f"{more} numbers, since the adapter adds tokens", info)
 
     def _replacing(self, name: str, info: TensorInfo) -> TensorInfo:
         """A tensor of the adapter that replaces the base's, in the base's dtype."""

@@ -14,6 +14,7 @@ import xxhash
 
 from resumerge.sources.dtypes import BITS
 from resumerge.sources.formats.base import Header, ReadRange, WeightFormat, damaged
+from resumerge.sources.json_object import check_values
 from resumerge.sources.types import TensorInfo
 
 FORMAT = "safetensors file"
@@ -102,6 +103,7 @@ def _json_object(raw: bytes, where: str) -> dict[str, Any]:
         return found
 
     try:
+        check_values(raw)
         entries = json.loads(raw.decode(), object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError) as error:
         raise damaged(FORMAT, where, "a header in JSON", str(error)) from None

@@ -23,8 +23,8 @@ from resumerge.sources.index import (
     Contents,
     check_index,
     combined,
-    parse_index,
     read_config,
+    read_index,
 )
 from resumerge.sources.types import Source, SourceFile, TensorInfo
 
@@ -116,8 +116,7 @@ def _weight_names(
     """The names of the weight files, by the same rule as for a local folder."""
     names: list[str] = []
     if index in snapshot.files:
-        path = snapshot.folder / index
-        names = sorted(set(parse_index(path.read_bytes(), str(path)).values()))
+        names = sorted(set(read_index(snapshot.folder / index).values()))
     elif single in snapshot.files:
         names = [single]
     elif snapshot.online or any(name.endswith(UNREADABLE) for name in snapshot.files):

@@ -8,6 +8,9 @@ from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.hub.files import list_companions
 from resumerge.sources.types import Source
 
+_BESIDE = ("chat_template", "added_tokens", "special_tokens_map")
+"""How the names of files begin that are no tokenizer alone."""
+
 
 def tokenizer_part(source: Source) -> Source:
     """The part of a source that has its tokenizer.
@@ -21,3 +24,9 @@ def tokenizer_part(source: Source) -> Source:
     if any(name.startswith("tokenizer") for name in own):
         return replace(source.adapter, config=source.config)
     return source.base
+
+
+def has_tokenizer(source: Source) -> bool:
+    """Whether there is a file that can be a tokenizer."""
+    names = filter(is_tokenizer_file, list_companions(tokenizer_part(source)))
+    return not all(name.startswith(_BESIDE) or "/" in name for name in names)

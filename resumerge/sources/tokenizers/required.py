@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from resumerge.errors import InputError, Problem
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.types import ModelRef, Recipe
-from resumerge.sources.companions import is_tokenizer_file
-from resumerge.sources.hub.files import list_companions
-from resumerge.sources.tokenizers.origin import tokenizer_part
+from resumerge.sources.tokenizers.origin import has_tokenizer
 from resumerge.sources.tokenizers.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 from resumerge.sources.types import Source
 
@@ -22,10 +20,14 @@ class Tokenizers:
     Args:
         vocabularies: of every model; empty if the recipe has no ``tokenizer``.
         templates: the chat template of every merged model; empty unless one is to be chosen.
+        without: the models that have no tokenizer.
+        assumed: of each of these whose vocabulary is needed, the model that it is taken from.
     """
 
     vocabularies: Mapping[ModelRef, Vocabulary] = field(default_factory=dict)
     templates: Mapping[ModelRef, str | None] = field(default_factory=dict)
+    without: frozenset[ModelRef] = frozenset()
+    assumed: Mapping[ModelRef, ModelRef] = field(default_factory=dict)
 
 
 def read_tokenizers(
@@ -37,6 +39,9 @@ def read_tokenizers(
 ) -> Tokenizers:
     """Read what the recipe's ``tokenizer`` and ``chat_template`` need.
 
+    A model without a tokenizer is taken to have the reference's vocabulary (same as mergekit 0.1.5,
+    observed), or if the reference has none either, that of the model whose tokenizer is asked for.
+
     Args:
         metadata: the metadata cache of Hub files.
 
@@ -44,28 +49,41 @@ def read_tokenizers(
         InputError: with all problems of all models.
         Resumable: the network failed.
     """
+    without = frozenset(ref for ref, source in sources.items() if not has_tokenizer(source))
     problems: list[Problem] = []
     vocabularies: dict[ModelRef, Vocabulary] = {}
+    assumed: dict[ModelRef, ModelRef] = {}
     for ref, source in sources.items() if recipe.tokenizer else ():
+        stand_in = _stand_in(recipe, without) if ref in without else None
+        if stand_in is not None and recipe.tokenizer and recipe.tokenizer.source != ref:
+            assumed[ref] = stand_in
+            continue
         try:
             vocabularies[ref] = read_vocabulary(source, metadata, offline=offline)
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
+    vocabularies |= {ref: vocabularies[stand_in] for ref, stand_in in assumed.items()}
     asked = recipe.merged_models if recipe.chat_template == "auto" else ()
     templates = {ref: read_chat_template(sources[ref], metadata, offline=offline) for ref in asked}
     wanted = recipe.chat_template if recipe.chat_template != "auto" else any(templates.values())
-    if wanted and not recipe.tokenizer:
-        first = recipe.base_model or recipe.merged_models[0]
-        if not _has_tokenizer(sources[first]):
-            raise InputError([_template_alone(recipe, first)])
-    return Tokenizers(vocabularies, templates)
+    first = _first(recipe)
+    if wanted and not recipe.tokenizer and first in without:
+        raise InputError([_template_alone(recipe, first)])
+    return Tokenizers(vocabularies, templates, without, assumed)
 
 
-def _has_tokenizer(source: Source) -> bool:
-    names = filter(is_tokenizer_file, list_companions(tokenizer_part(source)))
-    return any("chat_template" not in name for name in names)
+def _first(recipe: Recipe) -> ModelRef:
+    """The reference: it gives the output its tokenizer where the recipe says nothing else."""
+    return recipe.base_model or recipe.merged_models[0]
+
+
+def _stand_in(recipe: Recipe, without: frozenset[ModelRef]) -> ModelRef | None:
+    """The model whose vocabulary those without a tokenizer are taken to have."""
+    named = recipe.tokenizer.source if recipe.tokenizer else None
+    candidates = [_first(recipe), *([named] if isinstance(named, ModelRef) else [])]
+    return next((ref for ref in candidates if ref not in without), None)
 
 
 def _template_alone(recipe: Recipe, first: ModelRef) -> Problem:

@@ -11,14 +11,15 @@ from typing import Any
 
 import xxhash
 
-from resumerge.errors import InputError, refuse
+from resumerge.errors import InputError, Interrupted, Resumable, refuse
+from resumerge.foreign_files import read_foreign
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.companions import is_tokenizer_file
+from resumerge.sources.companions import LARGEST, is_tokenizer_file, oversized_tokenizer_files
 from resumerge.sources.formats.base import damaged
 from resumerge.sources.hub.files import fetch, list_companions
-from resumerge.sources.json_object import json_object
-from resumerge.sources.tokenizers.origin import tokenizer_part
+from resumerge.sources.json_object import read_json_object
+from resumerge.sources.tokenizers.origin import has_tokenizer, tokenizer_part
 from resumerge.sources.types import Source
 
 TOKENIZER = "tokenizer.json"
@@ -30,6 +31,14 @@ _damaged = partial(damaged, "tokenizer")
 
 _LARGEST_ID = 1 << 24
 """A larger token id is an error: no vocabulary has that many."""
+
+_LONGEST_ID = len(str(_LARGEST_ID))
+
+_MOST_FREE_IDS = 1 << 18
+"""Numbers below the largest id that no token has. Some tokenizers leave out hundreds; in a union
+each becomes a row, and may become an entry."""
+
+_LARGEST_SCORE = 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +67,39 @@ class Vocabulary:
         return self.source.ref
 
     def facts(self) -> dict[str, Any]:
-        """tokenizer.json, or the result of converting other files to it."""
-        if TOKENIZER in self.files:
-            return read_json(self.source.folder / TOKENIZER)
-        return _converted(self.source)
+        """tokenizer.json, or the result of converting other files to it.
+
+        Raises:
+            Resumable: the files are no longer those that were read first.
+        """
+        if _digest(self.source, self.files) != self.digest:
+            raise Resumable(
+                "source_changed",
+                f"The tokenizer in {self.source.folder} changed during the run: put its files back "
+                "as they were, then resume",
+            )
+        return _facts(self.source, self.files)
+
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs of a BPE in their order; none for other models.
+
+        Raises:
+            InputError: they are damaged.
+        """
+        merges = self.facts()["model"].get("merges") or []
+        if not isinstance(merges, list):
+            raise _damaged(self._where, "model.merges: a list", _shown(merges))
+        return [self._pair(merge) for merge in merges]
+
+    def _pair(self, merge: Any) -> tuple[str, str]:
+        parts = merge.split(" ", 1) if isinstance(merge, str) else merge
+        if not isinstance(parts, list) or [type(part) for part in parts] != [str, str]:
+            raise _damaged(self._where, "model.merges: pairs of pieces", _shown(merge))
+        return parts[0], parts[1]
+
+    @property
+    def _where(self) -> str:
+        return str(self.source.folder / TOKENIZER)
 
 
 def read_vocabulary(
@@ -76,25 +114,21 @@ def read_vocabulary(
         InputError: it is missing or damaged, or needs libraries that are not installed.
         Resumable: the network failed.
     """
-    source = tokenizer_part(source)
-    files = _fetched(source, metadata, offline)
-    if not files:
+    if not has_tokenizer(source):
         raise refuse(
             "The model has no tokenizer",
             where=source.ref.text,
             expected=f"{TOKENIZER} beside the weights",
             found="no tokenizer files",
-            fix="save the tokenizer into the model's folder, or delete the recipe's tokenizer "
-            "option: the models are then assumed to have the same token ids",
+            fix="save the tokenizer into the model's folder; or name a model that has one as "
+            "tokenizer_source; or delete the recipe's tokenizer option: the models are then "
+            "assumed to have the same token ids",
         )
-    digest = xxhash.xxh3_128()
-    for name in files:
-        data = (source.folder / name).read_bytes()
-        digest.update(f"{name} {len(data)}\n".encode() + data)
-    facts = read_json(source.folder / TOKENIZER) if TOKENIZER in files else _converted(source)
-    config = read_json(source.folder / CONFIG) if CONFIG in files else {}
-    ids, added = _tokens(facts, config, str(source.folder / TOKENIZER))
-    return Vocabulary(source, _kind(facts), ids, added, files, digest.hexdigest())
+    source = tokenizer_part(source)
+    files = _fetched(source, metadata, offline)
+    facts = _facts(source, files)
+    ids, added = _tokens(facts, source.folder, files)
+    return Vocabulary(source, _kind(facts), ids, added, files, _digest(source, files))
 
 
 def read_chat_template(
@@ -114,9 +148,46 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: the file cannot be read, or is not a JSON object.
     """
     try:
-        return json_object(path.read_bytes())
+        return read_json_object(path, LARGEST)
     except (OSError, ValueError) as error:
         raise _damaged(str(path), "a JSON object", str(error)) from None
+
+
+def added_tokens_decoder(config: Mapping[str, Any], where: Path) -> dict[str, dict[str, Any]]:
+    """The definition of each added token in tokenizer_config.json, by its number as text.
+
+    Raises:
+        InputError: it is anything else.
+    """
+    found = config.get("added_tokens_decoder")
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise _damaged(str(where), "added_tokens_decoder: an object", _shown(found))
+    for key, entry in found.items():
+        if not key.isdecimal() or len(key) > _LONGEST_ID or not _is_id(int(key)):
+            raise _damaged(str(where), "added_tokens_decoder: numbers of tokens", _shown(key))
+        _content(entry, where)
+    return found
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_foreign(path, LARGEST)
+    except (OSError, ValueError) as error:
+        raise _damaged(str(path), "a file that can be read", str(error)) from None
+
+
+def _digest(source: Source, files: tuple[str, ...]) -> str:
+    digest = xxhash.xxh3_128()
+    for name in files:
+        data = _read(source.folder / name)
+        digest.update(f"{name} {len(data)}\n".encode() + data)
+    return digest.hexdigest()
+
+
+def _facts(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
+    return read_json(source.folder / TOKENIZER) if TOKENIZER in files else _converted(source, files)
 
 
 def _fetched(source: Source, metadata: MetadataCache | None, offline: bool) -> tuple[str, ...]:
@@ -137,7 +208,7 @@ def _kind(facts: Mapping[str, Any]) -> str:
 
 def _template(folder: Path, files: tuple[str, ...], config: Mapping[str, Any]) -> str | None:
     if TEMPLATE in files:
-        return (folder / TEMPLATE).read_text(encoding="utf-8", errors="replace")
+        return _read(folder / TEMPLATE).decode(errors="replace")
     if "chat_template.json" in files:
         found = read_json(folder / "chat_template.json").get("chat_template")
         return found if isinstance(found, str) else None
@@ -149,61 +220,115 @@ def _template(folder: Path, files: tuple[str, ...], config: Mapping[str, Any]) -
 
 
 def _tokens(
-    facts: Mapping[str, Any], config: Mapping[str, Any], where: str
+    facts: Mapping[str, Any], folder: Path, files: tuple[str, ...]
 ) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
-    model = facts.get("model")
-    vocab = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(vocab, list) and all(isinstance(v, list) and len(v) == 2 for v in vocab):
-        ids = {piece: number for number, (piece, _) in enumerate(vocab)}
-    elif isinstance(vocab, dict):
-        ids = dict(vocab)
-    else:
-        raise _damaged(where, "model.vocab: tokens with their ids", type(vocab).__name__)
-    listed = facts.get("added_tokens") or []
-    late = config.get("added_tokens_decoder") or {}
-    if not isinstance(listed, list) or not isinstance(late, dict):
-        raise _damaged(where, "added_tokens: a list", type(listed).__name__)
-    listed = [*listed, *({**entry, "id": _number(key)} for key, entry in late.items())]
+    """The id of every token, and the definition of each added one."""
+    ids = _plain_tokens(facts, folder / TOKENIZER)
+    listed = _added_tokens(facts, folder / TOKENIZER)
+    config = read_json(folder / CONFIG) if CONFIG in files else {}
+    late = added_tokens_decoder(config, folder / CONFIG)
     added: dict[str, dict[str, Any]] = {}
     numbers = set(ids.values())
-    for entry in listed:
-        content = entry.get("content") if isinstance(entry, dict) else None
-        if not isinstance(content, str):
-            raise _damaged(where, "added tokens with their content", str(entry)[:60])
-        if content not in added and (content in ids or entry.get("id") not in numbers):
-            ids.setdefault(content, entry.get("id"))
+    for number, entry in (*listed, *((int(key), entry) for key, entry in late.items())):
+        content = entry["content"]
+        if content not in added and (content in ids or number not in numbers):
+            ids.setdefault(content, number)
             numbers.add(ids[content])
             added[content] = {k: v for k, v in entry.items() if k not in ("id", "__type")}
-    for token, number in ids.items():
-        if not isinstance(token, str) or type(number) is not int or not 0 <= number < _LARGEST_ID:
-            raise _damaged(where, "an id for every token", f"{token!r}: {number!r}"[:80])
+    largest = max(numbers, default=0)
+    if largest - len(numbers) > _MOST_FREE_IDS:
+        expected = f"ids that leave out at most {_MOST_FREE_IDS:,} numbers"
+        found = f"{len(numbers):,} ids up to {largest:,}"
+        raise _damaged(str(folder / TOKENIZER), expected, found)
     return ids, added
 
 
-def _number(key: object) -> int | None:
-    return int(key) if isinstance(key, str) and key.isdecimal() else None
+def _plain_tokens(facts: Mapping[str, Any], where: Path) -> dict[str, int]:
+    model = facts.get("model")
+    if not isinstance(model, dict):
+        raise _damaged(str(where), "model: an object", _shown(model))
+    vocab = model.get("vocab")
+    if isinstance(vocab, list):
+        for entry in vocab:
+            if not _is_scored(entry):
+                raise _damaged(str(where), "model.vocab: pieces with scores", _shown(entry))
+        return {piece: number for number, (piece, _) in enumerate(vocab)}
+    if not isinstance(vocab, dict):
+        raise _damaged(str(where), "model.vocab: tokens with their ids", _shown(vocab))
+    for token, number in vocab.items():
+        if not _is_id(number):
+            raise _damaged(
+                str(where), "an id for every token", f"{_shown(token)}: {_shown(number)}"
+            )
+    return dict(vocab)
 
 
-def _converted(source: Source) -> dict[str, Any]:
+def _added_tokens(facts: Mapping[str, Any], where: Path) -> list[tuple[int, dict[str, Any]]]:
+    listed = facts.get("added_tokens")
+    if listed is None:
+        return []
+    if not isinstance(listed, list):
+        raise _damaged(str(where), "added_tokens: a list", _shown(listed))
+    for entry in listed:
+        if not _is_id(_content(entry, where).get("id")):
+            raise _damaged(str(where), "an id for every added token", _shown(entry.get("id")))
+    return [(entry["id"], entry) for entry in listed]
+
+
+def _content(entry: Any, where: Path) -> dict[str, Any]:
+    """The entry of an added token, which has its content."""
+    if isinstance(entry, dict) and isinstance(entry.get("content"), str):
+        return entry
+    raise _damaged(str(where), "added tokens with their content", _shown(entry))
+
+
+def _is_id(number: Any) -> bool:
+    return type(number) is int and 0 <= number < _LARGEST_ID
+
+
+def _is_scored(entry: Any) -> bool:
+    """Whether an entry of a Unigram's vocabulary is a piece with its score."""
+    if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+        return False
+    return type(entry[1]) in (int, float) and abs(entry[1]) < _LARGEST_SCORE
+
+
+def _shown(value: Any) -> str:
+    """A value of a damaged file; of objects and lists the kind only, since they may be large."""
+    return type(value).__name__ if isinstance(value, dict | list) else repr(value)[:60]
+
+
+def _converted(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
     """tokenizer.json as transformers converts other files to it."""
+    if large := oversized_tokenizer_files(source.folder):
+        expected = f"files of at most {LARGEST:,} bytes"
+        raise _damaged(str(source.folder / large[0]), expected, "a larger one")
     try:
         from transformers import AutoTokenizer
     except ImportError:
         raise _needs_extra(source, "transformers is not installed") from None
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True)
-        backend = tokenizer.backend_tokenizer
+        tokenizer = AutoTokenizer.from_pretrained(
+            source.folder, local_files_only=True, trust_remote_code=False
+        )
+        facts: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     except ImportError as error:
         raise _needs_extra(source, str(error).strip().split("\n")[0]) from None
-    except Exception as error:  # of many classes; each means that the files are not usable
+    except BaseException as error:
+        # Of many classes; each means that the files are not usable. A panic of the tokenizers
+        # library is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if isinstance(error, Interrupted):
+            raise
         raise refuse(
             f"The tokenizer of {source.ref} has no {TOKENIZER}, and cannot be converted",
-            where=source.ref.text,
-            found=str(error).strip().split("\n")[0][:200],
+            where=str(source.folder),
+            expected=f"{TOKENIZER}, or files that transformers converts to it",
+            found=f"{', '.join(files)}: " + str(error).strip().split("\n")[0][:200],
             fix=f"if libraries are missing: {EXTRA}; else save the tokenizer as {TOKENIZER} "
             "(transformers: AutoTokenizer, save_pretrained)",
         ) from None
-    facts: dict[str, Any] = json.loads(backend.to_str())
     return facts
 
 

@@ -76,6 +76,9 @@ class CellReporter(ProgressState):
 
     def done(self, result: Result) -> None:
         self._run = self._run or result.id
+        for note in result.notes:
+            if note not in self._notes:
+                self.note(note)
         spent = show_seconds(time.monotonic() - self._started)
         how = "Already done" if result.already_done else f"Done in {spent}"
         self._ended = ("done", [f"{how}: {result.places}"])

@@ -14,6 +14,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.report.resume_command import GONE, is_gone
 from resumerge.ui.notebook.results import DisplayedResult
 from resumerge.ui.progress.keepalive import PrintClock, keepalive
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
@@ -102,4 +103,6 @@ def _resume_call(run: str | None, state_dir: Path | None) -> str:
     """The call that resumes, in Python."""
     if run is None:
         return "run the same call again"
+    if is_gone(run, state_dir):
+        return f"{GONE} run the same call again"
     return f"resumerge.resume({run!r}, state_dir={str(RunStore(state_dir).folder)!r})"

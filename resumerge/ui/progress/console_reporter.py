@@ -97,6 +97,8 @@ class ConsoleReporter(ProgressState):
         if result.already_done:
             self._print(f"Run {result.id} is already done: {escape(result.places)}")
             return
+        for note in result.notes:
+            self.note(note)
         spent = show_seconds(time.monotonic() - self._started)
         self._print(f"[green]Done[/green] in {spent}: {escape(result.places)}")
 

@@ -80,6 +80,7 @@ class JsonReporter(ProgressState):
             mirror=result.mirror,
             already_done=result.already_done,
             merging_s=round(result.merging_seconds, 3),
+            notes=list(result.notes),
         )
 
     def _write(self, kind: str, **data: Any) -> None:

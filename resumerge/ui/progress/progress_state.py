@@ -31,14 +31,20 @@ class ProgressState(Reporter):
         self.fetched: DownloadProgress | None = None
         self._first: tuple[float, int] | None = None
         self._has_figures = False  # of this phase
+        self._read: tuple[int, int] | None = None
 
     def doing(self, what: str) -> None:
         self.phase, self.phase_started = what, time.monotonic()
         self.moved = self.phase_started
         self._has_figures = False
+        self._read = None
 
     def heartbeat(self) -> None:
         self.moved = time.monotonic()
+
+    def reading(self, done: int, total: int) -> None:
+        self.heartbeat()
+        self._read = done, total
 
     def progressed(self, progressed: ProgressUpdate) -> None:
         self.heartbeat()
@@ -77,7 +83,10 @@ class ProgressState(Reporter):
         parts = [self._merging(), self._downloading()] if self._has_figures else []
         text = "; ".join(part for part in parts if part)
         if not text:
-            return f"{self.phase}: {show_seconds(now - self.phase_started)} so far"
+            read = (
+                f"{show_size(self._read[0])} of {show_size(self._read[1])}, " if self._read else ""
+            )
+            return f"{self.phase}: {read}{show_seconds(now - self.phase_started)} so far"
         if now - self.moved > STALL_SECONDS:
             text += f"; no progress for {show_seconds(now - self.moved)}"
         return text

@@ -9,6 +9,7 @@ from typing import Any
 from rich.control import Control
 from rich.segment import ControlType
 
+from resumerge.errors import Resumable
 from resumerge.sizes import show_seconds, show_size
 from resumerge.supervisor.supervisor import MOST_FAILURES, WorkerSpec
 from resumerge.supervisor.worker_exit import WorkerExit
@@ -79,23 +80,21 @@ class Supervision:
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
-        self._print(
+        what = (
             f"{death}. {MOST_FAILURES + 1} workers in a row have ended without progress, so no "
             "other one is started."
         )
+        self._print(what)
         self._print(_advice(death))
-        command = self._command(run)
         self._event(death.event, **death.facts(), run=run)
-        self._event("stopped", reason=death.cause, run=run, resume=command, exit_code=75)
-        self._print(command)
+        self._stopped(death.cause, what, run)
 
     def hangs(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
-        self._print(f"{death}. SIGKILL does not end it, because the kernel waits for a device.")
+        what = f"{death}. SIGKILL does not end it, because the kernel waits for a device."
+        self._print(what)
         self._print(_STALL_ADVICE["D"])
-        command = self._command(run)
-        self._event("stopped", reason="stall", run=run, resume=command, exit_code=75)
-        self._print(command)
+        self._stopped("stall", what, run)
 
     def stopped(self, signum: int, run: str | None) -> None:
         command = self._command(run)
@@ -105,9 +104,13 @@ class Supervision:
         self._print(command)
 
     def refused(self, run: str, why: str) -> None:
+        self._stopped("refused", why, run)
+
+    def _stopped(self, reason: str, message: str, run: str | None) -> None:
+        """The last lines: for programs, and the command that resumes."""
         command = self._command(run)
-        facts = {"reason": "refused", "message": why, "run": run}
-        self._event("stopped", **facts, resume=command, exit_code=75)
+        stopped = Resumable(reason, message).as_json()
+        self._event(**stopped, run=run, resume=command)
         self._print(command)
 
     def _clear(self) -> None:

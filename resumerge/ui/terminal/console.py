@@ -1,4 +1,4 @@
-"""Printing to a reader that may go away, on a terminal that may lack letters."""
+"""Printing to where it may be impossible, on a terminal that may lack letters."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from resumerge.host.platform import in_notebook
 from resumerge.printable import printable
+from resumerge.ui.terminal.streams import LossyStream
 
 
 class SafeConsole(Console):
@@ -20,9 +21,11 @@ class SafeConsole(Console):
 
     Paths may look like markup, so text is printed as it is unless a call asks for ``markup=True``.
     Control characters are spelled out: see `printable`. When the reader is gone, the console is
-    silent, because that is no reason to stop a merge.
+    silent.
 
     Args:
+        stderr: print messages: one that cannot be written is dropped, because that is no reason to
+            stop a merge.
         terminal: whether to treat the output as a terminal. By default a notebook's cell is not
             one, although it has a pseudo-terminal. Colours are not used there either: the kernel
             sets FORCE_COLOR, not the user.
@@ -34,6 +37,15 @@ class SafeConsole(Console):
         super().__init__(
             stderr=stderr, emoji=False, markup=False, force_terminal=terminal, force_jupyter=False
         )
+
+    @property
+    def file(self) -> IO[str]:
+        stream = super().file
+        return cast("IO[str]", LossyStream(stream)) if self.stderr else stream
+
+    @file.setter
+    def file(self, new: IO[str]) -> None:
+        self._file = new
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -48,11 +60,8 @@ class SafeConsole(Console):
 
 
 def print_json_line(stream: TextIO, kind: str, **data: Any) -> None:
-    """Write one of the JSON Lines of ``--json``."""
-    try:
-        print(json.dumps({"kind": kind, **data}), file=stream, flush=True)
-    except BrokenPipeError:  # the reader is gone, which is no reason to stop
-        silence(stream)
+    """Write one of the JSON Lines of ``--json``, or drop it where that cannot be."""
+    print(json.dumps({"kind": kind, **data}), file=cast("TextIO", LossyStream(stream)), flush=True)
 
 
 def silence(stream: object) -> None:

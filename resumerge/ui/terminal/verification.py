@@ -24,7 +24,8 @@ def show_verification(
     """
     pending = f", {found.pending} not computed yet" if found.pending else ""
     verdict = ("intact", "green") if found.intact else ("damaged", "red")
-    rest = f", {counted(found.units, 'tensor')} compared{pending}"
+    files = f" in {counted(found.files, 'file')}" if found.mirror is not None else ""
+    rest = f", {counted(found.units, 'tensor')}{files} compared{pending}"
     rows = found.damaged.items() if damaged is None else damaged
     lines = (Text(printable("  " + ": ".join(filter(None, row)))) for row in rows)
     return Group(Text.assemble(f"{printable(found.where)}: ", verdict, rest), *lines)

@@ -137,8 +137,8 @@ CASES = {
     ),
     "density_outside": Case(
         "merge_method: ties\nbase_model: base\nmodels:\n"
-        "  - {model: math, parameters: {weight: 1, density: 1.5}}\n",
-        "'density' has an invalid value … from 0 to 1 … 1.5",
+        "  - {model: math, parameters: {weight: 1, density: -0.5}}\n",
+        "'density' has an invalid value … from 0 to 1 … -0.5",
         line=4,
         path="models[0].parameters.density",
     ),

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from command_line import calm_merge
 from crashing import RECIPE, Bench, Ended
-from tiny_models import LLAMA, write_family
+from tiny_models import TWO_LAYERS, write_family
 
 
 @pytest.fixture(scope="session")
 def models(workplace: Path) -> Path:
     """`base`, `math` and `code`; the embeddings of each are five blocks long."""
-    config = {**LLAMA, "num_hidden_layers": 2, "vocab_size": 160}
-    folder = write_family(workplace / "models", config)
+    folder = write_family(workplace / "models", TWO_LAYERS)
     (folder / "base" / "tokenizer.json").write_text('{"model": {}}')
     (folder / "base" / "1_Pooling").mkdir()
     (folder / "base" / "1_Pooling" / "config.json").write_text("{}")

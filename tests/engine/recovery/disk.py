@@ -38,9 +38,10 @@ REAL = {
         *("rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
     )
 }
-MODES = ("kill", "power", "torn", "full", "io", "pause", "stop")
+MODES = ("kill", "power", "torn", "lying", "full", "io", "pause", "stop")
 """kill: SIGKILL, the page cache lives on. power: everything that was not synced is gone. torn: of
-that, a random part is gone, page by page. full: there is no more space from here on. io: this one
+that, a random part is gone, page by page. lying: some writes of this attempt are gone, synced or
+not, and everything else is there. full: there is no more space from here on. io: this one
 operation fails. pause: SIGSTOP, until somebody lets it go on. stop: SIGTERM."""
 
 TAKES_SPACE = ("create", "write", "copy", "resize", "make folder")
@@ -55,6 +56,11 @@ class Change:
     offset: int
     before: bytes
     size: int
+
+    def overlaps(self, other: Change) -> bool:
+        """Whether they changed the same bytes."""
+        ends = self.offset + len(self.before), other.offset + len(other.before)
+        return self.offset < ends[1] and other.offset < ends[0]
 
 
 @dataclass
@@ -253,7 +259,7 @@ class Disk:
             sync(fd)
             if stat.S_ISDIR(os.fstat(fd).st_mode):
                 self._folder_is_durable(_inode(fd))
-            else:
+            elif self.mode != "lying":
                 self._changes.pop(_inode(fd), None)
 
     # What was not synced
@@ -291,12 +297,26 @@ class Disk:
     def _lose(self) -> None:
         """Undo what was not synced: all of it, or what a draw says."""
         draw = random.Random(self.seed)
+        if self.mode == "lying":
+            self._forget_writes(draw)
+            return
         torn = self.mode == "torn"
         for key, changes in self._changes.items():
             self._undo_bytes(self._handles[key], changes, draw if torn else None)
         kept = draw.randint(0, len(self._names)) if torn else 0
         for name in reversed(self._names[kept:]):
             name.undo()
+
+    def _forget_writes(self, draw: random.Random) -> None:
+        """Undo up to three writes of tensors; none was overwritten since."""
+        writes = [
+            (self._handles[key], change)
+            for key, changes in self._changes.items()
+            for number, change in enumerate(changes)
+            if change.before and not any(map(change.overlaps, changes[number + 1 :]))
+        ]
+        for fd, change in draw.sample(writes, min(len(writes), draw.randint(1, 3))):
+            REAL["pwrite"](fd, change.before, change.offset)
 
     def _undo_bytes(self, fd: int, changes: list[Change], draw: random.Random | None) -> None:
         """Newest first. Torn, a page keeps its oldest changes, as many as a draw says."""

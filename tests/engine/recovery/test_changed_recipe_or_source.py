@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -45,6 +46,30 @@ def test_a_comment_is_no_change(halfway: Merge, reference: dict[str, bytes]) -> 
     assert halfway.resume().code == 0
     weights = {n: data for n, data in reference.items() if n.endswith(".safetensors")}
     assert weights.items() <= halfway.files().items()
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_another_recipe_takes_the_place_of_a_run_that_has_no_file_left(
+    bench: Bench, halfway: Merge, done: bool
+) -> None:
+    """There is nothing to lose. One file that is left is something to lose."""
+    if done:
+        assert halfway.resume().code == 0
+    other = RECIPE.replace("density: 0.5", "density: 0.7")
+    halfway.config.write_text(other)
+    left, *files = sorted(path for path in halfway.out.rglob("*") if path.is_file())
+    for file in files:
+        file.unlink()
+    assert halfway.run().code == 2
+    assert left.exists()
+    shutil.rmtree(halfway.out)
+    assert halfway.resume().code == 2, "who goes on expects what was begun"
+    assert halfway.run().code == 0
+    _, expected = bench.calm(other)
+    for name in expected:
+        if name.endswith(".safetensors"):
+            assert halfway.files()[name] == expected[name]
+    assert len(halfway.runs()) == 1
 
 
 def test_restart_starts_over(bench: Bench, halfway: Merge) -> None:
@@ -110,6 +135,22 @@ def test_a_changed_source_is_refused(
     assert "restore the file as it was" in refused.stderr
     assert halfway.files() == before
     assert halfway.resume(restart=True).code == 0
+
+
+@pytest.mark.parametrize("model", ["base", "code"])
+@pytest.mark.parametrize("key", ["tie_word_embeddings", "vocab_size", "of somebody else"])
+def test_a_changed_config_is_refused(halfway: Merge, model: str, key: str) -> None:
+    """It decides which tensors there are, and is written at the end."""
+    before = halfway.files()
+    config = halfway.models / model / "config.json"
+    text = config.read_text()
+    config.write_text(json.dumps({**json.loads(text), key: 161}))
+    refused = halfway.resume()
+    assert refused.code == 2
+    assert f"{model}/config.json has other contents" in refused.stderr
+    assert halfway.files() == before
+    config.write_text(json.dumps(json.loads(text), indent=8))
+    assert halfway.resume().code == 0
 
 
 def test_a_source_that_was_touched_or_downloaded_again_is_no_other(

@@ -135,16 +135,17 @@ def test_before_it_merges(
 
 
 @pytest.mark.parametrize("signum", SIGNALS)
-def test_while_it_reads_the_recipe(small: Path, signum: int) -> None:
-    """The recipe comes through a pipe that nobody writes to: planning waits."""
-    os.mkfifo(small / "pipe")
-    try:
-        process = start(["run", "pipe", "merged", "--state-dir", "ledgers"], small)
-        wait_until(lambda: listens(process), process)
-        time.sleep(1.0)
-        line = stop(process, signum)
-        assert line.startswith("resumerge run pipe merged --state-dir ledgers --chdir ")
-    finally:
-        (small / "pipe").unlink()
+def test_while_it_reads_the_recipe(
+    small: Path, signum: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of merge methods takes a minute to be imported: planning waits."""
+    (tmp_path / "sleepy.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setitem(ENV, "RESUMERGE_METHODS", str(tmp_path / "sleepy.py"))
+    (small / "sleepy.yaml").write_text("merge_method: sleepy\nmodels: [{model: base}]\n")
+    process = start(["run", "sleepy.yaml", "merged", "--state-dir", "ledgers"], small)
+    wait_until(lambda: listens(process), process)
+    time.sleep(1.0)
+    line = stop(process, signum)
+    assert line.startswith("resumerge run sleepy.yaml merged --state-dir ledgers --chdir ")
     assert not (small / "merged").exists()
     assert not (small / "ledgers").exists()

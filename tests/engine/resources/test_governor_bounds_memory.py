@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from resumerge.engine.resources import governor
 from resumerge.engine.resources.governor import LARGEST_BATCH, SMALLEST_BATCH, Governor
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
-from resumerge.host import memory as host_memory
-from resumerge.host.memory import Cgroup, Memory, MemoryGauge
+from resumerge.host.memory import Memory, MemoryGauge
 from resumerge.planning.estimates.memory import MemoryNeed
 
 GB = 10**9
@@ -31,6 +29,7 @@ class Machine:
         self.total = 16 * GB
         self.stalled = 0.0
         self.rss = GB
+        self.time, self.began, self.ticking = 1000.0, time.monotonic(), False
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.notes: list[str] = []
         self.governor = Governor(
@@ -41,13 +40,19 @@ class Machine:
             memory_wait,
             lambda: Memory(self.total, self.available, "the cgroup job", self.stalled),
             lambda: self.rss,
+            lambda: self.time + self.ticking * (time.monotonic() - self.began),
         )
 
     def look(self, times: int = 1) -> int:
-        """The batch size after so many measurements."""
+        """The batch size after so many measurements, eight in a second."""
         for _ in range(times):
             self.governor.look()
+            self.time += 0.125
         return self.governor.batch_bytes
+
+    def batches(self) -> list[int]:
+        """Each batch size that was set."""
+        return [facts["after"] for _, facts in self.events if "after" in facts]
 
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events]
@@ -58,11 +63,6 @@ def machine() -> Machine:
     machine = Machine()
     machine.look()
     return machine
-
-
-@pytest.fixture
-def no_calm_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(governor, "CALM_SECONDS", 0.0)
 
 
 def test_with_memory_to_spare_nothing_changes(machine: Machine) -> None:
@@ -117,22 +117,171 @@ def test_lasting_pressure_stops_at_the_smallest_batch(machine: Machine) -> None:
     assert len(machine.events) == 5  # 128 MiB halved to 4 MiB, then silence
 
 
-def test_calm_raises_the_batch_again_step_by_step(machine: Machine, no_calm_needed: None) -> None:
+STEP = LARGEST_BATCH // 8
+
+
+def test_three_calm_seconds_raise_the_batch_by_one_step(machine: Machine) -> None:
     machine.available = 0
-    lowest = machine.look(50)
+    assert machine.look(50) == SMALLEST_BATCH
     machine.events.clear()
     machine.available = 8 * GB
-    assert lowest < machine.look() < LARGEST_BATCH
-    assert machine.look(50) == LARGEST_BATCH
+    machine.look(23)
+    assert machine.batches() == []
+    machine.look(24 * 8)
+    raised = [SMALLEST_BATCH + number * STEP for number in range(1, 8)]
+    assert machine.batches() == [*raised, LARGEST_BATCH], "the last step is a smaller one"
     assert set(machine.kinds()) == {"batch_raised"}
-    assert machine.events[0][1]["reason"] == "another process gave back 8 GB"
+    reasons = [facts["reason"] for _, facts in machine.events]
+    assert reasons[0] == "another process gave back 8 GB"
 
 
-def test_calm_must_last(machine: Machine) -> None:
+def test_each_step_takes_three_calm_seconds(machine: Machine) -> None:
+    machine.available = 0
+    machine.look(50)
+    machine.events.clear()
+    machine.available = 8 * GB
+    for steps in range(1, 8):
+        machine.look(24)
+        assert len(machine.events) == steps
+
+
+def test_pressure_in_between_begins_the_calm_anew(machine: Machine) -> None:
+    machine.available = 0
+    machine.look()
+    for _ in range(4):
+        machine.available = 8 * GB
+        machine.look(20)
+        machine.stalled = 0.3
+        machine.look()
+        machine.stalled = 0.0
+    assert "batch_raised" not in machine.kinds()
+
+
+def test_the_batch_is_not_raised_where_the_larger_one_does_not_fit(machine: Machine) -> None:
+    machine.available = 0
+    machine.look(3)
+    assert machine.governor.batch_bytes == STEP
+    machine.available = governor.margin(machine.total) + NEED.peak_rss - machine.rss + 2 * STEP - 1
+    assert machine.look(100) == STEP
+    machine.available += 1
+    assert machine.look(100) == 2 * STEP
+
+
+def test_memory_that_was_away_for_a_moment_was_given_back(machine: Machine) -> None:
+    machine.look(2)
     machine.available = 0
     machine.look()
     machine.available = 8 * GB
-    assert machine.look(10) == LARGEST_BATCH // 2
+    machine.look(24)
+    assert machine.events[-1][1]["reason"] == "another process gave back 8 GB"
+
+
+def test_where_nobody_gave_memory_back_calm_is_the_reason(machine: Machine) -> None:
+    machine.stalled = 0.5
+    machine.look()
+    machine.stalled = 0.0
+    machine.look(40)
+    assert machine.events[-1][1]["reason"] == "calm for 3 s"
+
+
+def test_what_others_took_more_than_a_minute_ago_is_forgotten(machine: Machine) -> None:
+    def reason() -> str:
+        machine.available = GB // 4
+        machine.look()
+        machine.available = 2 * GB
+        return str(machine.events[-1][1]["reason"])
+
+    machine.available = 2 * GB
+    machine.look(8 * 58)
+    assert reason().startswith("another process took 7.75 GB")
+    machine.look(8 * 3)
+    assert reason().startswith("another process took 1.75 GB")
+
+
+def test_what_this_process_takes_itself_is_not_anothers(machine: Machine) -> None:
+    """Its memory, and the pages of a batch that are not written yet."""
+    machine.rss += GB // 2
+    machine.available -= GB // 2 + LARGEST_BATCH + governor.margin(machine.total)
+    machine.stalled = 0.5
+    machine.look()
+    machine.available = 0
+    machine.rss = 9 * GB - LARGEST_BATCH
+    machine.look()
+    assert not [facts for _, facts in machine.events if "another" in facts["reason"]]
+
+
+def test_thresholds_are_what_they_say(machine: Machine) -> None:
+    machine.stalled = 0.2
+    machine.rss = BUDGET
+    fits = governor.margin(machine.total) + LARGEST_BATCH
+    machine.available = fits
+    assert machine.look() == LARGEST_BATCH
+    machine.available = fits - 1
+    assert machine.look() == LARGEST_BATCH // 2
+    assert (SMALLEST_BATCH, LARGEST_BATCH) == (4 << 20, 128 << 20)
+    assert governor.margin(10 * GB) == GB // 2
+    assert governor.margin(100 * GB) == 1 << 30
+
+
+def test_a_batch_never_takes_more_than_an_eighth_of_the_memory(machine: Machine) -> None:
+    machine.total = 8 * LARGEST_BATCH
+    machine.available = 8 * GB
+    machine.rss = NEED.peak_rss
+    assert machine.look() == LARGEST_BATCH
+    machine.total -= 8
+    assert machine.look() == LARGEST_BATCH // 2
+
+
+def test_a_process_that_has_grown_needs_no_more_for_it(machine: Machine) -> None:
+    """Nor does one that has grown further make room."""
+    machine.available = governor.margin(machine.total) + LARGEST_BATCH
+    machine.rss = NEED.peak_rss + 100 * MB
+    assert machine.look() == LARGEST_BATCH
+    machine.available -= 1
+    assert machine.look() == LARGEST_BATCH // 2
+
+
+def test_the_page_cache_leaves_room_for_a_batch_and_for_what_the_process_grows_by(
+    machine: Machine,
+) -> None:
+    machine.available = 3 * GB
+    machine.look()
+    growth = NEED.peak_rss - machine.rss
+    expected = 3 * GB - governor.margin(machine.total) - growth - LARGEST_BATCH
+    assert machine.governor.cache_room == expected
+    machine.rss = 2 * NEED.peak_rss
+    machine.look()
+    batch = machine.governor.batch_bytes
+    assert machine.governor.cache_room == 3 * GB - governor.margin(machine.total) - batch
+    machine.available = GB // 2
+    machine.look()
+    assert machine.governor.cache_room == 0
+
+
+def test_the_page_cache_is_scarce_for_a_minute_after_pressure(machine: Machine) -> None:
+    machine.stalled = 0.5
+    machine.look()
+    machine.stalled = 0.0
+    assert machine.governor.cache_is_scarce
+    machine.time += 59.75
+    assert machine.governor.cache_is_scarce
+    machine.time += 0.125
+    assert not machine.governor.cache_is_scarce
+
+
+def test_one_block_has_to_fit_beside_half_of_the_margin(machine: Machine) -> None:
+    margin = governor.margin(machine.total) // 2
+    growth = NEED.least_rss - machine.rss
+    machine.available = margin + growth
+    machine.look()
+    assert not machine.governor.cramped
+    machine.available -= 1
+    machine.look()
+    assert machine.governor.cramped
+    machine.rss = NEED.least_rss + GB
+    machine.available = margin
+    machine.look()
+    assert not machine.governor.cramped, "it has grown already"
 
 
 def test_the_peak_is_remembered(machine: Machine) -> None:
@@ -146,7 +295,26 @@ def test_it_begins_with_a_batch_that_fits(machine: Machine) -> None:
     machine.available = governor.margin(machine.total) + 130 * MB
     with machine.governor:
         assert machine.governor.batch_bytes == LARGEST_BATCH // 8
-    assert machine.kinds() == ["batch_lowered"]
+    [(kind, facts)] = machine.events
+    assert (kind, facts["before"], facts["after"]) == (
+        "batch_lowered", LARGEST_BATCH, LARGEST_BATCH // 8
+    )  # fmt: skip
+    assert "another process took" in facts["reason"]
+
+
+def test_it_begins_with_the_smallest_batch_where_none_fits(machine: Machine) -> None:
+    machine.available = 0
+    with machine.governor:
+        assert machine.governor.batch_bytes == SMALLEST_BATCH
+
+
+def test_it_ends_with_the_merge(machine: Machine) -> None:
+    with machine.governor:
+        pass
+    peak = machine.governor.peak_rss
+    machine.rss = 10 * peak
+    time.sleep(3 * governor.SAMPLE_SECONDS)
+    assert machine.governor.peak_rss == peak
 
 
 def test_it_watches_by_itself_while_it_is_entered(
@@ -161,26 +329,46 @@ def test_it_watches_by_itself_while_it_is_entered(
     assert machine.governor.batch_bytes == SMALLEST_BATCH
 
 
-def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(machine: Machine) -> None:
+def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(governor, "NOTE_SECONDS", 0.35)
+    given_back: list[None] = []
+    monkeypatch.setattr(governor, "give_back_freed_memory", lambda: given_back.append(None))
+    machine.ticking = True
     machine.available = 200 * MB
     machine.look()
     with machine.governor:
-        threading.Timer(0.5, lambda: setattr(machine, "available", 8 * GB)).start()
+        threading.Timer(0.6, lambda: setattr(machine, "available", 8 * GB)).start()
         started = time.monotonic()
         machine.governor.wait_for_memory(StopRequest())
-    assert 0.4 < time.monotonic() - started < 5.0
+    assert 0.5 < time.monotonic() - started < 5.0
     assert [kind for kind in machine.kinds() if "batch" not in kind] == ["waiting", "went_on"]
-    [note] = machine.notes
-    assert note.startswith("Waiting for memory: another process took 7.8 GB; the cgroup job has")
+    [waited] = [facts["seconds"] for kind, facts in machine.events if kind == "went_on"]
+    assert 0.5 <= waited < 5
+    first, *still = machine.notes
+    assert first.startswith("Waiting for memory: another process took 7.8 GB; the cgroup job has")
+    assert first.endswith("450 MB are needed to continue")
+    assert len(still) == 1
+    assert still[0].startswith("Still waiting for memory: another process took 7.8 GB; ")
+    assert given_back == [None]
+
+
+def test_with_room_for_a_block_nobody_waits(machine: Machine) -> None:
+    machine.governor.wait_for_memory(StopRequest())
+    assert (machine.events, machine.notes) == ([], [])
 
 
 def test_waiting_ends_after_a_bounded_time_with_advice() -> None:
     machine = Machine(memory_wait=0.2)
+    machine.ticking = True
     machine.available = 100 * MB
     with machine.governor, pytest.raises(Resumable, match="End other programs") as stopped:
         machine.governor.wait_for_memory(StopRequest())
     assert (stopped.value.exit_code, stopped.value.reason) == (75, "memory")
-    assert machine.kinds()[-1] == "gave_up_waiting"
+    kind, facts = machine.events[-1]
+    assert kind == "gave_up_waiting"
+    assert 0.2 <= facts["seconds"] < 5
 
 
 def test_a_signal_ends_the_waiting(machine: Machine) -> None:
@@ -193,113 +381,12 @@ def test_a_signal_ends_the_waiting(machine: Machine) -> None:
 
 def test_page_cache_is_left_alone_where_there_is_plenty(machine: Machine) -> None:
     assert not machine.governor.cache_is_scarce
-    machine.total = machine.available = 8 * GB
+    machine.total = machine.available = 2 * NEED.traffic
+    machine.look()
+    assert not machine.governor.cache_is_scarce
+    machine.total -= 2
     machine.look()
     assert machine.governor.cache_is_scarce
-
-
-def cgroup(folder: Path, version: str, texts: dict[str, str], own: bool = True) -> Cgroup:
-    """A folder that looks like a cgroup."""
-    for name, text in texts.items():
-        (folder / name).write_text(text + "\n")
-    return Cgroup(folder, host_memory._V2 if version == "v2" else host_memory._V1, own)
-
-
-STAT = {
-    "v1": "cache 1\ntotal_inactive_file 300000\ntotal_active_file 200000\n"
-    "total_mapped_file 50000\ntotal_dirty 40000\ntotal_writeback 10000",
-    "v2": "anon 1\ninactive_file 300000\nactive_file 200000\nfile_mapped 50000\n"
-    "file_dirty 40000\nfile_writeback 10000",
-}
-NAMES = {
-    "v1": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-    "v2": ("memory.max", "memory.current"),
-}
-
-
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_page_cache_counts_as_available_where_it_is_clean_and_not_mapped(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit, used = NAMES[version]
-    texts = {limit: "1000000", used: "900000", "memory.stat": STAT[version]}
-    group = cgroup(tmp_path, version, texts)
-    monkeypatch.setattr(host_memory, "cgroups", lambda: [group])
-    found = MemoryGauge().measure()
-    assert (found.total, found.available) == (1_000_000, 500_000)
-    assert found.bound == f"the cgroup {tmp_path.name}"
-
-
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_smallest_limit_of_all_cgroups_above_counts(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit, used = NAMES[version]
-    inner, outer = tmp_path / "outer" / "inner", tmp_path / "outer"
-    inner.mkdir(parents=True)
-    groups = [
-        cgroup(inner, version, {limit: "9000000", used: "100000", "memory.stat": STAT[version]}),
-        cgroup(
-            outer, version, {limit: "2000000", used: "1900000", "memory.stat": STAT[version]}, False
-        ),
-    ]
-    monkeypatch.setattr(host_memory, "cgroups", lambda: groups)
-    found = MemoryGauge().measure()
-    assert (found.total, found.available) == (2_000_000, 500_000)
-
-
-def test_a_limit_above_that_is_out_of_sight_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = {
-        "memory.limit_in_bytes": "9223372036854771712",
-        "memory.usage_in_bytes": "600000",
-        "memory.stat": STAT["v1"] + "\nhierarchical_memory_limit 1000000",
-    }
-    group = cgroup(tmp_path, "v1", texts)
-    monkeypatch.setattr(host_memory, "cgroups", lambda: [group])
-    assert MemoryGauge().measure().total == 1_000_000
-
-
-def test_memory_high_limits_as_memory_max_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = {"memory.max": "max", "memory.high": "800000", "memory.current": "100000"}
-    group = cgroup(tmp_path, "v2", texts)
-    monkeypatch.setattr(host_memory, "cgroups", lambda: [group])
-    assert MemoryGauge().measure().available == 700_000
-
-
-def test_a_soft_limit_counts_only_where_the_machine_is_short(tmp_path: Path) -> None:
-    texts = {
-        "memory.limit_in_bytes": "2000000",
-        "memory.soft_limit_in_bytes": "1000000",
-        "memory.usage_in_bytes": "600000",
-    }
-    group = cgroup(tmp_path, "v1", texts)
-    assert group.measure(soft=False) == (2_000_000, 1_400_000)
-    assert group.measure(soft=True) == (1_000_000, 400_000)
-
-
-def test_a_cgroup_without_limit_limits_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = cgroup(tmp_path, "v2", {"memory.max": "max", "memory.current": "700000"})
-    monkeypatch.setattr(host_memory, "cgroups", lambda: [group])
-    assert MemoryGauge().measure().total > 100_000_000
-
-
-def test_cgroups_are_found_where_a_container_mounts_its_own_as_the_root() -> None:
-    mounts = [
-        "36 32 0:31 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory",
-        "37 32 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw",
-    ]
-    found = host_memory._mounted(mounts, "cgroup", "memory")
-    assert found == (Path("/docker/abc"), Path("/sys/fs/cgroup/memory"))
-    assert host_memory._mounted(mounts, "cgroup2", "") == (
-        Path("/"),
-        Path("/sys/fs/cgroup/unified"),
-    )
 
 
 def test_watching_costs_less_than_one_percent_of_a_core() -> None:

@@ -15,6 +15,8 @@ from merging_in_cgroups import Merging, wait_until
 
 from resumerge.native.library import KERNELS
 
+pytestmark = pytest.mark.usefixtures("real_cgroups")
+
 HOG = Path(__file__).with_name("hog.py")
 LIMIT = 700 * MB
 DELLA = """

@@ -11,6 +11,8 @@ from merging_in_cgroups import Merging
 
 from benchmarks.models import make_models
 
+pytestmark = pytest.mark.usefixtures("real_cgroups")
+
 TIES = """
 merge_method: ties
 base_model: {}

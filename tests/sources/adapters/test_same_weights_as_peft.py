@@ -69,6 +69,17 @@ def test_float32(feature: str, tmp_path: Path) -> None:
     compare(ours, theirs, 1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"use_dora": True}], ids=["plain", "dora"])
+def test_an_embedding_with_as_many_tokens_as_columns(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Its matrices would fit either way round."""
+    base = write_base(tmp_path / "base", "llama", vocab_size=16)
+    write_adapter(tmp_path / "adapter", base, "llama", target_modules=["embed_tokens"], **options)
+    ours = tensors_of(merge(tmp_path, COPY, tmp_path / "out"))
+    compare(ours, merged_by_peft(base, tmp_path / "adapter", "llama"), 1e-6)
+
+
 @pytest.mark.parametrize("feature", FEATURES)
 def test_bfloat16_is_the_exact_result_rounded_once(feature: str, tmp_path: Path) -> None:
     kind, options = FEATURES[feature]

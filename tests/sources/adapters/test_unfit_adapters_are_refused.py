@@ -59,6 +59,18 @@ def test_the_adapter_that_the_others_are_made_from_is_taken(folder: Path) -> Non
     assert adapted(folder).kind == "lora"
 
 
+@pytest.mark.parametrize("bias", ["lm_head.bias", "final_logits_bias", "output.proj.bias"])
+def test_more_tokens_than_a_bias_has_numbers(bias: str, folder: Path) -> None:
+    """The head's weight is not there where it is tied."""
+    tensors = random_tensors({**llama_shapes(LLAMA), bias: (LLAMA["vocab_size"],)}, 0)
+    write_model(folder / "base", tensors)
+    names = ["model.embed_tokens.weight", "lm_head.weight"]
+    more = {f"base_model.model.{name}": torch.ones(52, 16) for name in names}
+    refused(folder, f"does not fit the model … {bias} … 52 numbers", more)
+    write_model(folder / "base", random_tensors(llama_shapes(LLAMA), 0))
+    assert adapted(folder, more).config["vocab_size"] == 52
+
+
 @pytest.mark.parametrize("kind", ["IA3", "LOHA", "LOKR", "VERA", "ADALORA", "OFT", "BOFT"])
 def test_other_types_of_weights(kind: str, folder: Path) -> None:
     refused(folder, f"{kind} adapters are not supported … merge_and_unload", peft_type=kind)

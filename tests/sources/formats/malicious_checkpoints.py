@@ -73,9 +73,9 @@ def tensor(
     return b"\x80\x02}" + name + b"c" + call.encode() + b"\n" + arguments + b"Rs."
 
 
-def legacy(protocol: bytes = b"M\xe9\x03", keys: bytes = b"]") -> bytes:
+def legacy(protocol: bytes = b"M\xe9\x03", keys: bytes = b"]", little_endian: bool = True) -> bytes:
     """A checkpoint of the older format without a tensor; by default a valid one."""
-    machine = pickled({"little_endian": True})
+    machine = pickled({"little_endian": little_endian})
     values = (b"\x80\x02" + protocol + b".", machine, b"\x80\x02}.", b"\x80\x02" + keys + b".")
     return LEGACY_MAGIC + b"".join(values)
 
@@ -87,6 +87,13 @@ def two_pickles() -> bytes:
         made.writestr("one/data.pkl", tensor())
         made.writestr("two/data.pkl", tensor())
     return out.getvalue()
+
+
+def with_an_encrypted_storage() -> bytes:
+    """By the flag in the archive's directory, where the pickle comes first."""
+    made = bytearray(VALID)
+    made[made.rindex(b"PK\x01\x02") + 8] |= 1
+    return bytes(made)
 
 
 DATA = {"data/0": bytes(8)}
@@ -121,6 +128,14 @@ RUNNING: dict[str, tuple[bytes, str]] = {
     "storage_class": (archive(tensor(kind="os\nsystem"), DATA), "os.system"),
     "rebuild_function": (archive(tensor(call="torch._utils\n_rebuild_qtensor"), DATA), "qtensor"),
     "persistent_id": (archive(b"\x80\x02U\x03abcQ."), ""),
+    "view_of_a_storage": (
+        archive(tensor(size=number(2) + text("0") + number(0) + number(2)), DATA),
+        "a view of another storage",
+    ),
+    "view_of_a_storage_at_0": (
+        archive(tensor(size=number(2) + number(0)), DATA),
+        "a view of another storage",
+    ),
     "tuple_as_key": (archive(BOMB), "a key of type tuple"),
     **{
         f"persistent_id_{name}": (
@@ -144,6 +159,12 @@ LYING: dict[str, bytes] = {
     "empty_pickle": archive(b""),
     "cut_pickle": archive(tensor()[:30], DATA),
     "a_list": archive(b"\x80\x02]."),
+    "a_key_without_a_value": archive(b"\x80\x02}(" + text("a") + b"u."),
+    "a_last_key_without_a_value": archive(
+        tensor()[:-2].replace(b"}" + text("a"), b"}(" + text("a"), 1) + text("b") + b"u.", DATA
+    ),
+    "items_of_a_list": archive(b"\x80\x02](" + text("a") + text("b") + b"u."),
+    "appended_to_a_dictionary": archive(b"\x80\x02}K\x01a."),
     "a_number": archive(b"\x80\x02K\x01."),
     "stack_underflow": archive(b"\x80\x02t."),
     "no_such_memo": archive(b"\x80\x02h\x07."),
@@ -173,6 +194,7 @@ LYING: dict[str, bytes] = {
     "untyped_storage": archive(tensor(kind="torch.storage\nUntypedStorage"), DATA),
     "compressed": archive(tensor(), DATA, zipfile.ZIP_DEFLATED),
     "big_endian": archive(tensor(), {**DATA, "byteorder": b"big"}),
+    "encrypted": with_an_encrypted_storage(),
     "two_pickles": two_pickles(),
     **{
         f"{place}_{name}": make(value)
@@ -184,6 +206,8 @@ LYING: dict[str, bytes] = {
             ("legacy_key", lambda value: legacy(keys=b"](" + value + b"e")),
         )
     },
+    "legacy_big_endian": legacy(little_endian=False),
+    "legacy_of_another_protocol": legacy(protocol=b"M\xe8\x03"),
     "legacy_cut": saved(TENSORS, zipped=False)[:-9],
     "legacy_cut_in_a_pickle": saved(TENSORS, zipped=False)[:200],
     "legacy_cut_after_the_magic": saved(TENSORS, zipped=False)[:15],

@@ -115,6 +115,8 @@ def test_whole_numbers_that_are_no_weights_are_no_quantisation(tmp_path: Path) -
         "embeddings.position_ids": torch.arange(8)[None],
         "attn.bias": torch.ones(1, 1, 4, 4, dtype=torch.uint8),
         "bn.num_batches_tracked": torch.tensor(3),
+        "scale.weight": torch.ones(4, dtype=torch.int8),
+        "q.weight_scale_of_all.bias": torch.ones(4),
     }
     save_file(tensors, tmp_path / "model.safetensors")
     assert open_source(ModelRef(str(tmp_path), str(tmp_path))).tensors.keys() == tensors.keys()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from beside_mergekit import MERGEKIT
+from jinja2 import TemplateError
 from merging import merge
 from tiny_tokenizers import CHAT
 from token_models import write_token_model
@@ -33,11 +37,21 @@ EXPECTED = {
     "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|>"
     "<|start_header_id|>user<|end_header_id|>\n\nBye.<|eot_id|>"
     "<|start_header_id|>assistant<|end_header_id|>\n\n",
-    "alpaca": "Be brief.\n\n### Instruction:\nGrüße, 世界!\n\n### Response:\nHello.</s>\n\n"
+    "alpaca": "<s>Be brief.\n\n### Instruction:\nGrüße, 世界!\n\n### Response:\nHello.</s>\n\n"
     "### Instruction:\nBye.\n\n### Response:\n",
-    "mistral": "<s>[INST] Be brief.\n\nGrüße, 世界! [/INST] Hello.</s>[INST] Bye. [/INST]",
+    "mistral": "<s> [INST] Be brief.\n\nGrüße, 世界! [/INST] Hello.</s> [INST] Bye. [/INST]",
     "exaone": "[|system|]Be brief.[|endofturn|]\n[|user|]Grüße, 世界!\n"
     "[|assistant|]Hello.[|endofturn|]\n[|user|]Bye.\n[|assistant|]",
+}
+
+
+WITHOUT_A_SYSTEM = {
+    "chatml": "<|im_start|>user\nGrüße, 世界!<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n",
+    "llama3": "<s><|start_header_id|>user<|end_header_id|>\n\nGrüße, 世界!<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|>",
+    "alpaca": "<s>### Instruction:\nGrüße, 世界!\n\n### Response:\nHello.</s>",
+    "mistral": "<s> [INST] Grüße, 世界! [/INST] Hello.</s>",
+    "exaone": "[|system|][|endofturn|]\n[|user|]Grüße, 世界!\n[|assistant|]Hello.[|endofturn|]\n",
 }
 
 
@@ -51,10 +65,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def rendered(folder: Path, talk: list[dict[str, str]] = TALK) -> str:
+def rendered(folder: Path, talk: list[dict[str, str]] = TALK, *, answer: bool = True) -> str:
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    text = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
-    assert tokenizer.apply_chat_template(talk, add_generation_prompt=True)
+    text = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=answer)
+    assert tokenizer.apply_chat_template(talk, add_generation_prompt=answer)
     return str(text)
 
 
@@ -62,7 +76,29 @@ def rendered(folder: Path, talk: list[dict[str, str]] = TALK) -> str:
 def test_built_in(name: str, models: Path, tmp_path: Path) -> None:
     out = merge(models, RECIPE + name, tmp_path / "out")
     assert rendered(out) == EXPECTED[name]
-    assert rendered(out, TALK[1:2])
+    assert rendered(out, TALK[1:3], answer=False) == WITHOUT_A_SYSTEM[name]
+
+
+@pytest.mark.skipif(MERGEKIT is None, reason="mergekit is not installed")
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_where_mergekits_differ(name: str, models: Path, tmp_path: Path) -> None:
+    """docs/coming-from-mergekit.md says for which."""
+    package = importlib.util.find_spec("mergekit")
+    if package is None or package.origin is None:
+        pytest.skip("mergekit is in another environment")
+    shutil.copytree(models / "a", tmp_path / "a")
+    theirs = Path(package.origin).parent / "_data" / "chat_templates" / f"{name}.jinja"
+    shutil.copy(theirs, tmp_path / "a" / "chat_template.jinja")
+    assert (rendered(tmp_path / "a") == EXPECTED[name]) == (name in ("chatml", "mistral"))
+
+
+@pytest.mark.parametrize("talk", [TALK[1:2] * 2, TALK[2:3], [TALK[1], TALK[0]]])
+def test_mistral_refuses_what_its_models_refuse(
+    talk: list[dict[str, str]], models: Path, tmp_path: Path
+) -> None:
+    out = merge(models, RECIPE + "mistral", tmp_path / "out")
+    with pytest.raises(TemplateError, match="was expected"):
+        rendered(out, talk)
 
 
 def test_auto_takes_the_most_common(models: Path, tmp_path: Path) -> None:

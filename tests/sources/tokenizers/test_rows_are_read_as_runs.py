@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,15 +11,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from merging import merge, shards_of, working_in
+from memory_growth import measure_growth
+from merging import merge, shards_of
 from safetensors.torch import save_file
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
 from token_models import write_relatives
 from torch import Tensor
 
-import resumerge
-from resumerge.engine.execute.buffers import Buffers
-from resumerge.engine.execute.row_gather import RowReader
+from resumerge.engine.execute.evaluation.buffers import Buffers
+from resumerge.engine.execute.evaluation.row_gather import RowReader
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
 from resumerge.sources.reader import SourceReader
@@ -137,26 +135,21 @@ def test_the_same_bytes_whatever_the_threads(tmp_path: Path) -> None:
 def test_the_estimate_counts_maps_and_tokenizers(tmp_path: Path) -> None:
     """In a process of its own, a large vocabulary that is read backwards."""
     recipe = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
-    tokens = [f"token{number}" for number in range(60_000)]
-    config = {**LLAMA, "num_hidden_layers": 1, "vocab_size": len(tokens)}
-    for seed, name in enumerate("ab"):
-        write_model(tmp_path / name, random_tensors(llama_shapes(config), seed), config)
-        vocab = dict(zip(tokens[:: 1 - 2 * seed], range(len(tokens))))
-        model = {"type": "BPE", "vocab": vocab, "merges": [["to", "ken"]] * len(tokens)}
-        (tmp_path / name / "tokenizer.json").write_text(json.dumps({"model": model}))
-    (tmp_path / "plain.yaml").write_text(recipe)
-    (tmp_path / "base.yaml").write_text(recipe + "tokenizer_source: base\n")
-    with working_in(tmp_path):
-        plain, base = (
-            resumerge.plan(tmp_path / f"{name}.yaml", threads=1)["memory"]["predicted_peak_rss"]
-            for name in ("plain", "base")
-        )
-    assert base > plain + 24 * len(tokens)
-    with working_in(tmp_path):
-        command = ["run", "base.yaml", "out", "--threads", "1", "--state-dir", "state"]
-        done = subprocess.run(
-            [sys.executable, "-m", "resumerge", *command], capture_output=True, text=True
-        )
-    assert done.returncode == 0, done.stderr
-    [run] = resumerge.status(state_dir=tmp_path / "state")["runs"]
-    assert run["memory"]["peak_rss"] <= base
+    for count in (100, 60_000):
+        tokens = [f"token{number}" for number in range(count)]
+        config = {**LLAMA, "num_hidden_layers": 1, "vocab_size": len(tokens)}
+        for seed, name in enumerate("ab"):
+            folder = tmp_path / f"{name}{count}"
+            write_model(folder, random_tensors(llama_shapes(config), seed), config)
+            vocab = dict(zip(tokens[:: 1 - 2 * seed], range(len(tokens))))
+            model = {"type": "BPE", "vocab": vocab, "merges": [["to", "ken"]] * len(tokens)}
+            (folder / "tokenizer.json").write_text(json.dumps({"model": model}))
+
+    def of(count: int, more: str) -> str:
+        return recipe.replace("a}", f"a{count}}}").replace("b}", f"b{count}}}") + more
+
+    aligned = "tokenizer_source: base\n"
+    plain = measure_growth(tmp_path, of(100, ""), of(60_000, ""))
+    base = measure_growth(tmp_path, of(100, aligned), of(60_000, aligned))
+    assert base.predicted > plain.predicted + 24 * 60_000
+    assert base.measured <= base.predicted

@@ -58,7 +58,7 @@ REFUSED = {
         ("Vocabularies differ in size", "tokenizer_source: base", "tokenizer_source: union"),
     ),
     "no-tokenizer": (
-        TWO % ("llama", "mute") + "tokenizer_source: base",
+        TWO % ("mute", "llama") + "tokenizer_source: base",
         ("The model has no tokenizer", "mute", "tokenizer.json"),
     ),
     "damaged-tokenizer": (

@@ -114,8 +114,10 @@ class Exchange(BaseHTTPRequestHandler):
             return
         self.status = status
         self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
+        wrong = self.hub.fault_for(self.command, self.path, self.file, "says")
+        for name, value in (headers | ((wrong.says or {}) if wrong else {})).items():
+            if value is not None:
+                self.send_header(name, value)
         self.send_header("Content-Length", str(length))
         self.end_headers()
 
@@ -188,6 +190,7 @@ class Exchange(BaseHTTPRequestHandler):
                     host,
                     authorization,
                     self.received,
+                    dict(self.headers),
                 )
             )
             self.hub.answering -= 1

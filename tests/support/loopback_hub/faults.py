@@ -23,6 +23,7 @@ class Fault:
     short_by: int | None = None
     cut_upload: int | None = None
     lose_answer: bool | None = None
+    says: dict[str, str | None] | None = None
 
     def applies(self, method: str, path: str, file: str, kind: str) -> bool:
         """Whether a request is one of those, and `kind` is what is to go wrong."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ class Request:
         sent: bytes of the answer's body, as far as they were written.
         host: as the client named it; the CDN is ``localhost``, the Hub ``127.0.0.1``.
         received: bytes of the request's body, as far as they were read.
+        headers: of the request.
     """
 
     method: str
@@ -33,6 +35,7 @@ class Request:
     host: str
     authorization: str | None
     received: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Hub:
@@ -56,6 +59,8 @@ class Hub:
         """While True every connection is dropped without an answer."""
         self.ranges = True
         """False: range requests are answered with the whole file, as some mirrors do."""
+        self.heeds_if_range = True
+        """False: a range is answered with that range, whatever the file is by now."""
         self.xet = False
         """True: large files are said to be in Xet's store."""
         self.tokens: dict[str, str] | None = None
@@ -155,6 +160,7 @@ class Hub:
                 short_by: leave out so many bytes at the end of the file, and say nothing of them.
                 cut_upload: close the connection after so many bytes of the request's body.
                 lose_answer: do as asked, then close the connection without an answer.
+                says: headers that the answer has instead of its own; None for one that it lacks.
         """
         self.faults.append(Fault(match, method, times, headers or {}, **wrong))
 

@@ -1,0 +1,65 @@
+"""The files beside the shards: all that the end of a run reads is read before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resumerge.engine.context import RunContext
+from resumerge.errors import refuse
+from resumerge.output import companion_damage, companions
+from resumerge.planning import Plan
+from resumerge.sources import Source
+from resumerge.sources.tokenizers.origin import tokenizer_part
+
+
+def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
+    """Make every file beside the shards once, as the end of the run does, and look at the copied.
+
+    Files of Hub models that are not in the cache are downloaded: they are small.
+
+    Args:
+        name: of the output.
+
+    Returns:
+        The plan, with a reminder for each file that is copied though it is damaged.
+
+    Raises:
+        InputError: a file cannot be read, or is damaged and would have to be changed.
+        Resumable: the network failed.
+    """
+    context.reporter.doing("reading the files beside the weights")
+    found = []
+    for file, content in companions(
+        plan, name, context.metadata, {}, offline=context.options.offline
+    ):
+        if isinstance(content, Path) and (why := _damage(content, file)):
+            found.append(
+                f"{content} is damaged ({why}), and is copied as it is: download or save it again"
+            )
+    return plan.with_reminders(found)
+
+
+def are_cached(plan: Plan) -> bool:
+    """Whether `check_companions` downloads nothing."""
+    reference = plan.sources[plan.reference]
+    read = [reference.base or reference, tokenizer_part(reference)]
+    if plan.vocabulary is not None:
+        read.append(plan.vocabulary.host.source)
+    return all(map(_is_cached, read))
+
+
+def _is_cached(source: Source) -> bool:
+    return all(file.present for file in source.companions.values())
+
+
+def _damage(path: Path, name: str) -> str | None:
+    try:
+        return companion_damage(path, name)
+    except OSError as error:
+        raise refuse(
+            "A file beside the weights cannot be read",
+            where=str(path),
+            expected="a file that can be copied into the output",
+            found=error.strerror or str(error),
+            fix="change its permissions, or remove it",
+        ) from None

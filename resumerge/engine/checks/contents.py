@@ -1,0 +1,111 @@
+"""Contents of local models: whether files that look changed still have what was read from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Set
+from contextlib import closing
+
+from resumerge.engine.execute.checksums import HASH_BYTES
+from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.execute.evaluation.input_hashes import (
+    hashed_operands,
+    known_hashes,
+    operand_hashes,
+)
+from resumerge.ledger import Ledger
+from resumerge.ledger.connection import Row
+from resumerge.planning.plan import Plan, SourceFileKey, Unit
+from resumerge.sources import Source
+from resumerge.sources.reader import SourceReader
+
+Moved = Callable[[int, int], None]
+"""Is called with bytes that were read, and bytes to read in all."""
+
+
+def stamps_of(source: Source) -> str:
+    """The stamps of a source's local files, as JSON for the ledger."""
+    stamps = {name: file.stamp for name, file in sorted(source.files.items())}
+    return json.dumps({name: stamp.as_json() for name, stamp in stamps.items() if stamp})
+
+
+def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
+    """Local files whose stamps are not those that the ledger has."""
+    known = {row["model"]: json.loads(row["stamps"] or "{}") for row in ledger.sources()}
+    found = set()
+    for number, source in enumerate(plan.sources):
+        for name, file in source.files.items():
+            part, inner = source.part_of(name)
+            before = known.get(part.ref.text, {}).get(inner)
+            if file.stamp is not None and file.stamp.as_json() != before:
+                found.add((number, name))
+    return found
+
+
+def changed_files(
+    plan: Plan, ledger: Ledger, touched: Set[SourceFileKey], moved: Moved
+) -> set[SourceFileKey]:
+    """The files among `touched` that differ from what committed blocks were computed from.
+
+    Only ranges that were read are read again. A file is read until the first difference.
+
+    Raises:
+        Resumable: a file cannot be read.
+    """
+    with closing(SourceReader(plan.sources)) as reader:
+        evaluator = Evaluator(plan, reader)
+        evaluator.start_thread()
+        changed: set[SourceFileKey] = set()
+        total = sum(_operand_bytes(unit, n) for unit, _, n, _ in _suspects(plan, ledger, touched))
+        done = 0
+        for unit, row, operand, files in _suspects(plan, ledger, touched):
+            if files.isdisjoint(changed) and _differs(plan, evaluator, unit, row, operand):
+                changed |= files & touched
+            done += _operand_bytes(unit, operand)
+            moved(done, total)
+    return changed
+
+
+def units_of(
+    plan: Plan, ledger: Ledger, touched: Set[SourceFileKey], changed: Set[SourceFileKey]
+) -> list[int]:
+    """Numbers of the units that were computed from changed files, or in part from touched ones.
+
+    Of a unit that is not complete, statistics were computed from what has no hash yet.
+    """
+    return [
+        row["number"]
+        for unit, row, _, files in _suspects(plan, ledger, touched)
+        if files & changed or row["committed_blocks"] < unit.blocks
+    ]
+
+
+def _suspects(
+    plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]
+) -> Iterator[tuple[Unit, Row, int, frozenset[SourceFileKey]]]:
+    """Every operand of a committed unit that reads touched files, with the unit's row."""
+    for shard in plan.shards:
+        for row in ledger.units(shard.index):
+            unit = plan.units[row["number"]]
+            if row["committed_blocks"]:
+                for operand, files in hashed_operands(plan, unit).items():
+                    if files & touched:
+                        yield unit, row, operand, files
+
+
+def _differs(plan: Plan, evaluator: Evaluator, unit: Unit, row: Row, operand: int) -> bool:
+    operands = list(hashed_operands(plan, unit))
+    hashes = known_hashes(unit, row)
+    if unit.numel == 0:
+        return False
+    if len(hashes) != row["committed_blocks"] * len(operands) * HASH_BYTES:
+        return True
+    before = operand_hashes(hashes, operands.index(operand), len(operands))
+    return any(
+        evaluator.input_hashes(unit, index, [operand]) != expected
+        for index, expected in enumerate(before)
+    )
+
+
+def _operand_bytes(unit: Unit, operand: int) -> int:
+    return unit.expression.operands[operand].tensor.nbytes

@@ -1,0 +1,1 @@
+"""Evaluating blocks: operands are read, a method computes, the result is rounded."""

@@ -1,0 +1,80 @@
+"""Hashes of what was read from local models: xxh3-128 of every operand of every block.
+
+A file of the Hub is pinned by its content. A local file is pinned by its header alone, and by what
+the filesystem says of it, which a copy changes too. These hashes decide whether a file whose stamp
+differs still has the content that committed blocks were computed from, and they name the content
+of a local model in the model card.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+import xxhash
+
+from resumerge.engine.execute.checksums import HASH_BYTES
+from resumerge.ledger import Ledger
+from resumerge.planning.plan import Plan, SourceFileKey, Unit
+
+
+def hashed_operands(plan: Plan, unit: Unit) -> dict[int, frozenset[SourceFileKey]]:
+    """The operands of a unit whose bytes are hashed, with their local files, by number."""
+    files = {
+        number: plan.files_of(operand, "local")
+        for number, operand in enumerate(unit.expression.operands)
+    }
+    return {number: some for number, some in files.items() if some}
+
+
+def are_hashed(ledger: Ledger) -> bool:
+    """Whether what a run reads is hashed: it is one way for all its attempts, and not where
+    ``--trust-sources`` was given when it began."""
+    run = ledger.run()
+    return not (run and json.loads(run["options"]).get("trust_sources"))
+
+
+def known_hashes(unit: Unit, row: Mapping[str, bytes | None]) -> bytes:
+    """The hashes of what a unit's committed blocks were computed from.
+
+    For each block in order 16 bytes for each of `hashed_operands`. What is copied has the bytes of
+    the output, whose hashes are not kept twice.
+
+    Args:
+        row: of the ledger's table `units`.
+    """
+    return row["block_hashes" if unit.expression.method == "copy" else "input_hashes"] or b""
+
+
+def operand_hashes(hashes: bytes, place: int, count: int) -> Iterator[bytes]:
+    """The hashes of one operand's blocks, out of those of `count` operands; `place` among them."""
+    step = count * HASH_BYTES
+    for start in range(place * HASH_BYTES, len(hashes), step):
+        yield hashes[start : start + HASH_BYTES]
+
+
+def content_hashes(plan: Plan, ledger: Ledger) -> dict[str, str]:
+    """A hash of what a finished run read of each local model, by the text of its reference.
+
+    It is the same for any two runs of one recipe that read the same bytes, whatever happened
+    meanwhile, and another one if a byte that was read differs.
+
+    Returns:
+        xxh3-128 of the hashes of all blocks that were read from the model, 32 hex digits; nothing
+        for a run whose sources are trusted.
+    """
+    if not are_hashed(ledger):
+        return {}
+    digests: dict[str, xxhash.xxh3_128] = {}
+    for shard in plan.shards:
+        for row in ledger.units(shard.index):
+            unit = plan.units[row["number"]]
+            files, hashes = hashed_operands(plan, unit), known_hashes(unit, row)
+            for place, (operand, some) in enumerate(files.items()):
+                models = {plan.sources[n].part_of(name)[0].ref.text for n, name in some}
+                for model in sorted(models):
+                    digest = digests.setdefault(model, xxhash.xxh3_128())
+                    digest.update(f"{unit.name}\0{operand}\0".encode())
+                    for block in operand_hashes(hashes, place, len(files)):
+                        digest.update(block)
+    return {model: digest.hexdigest() for model, digest in digests.items()}

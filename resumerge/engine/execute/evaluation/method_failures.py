@@ -1,0 +1,105 @@
+"""What a merge method does wrong while it computes: found before anything of it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from resumerge.engine.resources.allocation_errors import is_out_of_memory
+from resumerge.errors import Problem, Resumable, ResumergeError
+from resumerge.methods import Block
+from resumerge.methods.contract import failure, is_users
+from resumerge.native import Vector
+from resumerge.planning.plan import Unit
+
+METHOD = "method"
+"""Reason of a stop: the merge method failed."""
+
+_MEND = (
+    "mend the method (docs/extending.md says what it is asked) and resume: what this code has "
+    "computed is then computed again"
+)
+
+
+@contextmanager
+def failures_named(unit: Unit) -> Iterator[None]:
+    """Raise `Resumable` for what a method of the user raises inside."""
+    try:
+        yield
+    except (ResumergeError, OSError):
+        raise
+    except Exception as error:
+        if not is_users(unit.expression.method) or is_out_of_memory(error):
+            raise
+        raise _stopped(unit, "fails", found=failure(unit.expression.method, error)) from error
+
+
+def wrong_result(unit: Unit, block: Block, expected: str, found: str) -> Resumable:
+    """The error for a result that is no block."""
+    elements = f"elements {block.start} to {block.stop}"
+    return _stopped(unit, "returned something else than a block", elements, expected, found)
+
+
+def kept_inputs(unit: Unit) -> Resumable:
+    """The error for a partial result that the next block would overwrite."""
+    return _stopped(
+        unit,
+        "keeps what it is given",
+        "a map function of statistics()",
+        "a result of its own, or a copy: inputs are overwritten by the next block",
+        "a view of an input",
+    )
+
+
+def keeps_inputs(partial: Any, inputs: Sequence[Any]) -> bool:
+    """Whether the result of a map function has its memory in common with the inputs."""
+    places = [(_address(x), x.data.nbytes if isinstance(x, Vector) else x.nbytes) for x in inputs]
+    return any(
+        first is not None and first <= address < first + size
+        for address in _addresses(partial)
+        for first, size in places
+    )
+
+
+def described(result: Any) -> str:
+    """What a method returned, in words."""
+    if isinstance(result, Vector):
+        data = result.data
+        return f"a vector of {data.size} elements" + (
+            " less another, which is not computed yet"
+            if result.base is not None
+            else f", with an array of {data.dtype} and the shape {data.shape}"
+        )
+    facts = [str(getattr(result, fact)) for fact in ("dtype", "device") if hasattr(result, fact)]
+    if hasattr(result, "shape"):
+        facts.append(f"of the shape {tuple(result.shape)}")
+    return ", ".join([type(result).__name__, *facts])
+
+
+def _addresses(partial: Any) -> Iterator[int]:
+    if isinstance(partial, (tuple, list)):
+        for part in partial:
+            yield from _addresses(part)
+    elif (address := _address(partial)) is not None:
+        yield address
+
+
+def _address(values: Any) -> int | None:
+    """Of the first element of a vector, an array, or a tensor of torch, which may not be loaded."""
+    if isinstance(values, Vector):
+        return values.at
+    if isinstance(values, np.ndarray):
+        return int(values.__array_interface__["data"][0])
+    return int(values.data_ptr()) if hasattr(values, "data_ptr") else None
+
+
+def _stopped(
+    unit: Unit, what: str, part: str = "", expected: str = "", found: str = ""
+) -> Resumable:
+    where = f"tensor {unit.name}" + (f", {part}" if part else "")
+    what = f"The merge method {unit.expression.method!r} {what}"
+    problem = Problem(what, where, expected=expected, found=found, fix=_MEND)
+    return Resumable(METHOD, str(problem))

@@ -1,0 +1,80 @@
+"""Watches the source files of an attempt: none may change while it is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from resumerge.errors import Resumable
+from resumerge.ledger import Ledger
+from resumerge.planning.plan import Plan, SourceFileKey, Unit
+from resumerge.sizes import counted
+from resumerge.sources.reader import SourceReader
+
+SOURCE_CHANGED = "source_changed"
+"""The event: a file of these `models` changed during the attempt."""
+
+
+class SourceWatch:
+    """Compares source files with what they were when their headers were read.
+
+    A block is committed only after all files that its unit reads were found unchanged: then what
+    the unit's scans read, and what its blocks read, was one content.
+    """
+
+    def __init__(self, plan: Plan, ledger: Ledger, reader: SourceReader) -> None:
+        self._plan, self._ledger, self._reader = plan, ledger, reader
+
+    def check(self, units: Iterable[Unit]) -> None:
+        """Check the files that some units read.
+
+        Raises:
+            Resumable: one is another file now, has other bytes, or is gone.
+        """
+        files: set[SourceFileKey] = set()
+        for unit in units:
+            files |= _files_of(self._plan, unit)
+        if self._reader.changed(files):
+            self.check_all()
+
+    def check_all(self) -> None:
+        """Check the files that all units read.
+
+        Raises:
+            Resumable: as `check`.
+        """
+        by_unit = {unit.index: _files_of(self._plan, unit) for unit in self._plan.units}
+        files = frozenset[SourceFileKey]().union(*by_unit.values())
+        changed = {key for key in files if self._reader.changed([key])}
+        if not changed:
+            return
+        names = [
+            unit.name
+            for unit, known in zip(self._plan.units, self._ledger.progress())
+            if known.committed_blocks and by_unit[unit.index] & changed
+        ]
+        sources = self._plan.sources
+        models = sorted({sources[n].part_of(name)[0].ref.text for n, name in changed})
+        paths = sorted({str(sources[n].path(name)) for n, name in changed})
+        self._ledger.event(
+            SOURCE_CHANGED, models=models, files=paths[:5], units=len(names), names=names[:5]
+        )
+        raise Resumable(
+            SOURCE_CHANGED,
+            f"{' and '.join(paths[:3])}{' and more' * (len(paths) > 3)} changed, or went away, "
+            f"while being merged. {counted(len(names), 'tensor')} had been computed from what was "
+            f"there before{_examples(names)}: resuming compares what was read then with what is "
+            "there now, and computes again what differs. To merge what was there before, put it "
+            "back first",
+        )
+
+
+def _files_of(plan: Plan, unit: Unit) -> frozenset[SourceFileKey]:
+    operands = unit.expression.operands
+    kinds = ("local", "hub")
+    return frozenset[SourceFileKey]().union(
+        *(plan.files_of(operand, kind) for operand in operands for kind in kinds)
+    )
+
+
+def _examples(names: list[str]) -> str:
+    return f" ({', '.join(names[:3])}{', …' * (len(names) > 3)})" if names else ""

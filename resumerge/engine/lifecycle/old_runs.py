@@ -1,0 +1,129 @@
+"""Old runs: what they take of the disk, and how they are removed. Finished models always stay."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.lifecycle.abandon_output import abandon_output
+from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
+from resumerge.engine.recovery.ownership import written_files
+from resumerge.engine.resources.lock import folder_lock, lock_holder, run_lock
+from resumerge.errors import InputError
+from resumerge.ledger.run_store import STAGED, RunStore
+from resumerge.storage import Storage
+
+DAMAGED = "damaged"
+
+
+@dataclass(frozen=True)
+class OldRun:
+    """A run that may be removed.
+
+    Args:
+        folder: of its ledger.
+        state: as the ledger says; `DAMAGED` where neither ledger nor snapshot can be read.
+        output: the output folder; None where that is not known.
+        seconds: since anything was written to its ledger.
+        ledger_bytes: size of `folder`.
+        unfinished: files of an unfinished model in `output`, which are removed with the run.
+        unfinished_bytes: their size.
+        mirror: the address of its mirror, which is not touched.
+    """
+
+    folder: Path
+    state: str
+    output: Path | None
+    seconds: float
+    ledger_bytes: int
+    unfinished: Collection[str]
+    unfinished_bytes: int
+    mirror: str | None
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``clean --json``."""
+        return {
+            "id": self.id,
+            "state": self.state,
+            "output": None if self.output is None else str(self.output),
+            "seconds": round(self.seconds, 1),
+            "ledger_bytes": self.ledger_bytes,
+            "unfinished_files": sorted(self.unfinished),
+            "unfinished_bytes": self.unfinished_bytes,
+            "mirror": self.mirror,
+        }
+
+
+def old_runs(
+    runs: RunStore, names: Sequence[str] = (), *, done: bool = False, older: float | None = None
+) -> list[OldRun]:
+    """The runs that these words choose, oldest first; never one that a process works on.
+
+    Args:
+        names: ids or output folders; by default all runs that are done, or with `older` all.
+        done: choose only runs that are done.
+        older: choose only runs of which nothing was written for so many seconds.
+
+    Raises:
+        InputError: there is no such run.
+    """
+    named = list(dict.fromkeys(runs.find(name) for name in names)) or runs.runs()
+    found = [_describe(folder) for folder in named if lock_holder(folder) is None]
+    only_done = done or not (names or older is not None)
+    return [
+        run
+        for run in found
+        if (run.state == "done" or not only_done) and (older is None or run.seconds >= older)
+    ]
+
+
+def remove_run(run: OldRun, storage: Storage) -> None:
+    """Remove a run's ledger, and what it wrote of a model that is not finished.
+
+    A file that the run did not write, or that was edited since, stays.
+
+    Raises:
+        InputError: a process works on the run, or on its output folder.
+    """
+    with run_lock(run.folder, run.id):
+        if run.state in ("done", DAMAGED) or run.output is None:
+            gone = run.folder.with_name(run.id + STAGED)
+            storage.rename(run.folder, gone)
+            shutil.rmtree(gone, ignore_errors=True)
+            return
+        ledger, _ = open_ledger(run.folder, storage)
+        with closing(ledger), folder_lock(run.output) if run.output.is_dir() else nullcontext():
+            abandon_output(ledger, run.folder, run.output, storage)
+
+
+def _describe(folder: Path) -> OldRun:
+    files = {path.name: path.stat() for path in _files(folder)}
+    size = sum(stat.st_size for stat in files.values())
+    written = (
+        stat.st_mtime
+        for name, stat in files.items()
+        if stat.st_size and not name.endswith("-shm")  # a reader makes these
+    )
+    seconds = time.time() - max(written, default=0.0)
+    try:
+        with closing(read_ledger(folder)) as ledger:
+            record = ledger.run() or {}
+            state, out = record["state"], Path(record["output"])
+            left = set() if state == "done" else written_files(ledger, out)
+    except (InputError, KeyError):
+        return OldRun(folder, DAMAGED, None, seconds, size, (), 0, None)
+    nbytes = sum((out / name).stat().st_size for name in left)
+    return OldRun(folder, state, out, seconds, size, left, nbytes, record["mirror"])
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

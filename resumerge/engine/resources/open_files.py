@@ -1,0 +1,51 @@
+"""The limit of open files: models and shards stay open while they are merged."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import sqlite3
+from contextlib import suppress
+
+from resumerge.errors import Resumable
+
+_ENOUGH = 1 << 16
+_OF_A_LEDGER = 12
+"""Files that are open at most for a ledger, its snapshot and what SQLite keeps beside them."""
+
+
+def allow_many_open_files() -> None:
+    """Raise this process's limit as far as it may; many systems begin with 1024 or 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def has_too_many_open_files(error: Exception) -> bool:
+    """Whether a file could not be opened because too many are; SQLite does not say why."""
+    if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
+        return not _can_open(_OF_A_LEDGER)
+    return getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)
+
+
+def _can_open(count: int) -> bool:
+    opened: list[int] = []
+    with suppress(OSError):
+        while len(opened) < count:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    for fd in opened:
+        os.close(fd)
+    return len(opened) == count
+
+
+def too_many_open_files(then: str) -> Resumable:
+    """The error for that."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return Resumable(
+        "open_files",
+        f"This process, which may have {most} open files, or the machine has too many. Raise the "
+        f"limit (ulimit -n), then {then}.",
+    )

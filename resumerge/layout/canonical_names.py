@@ -1,0 +1,122 @@
+"""What transformers calls a tensor once it is loaded, where files call it otherwise.
+
+transformers 5 renames tensors while it loads them (its `conversion_mapping.py`, and the prefix of
+a model's class), and packs the experts of a layer into one tensor for each projection. Recipes
+written for mergekit filter by those names. The renames here are those that our tests see in 46
+architectures; a name that none of them touches is its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+Renames = Iterator[tuple[str, str]]
+"""Patterns (anywhere in a name), and what replaces them."""
+
+_PREFIXES = {
+    "transformer": (
+        *("bloom", "codegen", "ctrl", "dbrx", "falcon", "flaubert", "gpt-sw3", "gpt2"),
+        *("gpt_bigcode", "gpt_neo", "gptj", "mpt", "openai-gpt", "xlm", "xlnet"),
+    ),
+    "backbone": ("falcon_mamba", "mamba", "mamba2"),
+    "bert": ("bert", "big_bird", "megatron-bert"),
+    "deberta": ("deberta", "deberta-v2"),
+    "roberta": ("camembert", "roberta", "xlm-roberta", "xlm-roberta-xl", "xmod"),
+    **{
+        name: (name,)
+        for name in (
+            *("albert", "convbert", "distilbert", "electra", "ernie", "esm", "funnel", "gpt_neox"),
+            *("hubert", "layoutlm", "longformer", "luke", "mobilebert", "mpnet", "rembert"),
+            *("roformer", "vit", "wav2vec2", "wavlm"),
+        )
+    },
+}
+"""Where a model with a head has the one without, by model types. For others it is ``model``."""
+
+_MODEL = re.compile(r"(embed_tokens|((en|de)coder\.)?layers\.\d+)\.")
+"""Names of a language model without a prefix that would stand in ``model``."""
+_HEAD = (
+    r"(lm_head|cls|score|classifier|pre_classifier|qa_outputs|embed_out|vocab_\w+|lm_loss"
+    r"|pred_layer|generator_\w+|discriminator_\w+|predictions|lm_predictions|head)\."
+    r"|decoder\.(weight|bias)$|final_logits_bias$"
+)
+_EXPERT = r"\.experts\.\d+\."
+GATES, UPS, DOWNS = ("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2")
+"""What the projections of an expert are called."""
+
+
+class CanonicalNames:
+    """The names that transformers has for the tensors of one model."""
+
+    def __init__(self, names: Collection[str], config: Mapping[str, Any]) -> None:
+        """
+        Args:
+            names: of all its tensors, as on disk.
+            config: its config.json.
+        """
+        found = (*_parts(names), *_words(names, config), *_experts(names), *_prefix(names, config))
+        self._renames = [(re.compile(pattern), to) for pattern, to in found]
+        self._known: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """The name of a tensor; layers may be numbered otherwise than on disk."""
+        if name not in self._known:
+            canonical = name
+            for pattern, to in self._renames:
+                canonical = pattern.sub(to, canonical)
+            self._known[name] = canonical
+        return self._known[name]
+
+
+def _parts(names: Collection[str]) -> Renames:
+    """The parts of models that see: LLaVA and its likes, and Qwen2-VL."""
+    if any(name.startswith("language_model.model.") for name in names):
+        yield r"^language_model\.lm_head\.", "lm_head."
+        yield r"^language_model\.model\.", "model.language_model."
+        yield r"^(vision_tower|multi_modal_projector)\.", r"model.\1."
+    elif any(name.startswith("visual.") for name in names):
+        yield r"^model\.(?!language_model\.|visual\.)", "model.language_model."
+        yield r"^visual\.", "model.visual."
+
+
+def _words(names: Collection[str], config: Mapping[str, Any]) -> Renames:
+    yield r"LayerNorm\.gamma$", "LayerNorm.weight"
+    yield r"LayerNorm\.beta$", "LayerNorm.bias"
+    yield r"\.block_sparse_moe\.", ".mlp."
+    if config.get("model_type") == "gpt_neox":
+        yield r"^embed_out\.", "lm_head."
+    if config.get("model_type") == "vit":
+        yield (
+            r"\bencoder\.layer\.(\d+)\.attention\.attention\.(q|k|v)(uery|ey|alue)\.",
+            (r"layers.\1.attention.\2_proj."),
+        )
+        yield r"\bencoder\.layer\.(\d+)\.attention\.output\.dense\.", r"layers.\1.attention.o_proj."
+        yield r"\bencoder\.layer\.(\d+)\.intermediate\.dense\.", r"layers.\1.mlp.fc1."
+        yield r"\bencoder\.layer\.(\d+)\.output\.dense\.", r"layers.\1.mlp.fc2."
+        yield r"\bencoder\.layer\.", "layers."
+
+
+def _experts(names: Collection[str]) -> Renames:
+    """The packed tensors of experts; those without a gate have ``up_proj`` alone."""
+    gate = re.compile(rf"{_EXPERT}({'|'.join(GATES)})\.weight$")
+    up = "gate_up_proj" if any(gate.search(name) for name in names) else "up_proj"
+    yield rf"{_EXPERT}({'|'.join((*GATES, *UPS))})\.weight$", f".experts.{up}"
+    yield rf"{_EXPERT}({'|'.join(DOWNS)})\.weight$", ".experts.down_proj"
+
+
+def _prefix(names: Collection[str], config: Mapping[str, Any]) -> Renames:
+    """The prefix that a model with a head has, and a file of the model without one lacks."""
+    kind, classes = config.get("model_type"), config.get("architectures")
+    has_head = isinstance(classes, list) and any(_is_head(str(name)) for name in classes)
+    prefix = next((p for p, kinds in _PREFIXES.items() if kind in kinds), None)
+    if prefix is None and any(_MODEL.match(name) for name in names):
+        prefix = "model"
+    if has_head and prefix and not any(name.startswith(f"{prefix}.") for name in names):
+        yield rf"^(?!{_HEAD})", f"{prefix}."
+
+
+def _is_head(name: str) -> bool:
+    """Whether a class of transformers is a model with a head."""
+    return not name.endswith("Model") or name.endswith(("HeadModel", "HeadsModel"))

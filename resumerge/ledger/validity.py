@@ -1,0 +1,179 @@
+"""Whether what a ledger says can be: each value by its column, then the rows together.
+
+SQLite finds a file sound whatever its values are. Another program, a disk or a stranger may have
+changed them; nothing that is read from a ledger is used before it has passed here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import xxhash
+
+from resumerge.ledger.tables import TABLES
+from resumerge.ledger.validators import SOURCE, Validator
+
+RECIPE_TEXT = "recipe text"
+"""The part of a fingerprint that covers the text of the recipe: `text_digest`."""
+
+_HASH = 16
+_SHOWN = 60
+"""Characters of a wrong value that a message shows."""
+
+Row = TypeVar("Row", bound=Mapping[str, Any])
+
+
+class InvalidLedger(sqlite3.DatabaseError):
+    """It is not the ledger of a run, or contradicts itself."""
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 of a recipe's text, in hex digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_values(
+    table: str, rows: Sequence[Mapping[str, Any]], validators: Mapping[str, Validator] | None = None
+) -> None:
+    """Check the values of rows, column by column; each different value once.
+
+    Args:
+        rows: that all have the same columns.
+        validators: by column; by default those of the declaration.
+
+    Raises:
+        InvalidLedger: with the column, and the first value that it cannot hold.
+    """
+    if validators is None:
+        there = rows[0] if rows else {}
+        validators = {c.name: c.accepts for c in TABLES[table].columns if c.name in there}
+    for name, accepts in validators.items():
+        values = [row[name] for row in rows]
+        try:
+            different = [*dict(zip(zip(map(type, values), values), values)).values()]
+        except TypeError:  # a list or an object, where rows come from JSON
+            different = values
+        for value in different:
+            if not accepts(value):
+                raise InvalidLedger(f"its {table}.{name} says {str(value)[:_SHOWN]!r}")
+
+
+def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows of a table in the order of their keys, which follow each other if they are numbers.
+
+    The key of a new row follows the last: it is never one that could not be read again.
+
+    Raises:
+        InvalidLedger: when a row is missing, or there is one too many.
+    """
+    key, first = TABLES[table].columns[0].name, TABLES[table].first
+    for number, row in enumerate(rows, first or 0):
+        if first is not None and row[key] != number:
+            raise InvalidLedger(f"its {table}.{key} do not follow each other")
+        yield row
+
+
+def check_agreement(
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], units: Iterable[Mapping[str, Any]]
+) -> None:
+    """Check that rows do not contradict each other. Their values and order have been checked.
+
+    Args:
+        tables: all rows of ``run``, ``sources``, ``shards``, ``mirrored`` and ``attempts``.
+        units: all rows of ``units``.
+
+    Raises:
+        InvalidLedger: with the columns.
+    """
+    _check_sources(_check_run(tables["run"]), tables["sources"])
+    shards = tables["shards"]
+    if len({row["name"] for row in shards}) < len(shards):
+        raise InvalidLedger("two of its shards.name are one")
+    ends = [row["header_bytes"] for row in shards]
+    for unit in units:
+        if unit["shard"] >= len(shards):
+            raise InvalidLedger(f"its units.shard says {unit['shard']}, which it does not have")
+        if (unit["attempt"] or 0) > len(tables["attempts"]):
+            raise InvalidLedger(f"its units.attempt says {unit['attempt']}, which it does not have")
+        _check_size(unit)
+        if unit["offset"] != ends[unit["shard"]]:
+            raise _contradiction(unit, "offset")
+        ends[unit["shard"]] += unit["nbytes"]
+        _check_progress(unit, sealed=shards[unit["shard"]]["state"] == "sealed")
+    for shard, end in zip(shards, ends):
+        if end != shard["nbytes"]:
+            raise InvalidLedger(f"its shards.nbytes of {shard['name']} is not that of its units")
+    if tables["mirrored"] and tables["run"][0].get("mirror", "") is None:
+        raise InvalidLedger("its run.mirror is missing, and mirrored has rows")
+    sizes = {row["name"]: row["nbytes"] for row in shards}
+    for row in tables["mirrored"]:
+        if sizes.get(row["name"], row["nbytes"]) != row["nbytes"]:
+            raise InvalidLedger(f"its mirrored.nbytes of {row['name']!r} is another in shards")
+
+
+def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Check that there is one run, and that its recipe and fingerprint are those it began with.
+
+    Returns:
+        The parts of the fingerprint.
+    """
+    if len(runs) != 1:
+        raise InvalidLedger(f"its table run has {len(runs)} rows")
+    parts = json.loads(runs[0]["fingerprint_parts"])
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    if digest != runs[0]["fingerprint"]:
+        raise InvalidLedger("its run.fingerprint is not that of run.fingerprint_parts")
+    if parts.get(RECIPE_TEXT) != text_digest(runs[0]["config_text"]):
+        raise InvalidLedger("its run.config_text is not the recipe of run.fingerprint_parts")
+    return dict(parts)
+
+
+def _check_sources(parts: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> None:
+    """Check that the sources are the fingerprint's; the parts of those with adapters come after."""
+    identities = {row["model"]: json.loads(row["identity"]) for row in sources}
+    for row in sources:
+        for column in ("model", "kind", "revision"):
+            if identities[row["model"]].get(column) != row[column]:
+                raise InvalidLedger(f"its sources.{column} {row[column]!r} is not the identity's")
+    for key, part in parts.items():
+        model = key.removeprefix(SOURCE)
+        if key != model and identities.get(model) != part:
+            raise InvalidLedger(f"its sources.identity of {model!r} is not the fingerprint's")
+
+
+def _check_size(unit: Mapping[str, Any]) -> None:
+    from resumerge.sources.dtypes import BITS, nbytes  # its room takes 0.1 s, which status has not
+
+    numel = math.prod(json.loads(unit["shape"]))
+    if unit["dtype"] not in BITS or unit["nbytes"] != nbytes(unit["dtype"], numel):
+        raise _contradiction(unit, "nbytes")
+    if unit["blocks"] != max(1, -(-numel // unit["block_elements"])):
+        raise _contradiction(unit, "blocks")
+
+
+def _check_progress(unit: Mapping[str, Any], *, sealed: bool) -> None:
+    hashes = unit["block_hashes"] or b""
+    done = unit["committed_blocks"]
+    whole = done == unit["blocks"]
+    if done > unit["blocks"] or len(hashes) != _HASH * done:
+        raise _contradiction(unit, "block_hashes")
+    inputs = unit.get("input_hashes") or b""
+    if len(inputs) % (_HASH * done) if done else inputs:
+        raise _contradiction(unit, "input_hashes")
+    if unit["checksum"] != (xxhash.xxh3_128_hexdigest(hashes) if whole else None):
+        raise _contradiction(unit, "checksum")
+    if unit["state"] != ("committed" if whole else "pending"):
+        raise _contradiction(unit, "state")
+    if sealed and not whole:
+        raise InvalidLedger(f"{unit['name'][:_SHOWN]!r} is missing in a shard that is sealed")
+
+
+def _contradiction(unit: Mapping[str, Any], column: str) -> InvalidLedger:
+    return InvalidLedger(
+        f"its units.{column} of {unit['name'][:_SHOWN]!r} does not agree with the other columns"
+    )

@@ -1,0 +1,104 @@
+"""What a merge method must hold to, checked: methods of users are called, too.
+
+A method that says that a row has -1 elements would get blocks that nothing is written to.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resumerge.errors import ResumergeError, refuse
+from resumerge.methods.base import Method, TensorContext
+from resumerge.methods.registry import METHODS
+
+MEND = "mend the method: docs/extending.md says what it is asked"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a method says of one tensor while a merge is planned; see `Method`.
+
+    Args:
+        contradiction: what is expected where its parameters do not go together, else None.
+    """
+
+    contradiction: str | None = None
+    row_elements: int | None = None
+    is_copy: bool = False
+
+
+def ask(method: Method, tensor: TensorContext) -> Answers:
+    """Ask a method about a tensor; nothing is asked about an empty one.
+
+    Raises:
+        InputError: an answer is invalid, or a method of the user fails.
+    """
+    if tensor.numel == 0:
+        return Answers()
+    inputs = len(tensor.per_model)
+    is_copy = "True or False" if inputs == 1 else f"False, since {inputs} models are merged"
+    _answer(method, method.passes, tensor, _is_count, "a whole number above 0")
+    _answer(method, method.statistics_bytes, tensor, _is_size, "a whole number, 0 or more")
+    return Answers(
+        _answer(method, method.validate, tensor, _is_text_or_none, "a text, or None"),
+        _answer(method, method.row_elements, tensor, _is_row, "a whole number above 0, or None"),
+        _answer(method, method.is_copy, tensor, lambda f: f in (False, inputs == 1), is_copy),
+    )
+
+
+def is_users(method: str) -> bool:
+    """Whether a method's code is not of this package."""
+    return method not in METHODS.built_in
+
+
+def failure(method: str, error: Exception) -> str:
+    """What a method of the user raised, and where: ``ValueError: no (mine.py, line 12)``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    code = sys.modules[type(METHODS[method]).__module__].__file__
+    last = [frame for frame in frames if frame.filename == code] or frames
+    place = f"{Path(last[-1].filename).name}, line {last[-1].lineno}"
+    return f"{type(error).__name__}: {error} ({place})"
+
+
+def _answer(
+    method: Method,
+    question: Callable[[TensorContext], Any],
+    tensor: TensorContext,
+    is_valid: Callable[[Any], bool],
+    expected: str,
+) -> Any:
+    where = f"{question.__name__}() of tensor {tensor.name}"
+    try:
+        found = question(tensor)
+    except ResumergeError:
+        raise
+    except Exception as error:
+        if not is_users(method.name):
+            raise
+        what = f"The merge method {method.name!r} fails"
+        raise refuse(what, where=where, found=failure(method.name, error), fix=MEND) from error
+    if not is_valid(found):
+        what = f"The merge method {method.name!r} says what cannot be"
+        raise refuse(what, where=where, expected=expected, found=repr(found), fix=MEND)
+    return found
+
+
+def _is_text_or_none(found: object) -> bool:
+    return found is None or isinstance(found, str)
+
+
+def _is_size(found: object) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool) and found >= 0
+
+
+def _is_count(found: object) -> bool:
+    return _is_size(found) and found != 0
+
+
+def _is_row(found: object) -> bool:
+    return found is None or _is_count(found)

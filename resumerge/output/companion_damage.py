@@ -1,0 +1,103 @@
+"""What is wrong with the content of a companion that is copied as it is, as far as its name says
+what it should be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path, PurePosixPath
+
+from resumerge.errors import InputError
+from resumerge.foreign_files import read_foreign
+from resumerge.planning.tokenizers.chat_template import syntax_error
+from resumerge.sources.companions import LARGEST, is_tokenizer_file
+from resumerge.sources.formats.registry import looks_like_weights, read_header
+from resumerge.sources.json_object import check_values, json_object
+
+PARSED = 1 << 20
+"""Bytes. Parsing a larger JSON file would take more memory (ten times its size) than most merges,
+so that only its beginning and end are looked at, and whether it has a hole."""
+
+_OBJECT = re.compile(r".*config\.json|(tokenizer|special_tokens_map|added_tokens)\.json")
+_CODE = (".jinja", ".py")
+_TEXT = (".txt", ".bpe", ".tiktoken", ".vocab", ".codes")
+
+
+def companion_damage(path: Path, name: str) -> str | None:
+    """What is wrong with a companion; None if nothing is.
+
+    Args:
+        name: in the model's folder.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        if looks_like_weights(name):
+            read_header(path, name)
+        else:
+            _check(read_foreign(path, LARGEST), PurePosixPath(name))
+    except InputError as error:
+        problem = error.problems[0]
+        return f"{problem.what}: {problem.found}"
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def _check(data: bytes, name: PurePosixPath) -> None:
+    """Raise a ValueError that says what is wrong."""
+    is_json, is_code = name.suffix == ".json", name.suffix in _CODE
+    if not (is_json or is_code or is_tokenizer_file(str(name))):
+        return
+    if not any(data) and (data or name.suffix != ".py"):
+        raise ValueError("only zeros" if data else "empty")
+    if is_json:
+        _check_json(data, is_object=_OBJECT.fullmatch(name.name) is not None)
+    elif is_code or name.suffix in _TEXT:
+        text = data.decode()
+        if name.suffix == ".jinja" and (wrong := syntax_error(text)):
+            raise ValueError(wrong)
+    elif data.startswith(b"\n"):
+        _check_pieces(data)
+
+
+def _check_json(data: bytes, *, is_object: bool) -> None:
+    if len(data) > PARSED:
+        ends = data[:100].lstrip()[:1] + data[-100:].rstrip()[-1:]
+        if ends not in (b"{}", b"[]") or b"\0" in data:
+            raise ValueError("not JSON: a part of it is missing")
+    elif is_object:
+        json_object(data)
+    else:
+        check_values(data)
+        json.loads(data.decode())
+
+
+def _check_pieces(data: bytes) -> None:
+    """Check that a file of sentencepiece, which is a protocol buffer, ends where a field does.
+
+    Other files of such names, like tiktoken's text, do not begin with a line break.
+    """
+    at = 0
+    try:
+        while at < len(data):
+            key, at = _varint(data, at)
+            number, following = _varint(data, at) if key & 7 in (0, 2) else (0, at)
+            at = following + {1: 8, 2: number, 5: 4}.get(key & 7, 0)
+    except IndexError:
+        at = len(data) + 1
+    if at > len(data):
+        raise ValueError("the file ends early")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of a protocol buffer and the place after it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            break
+    return value, at

@@ -1,0 +1,95 @@
+"""Standard streams that may be closed, full, or without a reader; what they cannot take is dropped.
+
+A merge takes hours, and its log may fill the disk, its terminal hang up. Neither is a reason to
+stop it, nor to change its exit code.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from contextlib import suppress
+from typing import Any, TextIO
+
+PATIENCE = 1.0
+"""Seconds to wait, once, for the reader of a pipe that does not block."""
+
+_STANDARD = {"stdin": 0, "stdout": 1, "stderr": 2}
+
+
+class LossyFile(io.FileIO):
+    """A descriptor for which every write succeeds; what the descriptor does not take is dropped."""
+
+    _patience = PATIENCE
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data)
+        try:
+            written = super().write(view)
+            if written is None and select.select([], [self], [], self._patience)[1]:
+                written = super().write(view)
+        except OSError:
+            written = None
+        self._patience = PATIENCE if written else 0.0
+        return view.nbytes if written is None else written
+
+
+def occupy_closed_streams() -> None:
+    """Open /dev/null where a standard stream was closed (``>&-``) before this process began.
+
+    The next file that is opened, like a shard, would get its number, and what is printed. Call it
+    before anything is opened.
+    """
+    for name, number in _STANDARD.items():
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+
+
+def lossy(stream: TextIO) -> TextIO:
+    """A stream to the same descriptor that drops what cannot be written, at exit too.
+
+    Args:
+        stream: of text; returned as it is if it has no descriptor of its own.
+    """
+    if not isinstance(stream, io.TextIOWrapper) or isinstance(_raw(stream), LossyFile):
+        return stream
+    try:
+        number = stream.fileno()
+        stream.flush()
+    except OSError:
+        return stream
+    return io.TextIOWrapper(
+        io.BufferedWriter(LossyFile(number, "w", closefd=False)),
+        encoding=stream.encoding,
+        errors="backslashreplace",
+        line_buffering=True,
+    )
+
+
+class LossyStream:
+    """Any stream of text, likewise, without a descriptor: for consoles in a process of others."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):  # a closed stream raises ValueError
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _raw(stream: io.TextIOWrapper) -> object:
+    return getattr(stream.buffer, "raw", None)

@@ -1,0 +1,74 @@
+"""Promise: a resumed run has the options that it began with, except those that are given anew."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from resumerge.errors import InputError
+from resumerge.options import Kept, Options, are_kept_options, declared
+
+VALUES: dict[str, tuple[Any, Any]] = {
+    "memory": (10**9, 2 * 10**9),
+    "threads": (3, 1),
+    "trust_sources": (False, True),
+    "evict": (False, True),
+    "mirror_then_delete": (True, False),
+    "mirror_rate": (10**6, 10**7),
+    "mirror_wait": (60.0, 0.0),
+}
+"""Of each option that is inherited, the value at the beginning, and another one that is given."""
+
+
+def test_these_are_inherited() -> None:
+    assert {option.name for option in declared() if option.kept is Kept.INHERITED} == set(VALUES)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_is_not_given_is_as_it_was_when_the_run_began(name: str) -> None:
+    for value in VALUES[name]:
+        found = Options(no_recheck=True).inherit({name: value}, None)
+        assert found == Options(no_recheck=True, **{name: value})
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_is_given_stays(name: str) -> None:
+    began, given = VALUES[name]
+    options = Options(**{name: given})
+    assert options.inherit({name: began}, None) == options
+
+
+@pytest.mark.parametrize("began", [{}, dict.fromkeys(VALUES)], ids=["of an old ledger", "null"])
+def test_what_a_ledger_does_not_say_is_the_default(began: dict[str, Any]) -> None:
+    assert Options().inherit(began, None) == Options()
+
+
+def test_nothing_else_is_inherited() -> None:
+    began = {"shard_size": 5, "seed": 7, "device": "cuda", "offline": True, "restart": True}
+    assert Options().inherit(began, None) == Options()
+
+
+def test_the_mirror_is_the_runs_unless_another_is_given() -> None:
+    assert Options().inherit({}, "/drive").mirror == "/drive"
+    assert Options(mirror="/other").inherit({}, "/drive").mirror == "/other"
+    assert Options(mirror="/other").inherit({}, None).mirror == "/other"
+
+
+def test_shards_that_are_brought_back_are_not_deleted_as_they_were_before() -> None:
+    found = Options(bring_back=True).inherit({"mirror_then_delete": True}, "/drive")
+    assert (found.bring_back, found.mirror_then_delete) == (True, False)
+    with pytest.raises(InputError, match="cannot be both kept and deleted"):
+        Options(bring_back=True, mirror_then_delete=True)
+
+
+def test_what_a_ledger_keeps_is_what_the_next_attempt_inherits() -> None:
+    options = Options(memory=10**9, evict=True, mirror_wait=0.0, seed=3, no_recheck=True)
+    kept = json.loads(json.dumps(options.kept(seed=4, shard_size=10**6)))
+    assert are_kept_options(kept)
+    assert (kept["seed"], kept["shard_size"]) == (4, 10**6), "what the run was planned with"
+    assert kept.keys() == {"seed", "shard_size", *VALUES}
+    assert Options().inherit(kept, None) == Options(memory=10**9, evict=True, mirror_wait=0.0)
+    assert not are_kept_options({**kept, "memory": "much"})
+    assert not are_kept_options({**kept, "seed": "3"})

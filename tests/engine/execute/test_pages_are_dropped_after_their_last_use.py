@@ -1,0 +1,120 @@
+"""Promise: where memory is scarce, pages are dropped that nothing reads again, and no others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from made_up_plans import llama, plan, tensor
+
+from resumerge.engine.execute import page_cache
+from resumerge.engine.execute.page_cache import SCANNED_BLOCKS, PageCache
+from resumerge.planning import Plan
+from resumerge.planning.plan import Unit
+from resumerge.sources.types import Source
+
+BLOCK = 4
+Dropped = list[tuple[str, int, int]]
+
+
+def vectors(name: str, *sizes: int) -> Source:
+    others = [tensor(f"t{number}", (size,)) for number, size in enumerate(sizes)]
+    return llama(name, 0, others=others, without=list(llama(name, 0).tensors))
+
+
+class Cache:
+    """Args:
+    scarce, room: what the governor says.
+    """
+
+    def __init__(self, found: Plan, *, scarce: bool = True, room: int = 0) -> None:
+        self.governor = SimpleNamespace(cache_is_scarce=scarce, cache_room=room)
+        names = [source.ref.name for source in found.sources]
+        execution: Any = SimpleNamespace(
+            plan=found,
+            governor=self.governor,
+            reader=SimpleNamespace(descriptor=lambda source, tensor: names[source]),
+            files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}"),
+        )
+        self.cache = PageCache(execution)
+
+
+@pytest.fixture
+def dropped(monkeypatch: pytest.MonkeyPatch) -> Dropped:
+    found: Dropped = []
+    monkeypatch.setattr(page_cache, "drop_from_cache", lambda *range_: found.append(range_))
+    monkeypatch.setattr("resumerge.planning.plan.BLOCK", BLOCK)
+    return found
+
+
+LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+
+
+def linear(*sizes: int) -> tuple[Plan, Unit]:
+    found = plan(LINEAR, vectors("a", *sizes), vectors("b", *sizes))
+    return found, found.units[-1]
+
+
+def test_of_blocks_that_are_on_disk_output_and_inputs_are_dropped(dropped: Dropped) -> None:
+    found, unit = linear(3, 10)
+    cache = Cache(found).cache
+    cache.finished(unit, 0, 1)
+    before = 4 * 3
+    assert dropped == [("shard 0", unit.offset, 32), ("a", before, 32), ("b", before, 32)]
+    dropped.clear()
+    cache.finished(unit, 2, 2)
+    assert dropped == [
+        ("shard 0", unit.offset + 32, 8), ("a", before + 32, 8), ("b", before + 32, 8)
+    ]  # fmt: skip
+
+
+def test_with_plenty_of_memory_nothing_is_dropped(dropped: Dropped) -> None:
+    found, unit = linear(100)
+    cache = Cache(found, scarce=False)
+    cache.cache.finished(unit, 0, 1)
+    cache.cache.scanned(unit, SCANNED_BLOCKS - 1)
+    assert dropped == []
+
+
+def test_an_input_that_is_read_again_stays(dropped: Dropped) -> None:
+    stacked = "merge_method: passthrough\nslices:\n" + 2 * (
+        "  - sources: [{model: a, layer_range: [0, 1]}]\n"
+    )
+    found = plan(stacked, llama("a", 1))
+    cache = Cache(found).cache
+    first, second = (
+        unit
+        for unit in found.units
+        if unit.expression.operands[0].tensor.name.endswith("up_proj.weight")
+    )
+    for unit in (first, second):
+        cache.finished(unit, 0, unit.blocks - 1)
+    assert [file for file, *_ in dropped] == ["shard 0", "shard 0", "a"]
+
+
+def test_inputs_of_a_scan_go_where_the_tensor_is_too_large_to_stay(dropped: Dropped) -> None:
+    found, unit = linear(BLOCK * 40)
+    inputs = 2 * 4 * BLOCK * 40
+    cache = Cache(found, room=inputs - 1)
+    for index in range(2 * SCANNED_BLOCKS):
+        cache.cache.scanned(unit, index)
+    piece = 4 * BLOCK * SCANNED_BLOCKS
+    assert dropped == [("a", 0, piece), ("b", 0, piece), ("a", piece, piece), ("b", piece, piece)]
+    dropped.clear()
+    cache.governor.cache_room = inputs
+    cache.cache.scanned(unit, SCANNED_BLOCKS - 1)
+    assert dropped == []
+
+
+def test_a_scan_drops_what_is_read_again_by_another_tensor(dropped: Dropped) -> None:
+    """It is too large to be still there by then."""
+    stacked = "merge_method: linear\nparameters: {weight: 1}\nslices:\n" + 2 * (
+        "  - sources: [{model: a, layer_range: [0, 1]}, {model: b, layer_range: [0, 1]}]\n"
+    )
+    rest = "model.layers.0.mlp.up_proj.weight"
+    large = [llama(name, 1, others=[tensor(rest, (40, BLOCK))]) for name in "ab"]
+    found = plan(stacked, *large)
+    unit = next(unit for unit in found.units if unit.expression.operands[0].tensor.name == rest)
+    Cache(found).cache.scanned(unit, SCANNED_BLOCKS - 1)
+    assert [file for file, *_ in dropped] == ["a", "b"]

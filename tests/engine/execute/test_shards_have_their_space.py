@@ -1,0 +1,182 @@
+"""Promise: a shard's file has its size, header and space before it is written, and one name."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_plans import llama, plan
+
+from resumerge.engine.execute import space_reservation
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.space_reservation import (
+    RESERVE,
+    SpaceReservation,
+    allocates_lazily,
+)
+from resumerge.ledger import Progress
+from resumerge.planning import Plan
+from resumerge.storage import Storage
+
+PENDING = Progress(0, b"", b"", None, None, None)
+DONE = Progress(1, b"", b"", "known", None, None)
+
+
+@pytest.fixture
+def found() -> Plan:
+    made = plan("merge_method: passthrough\nmodels: [{model: a}]\n", llama("a"), shard_size=200)
+    assert len(made.shards) > 2
+    return made
+
+
+def test_a_shard_is_made_whole_and_is_known_by_its_header(found: Plan, tmp_path: Path) -> None:
+    files, shard = ShardFiles(found, tmp_path, Storage()), found.shards[0]
+    assert not files.is_intact(shard, files.partial(shard)), "there is none"
+    files.create(shard)
+    path = files.partial(shard)
+    assert path.name == shard.name + ".partial" and path.stat().st_size == shard.nbytes
+    assert files.is_intact(shard, path)
+    content = path.read_bytes()
+    assert content.startswith(shard.header)
+    path.write_bytes(content[:-1])
+    assert not files.is_intact(shard, path)
+    path.write_bytes(content[:9] + b"?" + content[10:])
+    assert not files.is_intact(shard, path)
+
+
+def test_a_sealed_shard_has_its_final_name_and_is_closed(found: Plan, tmp_path: Path) -> None:
+    files, shard = ShardFiles(found, tmp_path, Storage()), found.shards[1]
+    files.create(shard)
+    descriptor = files.descriptor(1)
+    assert files.descriptor(1) == descriptor
+    files.seal(shard)
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+    assert files.final(shard).name == shard.name
+    assert not files.partial(shard).exists() and files.final(shard).exists()
+    files.unseal(shard)
+    assert files.partial(shard).exists() and not files.final(shard).exists()
+    again = files.descriptor(1)
+    files.remove(shard)
+    assert not files.partial(shard).exists()
+    with pytest.raises(OSError):
+        os.fstat(again)
+
+
+def test_what_a_shard_still_needs_of_the_disk(
+    found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, shard = ShardFiles(found, tmp_path, Storage()), found.shards[0]
+    in_memory = False
+    where = "resumerge.engine.execute.shard_files.is_in_memory"
+    monkeypatch.setattr(where, lambda folder: in_memory)
+    assert files.unallocated(shard) == shard.nbytes
+    files.partial(shard).write_bytes(b"")
+    assert files.unallocated(shard) == 0, "a disk has given it its space"
+    in_memory = True
+    assert files.unallocated(shard) == shard.nbytes, "memory is taken as it is written"
+    files.partial(shard).rename(files.final(shard))
+    files.final(shard).write_bytes(bytes(1 << 20))
+    assert files.unallocated(shard) == 0, "never less than nothing"
+
+
+def test_space_is_taken_lazily_in_memory_alone(
+    found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory = True
+    monkeypatch.setattr(space_reservation, "is_in_memory", lambda folder: in_memory)
+    assert allocates_lazily(found, tmp_path, frees=False)
+    assert not allocates_lazily(found, tmp_path, frees=True)
+    [source] = found.sources
+    file = replace(source.files["m.safetensors"], present=False)
+    other = replace(file, name="other", present=False)
+    away = replace(source, files={"m.safetensors": file})
+    assert not allocates_lazily(replace(found, sources=(away,)), tmp_path, frees=False)
+    unread = replace(source, files={**source.files, "other": other})
+    assert allocates_lazily(replace(found, sources=(unread,)), tmp_path, frees=False)
+    in_memory = False
+    assert not allocates_lazily(found, tmp_path, frees=False)
+
+
+def reservation(
+    found: Plan, out: Path, done: int = 0, *, frees: bool = True
+) -> tuple[SpaceReservation, ShardFiles]:
+    """Args:
+    done: the shards up to this one are committed.
+    """
+    files = ShardFiles(found, out, Storage())
+    progress = [DONE if unit.shard < done else PENDING for unit in found.units]
+    mirror: Any = object() if frees else None
+    return SpaceReservation(found, files, progress, mirror), files
+
+
+def test_a_shard_gets_its_space_if_enough_is_left_besides(
+    found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space, files = reservation(found, tmp_path)
+    first = found.shards[0]
+    free = first.nbytes + RESERVE - 1
+    monkeypatch.setattr(space_reservation, "free_bytes", lambda folder: free)
+    assert not space.reserve(0) and not files.partial(first).exists()
+    free += 1
+    assert space.reserve(0) and space.is_allocated(0) and not space.is_allocated(1)
+    assert files.partial(first).stat().st_size == first.nbytes
+    free = 0
+    assert space.reserve(0), "it has it"
+    again, _ = reservation(found, tmp_path)
+    assert again.is_allocated(0), "since the attempt before"
+    whole, _ = reservation(found, tmp_path / "elsewhere", frees=False)
+    assert whole.reserve(2), "without a mirror all have it from the beginning"
+
+
+@pytest.mark.parametrize(
+    ("code", "raises"), [(errno.ENOSPC, False), (errno.EDQUOT, False), (errno.EIO, True)]
+)
+def test_a_disk_that_fills_up_meanwhile_leaves_no_piece_of_a_shard(
+    found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, raises: bool
+) -> None:
+    space, files = reservation(found, tmp_path)
+
+    def create(shard: Any) -> None:
+        files.partial(shard).write_bytes(b"a piece")
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(files, "create", create)
+    if raises:
+        with pytest.raises(OSError):
+            space.reserve(0)
+    else:
+        assert not space.reserve(0)
+    assert not files.partial(found.shards[0]).exists() and not space.is_allocated(0)
+
+
+def test_downloads_leave_room_for_the_next_shard_of_the_same_disk(
+    found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space_reservation, "cache_folder", lambda: tmp_path / "cache")
+    space, files = reservation(found, tmp_path, done=1)
+    second = found.shards[1]
+    assert space.reserved_bytes(False) == space.reserved_bytes(True) == second.nbytes + RESERVE
+    assert space.reserve(1)
+    assert space.reserved_bytes(False) == found.shards[2].nbytes + RESERVE
+    assert space.reserved_bytes(True) == 0, "what has its space goes first"
+    everything, _ = reservation(found, tmp_path, done=len(found.shards))
+    assert everything.reserved_bytes(False) == 0
+    without, _ = reservation(found, tmp_path, frees=False)
+    assert without.reserved_bytes(False) == 0
+    memory = Path("/dev/shm")
+    if memory.is_dir() and memory.stat().st_dev != tmp_path.stat().st_dev:
+        monkeypatch.setattr(space_reservation, "cache_folder", lambda: memory / "none")
+        assert space.reserved_bytes(False) == 0, "downloads go to another disk"
+    assert files.partial(second).exists()
+
+
+def test_a_full_disk_is_told(found: Plan, tmp_path: Path) -> None:
+    space, _ = reservation(found, tmp_path)
+    error = space.no_space(2)
+    assert error.reason == "disk_full"
+    assert found.shards[2].name in str(error) and str(tmp_path) in str(error)

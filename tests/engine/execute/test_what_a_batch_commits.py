@@ -1,0 +1,161 @@
+"""Promise: a batch journals what it adds to each unit, and totals of its attempt alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from made_up_plans import llama, plan
+
+from resumerge.engine.execute import committer as module
+from resumerge.engine.execute.checksums import hash_block, unit_checksum
+from resumerge.engine.execute.committer import SAMPLE_SECONDS, SAMPLES, Committer, WrittenBlock
+from resumerge.ledger import Progress
+from resumerge.planning import Plan
+
+PENDING = Progress(0, b"", b"", None, None, None)
+COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
+
+
+class Bench:
+    """A committer whose ledger and files are lists of what they were told."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, found: Plan, progress: Sequence[Progress]
+    ) -> None:
+        self.now = 1000.0
+        self.told: list[tuple[str, Any]] = []
+        self.batches: list[tuple[Any, ...]] = []
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        snapshot = lambda ledger, storage: self.told.append(("snapshot", None))  # noqa: E731
+        monkeypatch.setattr(module, "take_snapshot", snapshot)
+        governor = SimpleNamespace(
+            peak_rss=5, batch_bytes=6, rss=7, budget=8, memory=SimpleNamespace(available=9)
+        )
+        ledger = SimpleNamespace(
+            commit_batch=lambda *batch: self.batches.append(batch),
+            seal=lambda number: self.told.append(("sealed in the ledger", number)),
+        )
+        files = SimpleNamespace(
+            sync=lambda shard: self.told.append(("sync", shard)),
+            seal=lambda shard: self.told.append(("seal", shard.index)),
+        )
+        watch = SimpleNamespace(
+            check=lambda units: self.told.append(("check", [unit.index for unit in units]))
+        )
+        execution: Any = SimpleNamespace(
+            plan=found, progress=progress, ledger=ledger, files=files, watch=watch,
+            governor=governor, attempt=3, storage=None,
+        )  # fmt: skip
+        cache: Any = SimpleNamespace(finished=lambda *range_: self.told.append(("drop", range_)))
+        self.units = found.units
+        self.committed: list[list[int]] = []
+        self.committer = Committer(
+            execution,
+            cache,
+            lambda numbers: self.committed.append(list(numbers)),
+            lambda number: self.told.append(("sealed", number)),
+        )
+
+    def commit(self, *blocks: tuple[int, int]) -> Any:
+        """Commit blocks of units; each took a second and has a hash of its own.
+
+        Returns:
+            What the ledger was told of the units, the totals, and the sample.
+        """
+        batch = [
+            WrittenBlock(self.units[unit], index, hashed(unit, index), b"in" * 8, 1.0)
+            for unit, index in blocks
+        ]
+        self.committer.submit(batch)
+        self.committer.wait()
+        return self.batches[-1][2:]
+
+
+def hashed(unit: int, index: int) -> bytes:
+    return hash_block(bytes([unit, index]))
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Two shards: an embedding of three blocks, and the rest."""
+    monkeypatch.setattr("resumerge.planning.plan.BLOCK", 16)
+    made = plan(COPY, llama("a", 0), shard_size=200)
+    assert [(unit.blocks, unit.shard) for unit in made.units] == [(3, 0), (1, 0), (3, 1)]
+    return made
+
+
+def test_a_unit_is_complete_with_its_last_block(
+    found: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(monkeypatch, found, [PENDING] * 3)
+    [unit], totals, _ = bench.commit((0, 0), (0, 1))
+    assert (unit.number, unit.checksum, unit.seconds) == (0, None, 2.0)
+    assert unit.hashes == hashed(0, 0) + hashed(0, 1) and unit.input_hashes == b"in" * 16
+    assert totals == {
+        "units_committed": 0, "bytes_committed": 4 * 32, "peak_rss": 5, "batch_bytes": 6
+    }  # fmt: skip
+    [first, second], totals, _ = bench.commit((0, 2), (1, 0))
+    every = b"".join(hashed(0, index) for index in range(3))
+    assert (first.hashes, first.checksum) == (every, unit_checksum(every))
+    assert second.checksum == unit_checksum(hashed(1, 0))
+    assert (totals["units_committed"], totals["bytes_committed"]) == (2, 4 * 44)
+    assert bench.committed == [[], [0, 1]]
+    assert [batch[:2] for batch in bench.batches] == [(3, 1), (3, 2)]
+    assert bench.told == [
+        ("check", [0]), ("sync", 0), ("drop", (found.units[0], 0, 1)),
+        ("check", [0, 1]), ("sync", 0), ("drop", (found.units[0], 2, 2)),
+        ("drop", (found.units[1], 0, 0)),
+        ("seal", 0), ("sealed in the ledger", 0), ("snapshot", None), ("sealed", 0),
+    ]  # fmt: skip
+    bench.committer.close()
+
+
+def test_an_attempt_goes_on_where_the_one_before_ended(
+    found: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = Progress(1, hashed(0, 0), b"in" * 8, None, 1, 1)
+    done = Progress(1, hashed(1, 0), b"", "known", 1, 1)
+    bench = Bench(monkeypatch, found, [begun, done, PENDING])
+    assert bench.committer.bytes_committed == 4 * (16 + 4)
+    [unit], totals, sample = bench.commit((0, 1), (0, 2))
+    assert len(unit.hashes) == len(unit.input_hashes) == 3 * 16 and unit.checksum
+    assert totals["units_committed"] == 1 and totals["bytes_committed"] == 4 * 24
+    assert sample["bytes_done"] == bench.committer.bytes_committed == 4 * 44
+    assert ("seal", 0) in bench.told and ("seal", 1) not in bench.told
+    bench.committer.close()
+
+
+def test_samples_are_few(found: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, found, [PENDING] * 3)
+    *_, sample = bench.commit((0, 0))
+    assert sample == {
+        "rss": 7, "available": 9, "budget": 8, "batch_bytes": 6, "bytes_done": 4 * 16
+    }  # fmt: skip
+    bench.now += SAMPLE_SECONDS / 2
+    assert bench.commit((0, 1))[2] is None
+    bench.now += SAMPLE_SECONDS / 2
+    assert bench.commit((0, 2))[2] is not None
+    bench.now += 10 * SAMPLES * SAMPLE_SECONDS
+    assert bench.commit((1, 0))[2] is not None
+    bench.now += 9 * SAMPLE_SECONDS
+    assert bench.commit((2, 0))[2] is None, "a long run is sampled less often"
+    bench.now += 3 * SAMPLE_SECONDS
+    assert bench.commit((2, 1))[2] is not None
+    bench.committer.close()
+
+
+def test_what_failed_in_a_batch_is_told_once(found: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, found, [PENDING] * 3)
+
+    def fail(units: Any) -> None:
+        raise OSError("the disk")
+
+    bench.committer._execution.watch.check = fail  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="the disk"):
+        bench.commit((0, 0))
+    bench.committer.wait()
+    assert not bench.batches and not any(kind == "sync" for kind, _ in bench.told)
+    bench.committer.close()

@@ -1,0 +1,306 @@
+"""Promise: a block is computed from the bytes that are hashed, rounded as the recipe says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_up_plans import plan
+from safetensors.torch import save_file
+from torch import Tensor
+
+from resumerge.engine.execute.checksums import (
+    HASH_BYTES,
+    first_mismatch,
+    hash_block,
+    hash_file,
+    unit_checksum,
+)
+from resumerge.engine.execute.evaluation.buffers import Buffers
+from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.execute.evaluation.input_hashes import (
+    hashed_operands,
+    known_hashes,
+    operand_hashes,
+)
+from resumerge.engine.execute.evaluation.method_failures import keeps_inputs
+from resumerge.engine.execute.evaluation.row_gather import RowReader
+from resumerge.planning import Plan
+from resumerge.planning.estimates.memory import REUSED
+from resumerge.planning.plan import Unit
+from resumerge.recipe import ModelRef
+from resumerge.sources import open_source
+from resumerge.sources.reader import SourceReader
+from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, RowMap, Rows
+from resumerge.sources.types import Source
+
+SIZE, BLOCK = 100, 40
+LINEAR = "merge_method: linear\nmodels: [{model: a}, {model: b}]\nparameters: {weight: 0.5}\n"
+COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
+
+KERNELS = ["", "torch"]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resumerge.planning.plan.BLOCK", BLOCK)
+
+
+def written(folder: Path, **models: Mapping[str, Tensor]) -> list[Source]:
+    """Models of these tensors on disk, by name."""
+    found = []
+    for name, tensors in models.items():
+        (folder / name).mkdir(parents=True)
+        save_file(dict(tensors), folder / name / "model.safetensors", {"format": "pt"})
+        opened = open_source(ModelRef(str(folder / name), str(folder / name)))
+        found.append(replace(opened, ref=ModelRef(name, name)))
+    return found
+
+
+def random(seed: int, dtype: torch.dtype = torch.float32, *shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape or (SIZE,), generator=generator).to(dtype)
+
+
+def evaluated(found: Plan, unit: Unit, *, hashes: bool = True) -> tuple[bytes, list[bytes]]:
+    """The bytes of a unit, and what was hashed for each of its blocks."""
+    evaluator = Evaluator(found, SourceReader(found.sources), hashes=hashes)
+    data, seen = [], []
+    for index in range(unit.blocks):
+        block, inputs = evaluator.block(unit, index, None)
+        data.append(bytes(block))
+        seen.append(inputs)
+    return b"".join(data), seen
+
+
+def bits(values: Tensor) -> bytes:
+    return values.view(torch.uint8).numpy().tobytes()
+
+
+# Rounding
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("own", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("cast", [None, "float32", "bfloat16", "float16"])
+def test_inputs_are_rounded_once_and_what_is_hashed_is_what_was_read(
+    tmp_path: Path,
+    own: torch.dtype,
+    cast: str | None,
+    kernels: str,
+    use_kernels: Callable[[str], None],
+) -> None:
+    use_kernels(kernels)
+    a, b = random(1, own), random(2, torch.bfloat16)
+    said = (f"dtype: {cast}\n" if cast else "") + "out_dtype: float32\n"
+    found = plan(LINEAR + said, *written(tmp_path, a={"x": a}, b={"x": b}))
+    data, seen = evaluated(found, found.units[0])
+    rounded = [x.to(getattr(torch, cast)).float() if cast else x.float() for x in (a, b)]
+    assert data == bits(rounded[0] * 0.5 + rounded[1] * 0.5)
+    for index, hashes in enumerate(seen):
+        part = slice(index * BLOCK, (index + 1) * BLOCK)
+        assert hashes == hash_block(bits(a[part])) + hash_block(bits(b[part]))
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize(
+    ("dtype", "nan"), [("float32", 0x7FC00000), ("float16", 0x7E00), ("bfloat16", 0x7FC0)]
+)
+def test_a_result_that_is_no_number_has_one_bit_pattern(
+    tmp_path: Path, dtype: str, nan: int, kernels: str, use_kernels: Callable[[str], None]
+) -> None:
+    use_kernels(kernels)
+    odd = torch.tensor([0x7FC00001, -1, -0x400000], dtype=torch.int32).view(torch.float32)
+    recipe = LINEAR + f"out_dtype: {dtype}\n"
+    found = plan(recipe, *written(tmp_path, a={"x": odd}, b={"x": torch.ones(3)}))
+    data, _ = evaluated(found, found.units[0])
+    kind = np.uint32 if dtype == "float32" else np.uint16
+    assert np.frombuffer(data, kind).tolist() == [nan] * 3
+
+
+@pytest.mark.parametrize("cast", [None, "bfloat16"])
+def test_rows_are_rounded_before_they_are_averaged(tmp_path: Path, cast: str | None) -> None:
+    values = [random(n, torch.float32, 6, 5) for n in (1, 2)]
+    sources = written(tmp_path, a={"e": values[0]}, b={"e": values[1]})
+    members = np.array([0, 1, 0]), np.array([2, 3, 4])
+    rows = Rows.of(
+        np.array([0, 1, AVERAGE, AVERAGE, MEAN]),
+        np.array([5, 0, 0, 1, 0]),
+        4,
+        (np.array([0, 2, 3]), *members),
+    )
+    tables = tuple((n, source.tensors["e"]) for n, source in enumerate(sources))
+    got = torch.full((25,), torch.nan)
+    reader = RowReader(SourceReader(sources), Buffers())
+    reader.read_into(RowMap(rows, tables), 0, 25, cast, got)
+    first, second = (v.to(getattr(torch, cast)).float() if cast else v for v in values)
+    own = [first[5], second[0], (first[2].double() + second[3]).float() / 2, first[4]]
+    own[2] = ((first[2].double() + second[3]) / 2).float()
+    wanted = torch.stack([*own, torch.stack(own).double().mean(0).float()])
+    assert got.equal(wanted.flatten())
+    again = RowMap(rows, tables[:1] + tables[1:])
+    other = torch.empty(3)
+    reader.read_into(again, 22, 25, cast, other)
+    assert other.equal(wanted.flatten()[22:])
+
+
+def test_two_maps_have_a_mean_each(tmp_path: Path) -> None:
+    values = random(1, torch.float32, 4, 3), random(2, torch.float32, 4, 3)
+    sources = written(tmp_path, a={"e": values[0]}, b={"e": values[1]})
+    reader, none = RowReader(SourceReader(sources), Buffers()), np.zeros(0, np.int64)
+    for number, source in enumerate(sources):
+        rows = Rows.of(
+            np.array([number] * 3 + [MEAN]), np.array([0, 1, 2, 0]), 3,
+            (np.zeros(1, np.int64), none, none),
+        )  # fmt: skip
+        tables = tuple((n, s.tensors["e"]) for n, s in enumerate(sources))
+        got = torch.empty(3)
+        reader.read_into(RowMap(rows, tables), 9, 12, None, got)
+        assert got.equal(values[number][:3].double().mean(0).float()), source.ref
+
+
+# Copies, and tensors of nothing
+
+
+def test_a_copy_is_hashed_by_its_output_alone(tmp_path: Path) -> None:
+    values = random(3)
+    found = plan(COPY, *written(tmp_path, a={"x": values}))
+    [unit] = found.units
+    assert evaluated(found, unit) == (bits(values), [b""] * 3)
+    evaluator = Evaluator(found, SourceReader(found.sources))
+    assert not evaluator.needs_statistics(unit)
+    place = evaluator.copied_from(unit, 1)
+    assert place is not None
+    offset = unit.expression.operands[0].tensor.offset
+    assert place[1] == offset + 4 * BLOCK
+    assert evaluator.input_hashes(unit, 1, [0]) == hash_block(bits(values[BLOCK : 2 * BLOCK]))
+
+
+def test_an_empty_tensor_has_one_block_of_nothing(tmp_path: Path) -> None:
+    nothing = torch.zeros(0, 4)
+    models = written(tmp_path, a={"x": nothing}, b={"x": nothing})
+    for recipe in (LINEAR, COPY, LINEAR.replace("linear", "karcher")):
+        found = plan(recipe, *models)
+        [unit] = found.units
+        evaluator = Evaluator(found, SourceReader(found.sources))
+        assert evaluated(found, unit) == (b"", [b""])
+        assert not evaluator.needs_statistics(unit)
+        assert evaluator.copied_from(unit, 0) is None
+        assert evaluator.input_hashes(unit, 0, [0]) == b""
+
+
+def test_methods_with_reductions_need_statistics(tmp_path: Path) -> None:
+    models = written(tmp_path, a={"x": random(1)}, b={"x": random(2)})
+    for method, needed in (("linear", False), ("karcher", True), ("passthrough", False)):
+        recipe = COPY if method == "passthrough" else LINEAR.replace("linear", method)
+        found = plan(recipe, *models)
+        evaluator = Evaluator(found, SourceReader(found.sources))
+        assert evaluator.needs_statistics(found.units[0]) is needed
+
+
+# Hashes
+
+
+def test_only_local_operands_are_hashed_and_they_are_read_again_alike(tmp_path: Path) -> None:
+    a, b = written(tmp_path, a={"x": random(1)}, b={"x": random(2, torch.bfloat16)})
+    both = plan(LINEAR, a, b)
+    found = plan(LINEAR, replace(a, kind="hub"), b)
+    [unit] = found.units
+    assert hashed_operands(both, unit).keys() == {0, 1}
+    assert hashed_operands(found, unit) == {1: {(1, "model.safetensors")}}
+    _, one = evaluated(found, unit)
+    _, two = evaluated(both, both.units[0])
+    assert [len(hashes) for hashes in one] == [HASH_BYTES] * 3
+    assert [hashes[HASH_BYTES:] for hashes in two] == one
+    assert evaluated(both, both.units[0], hashes=False)[1] == [b""] * 3
+    evaluator = Evaluator(both, SourceReader(both.sources))
+    for chosen in ([0], [1], [0, 1]):
+        again = [evaluator.input_hashes(both.units[0], index, chosen) for index in range(3)]
+        wanted = [b"".join(h[k * HASH_BYTES : (k + 1) * HASH_BYTES] for k in chosen) for h in two]
+        assert again == wanted
+    every = b"".join(two)
+    assert list(operand_hashes(every, 1, 2)) == one
+    assert list(operand_hashes(every, 0, 2)) == [hashes[:HASH_BYTES] for hashes in two]
+
+
+def test_the_hashes_of_a_copy_are_those_of_its_output(tmp_path: Path) -> None:
+    a, b = written(tmp_path, a={"x": random(1)}, b={"x": random(2)})
+    row = {"block_hashes": b"output", "input_hashes": b"inputs"}
+    assert known_hashes(plan(LINEAR, a, b).units[0], row) == b"inputs"
+    assert known_hashes(plan(COPY, a).units[0], row) == b"output"
+    assert known_hashes(plan(COPY, a).units[0], {"block_hashes": None}) == b""
+
+
+def test_the_first_block_that_differs_is_found(tmp_path: Path) -> None:
+    data, size = bytes(range(200)) * 2, 4 * BLOCK
+    [unit] = plan(COPY, *written(tmp_path, a={"x": random(1)})).units
+    path = tmp_path / "shard"
+    content = bytes(unit.offset) + data
+    path.write_bytes(content)
+    hashes = b"".join(hash_block(data[k : k + size]) for k in range(0, len(data), size))
+    assert len(hashes) == 3 * HASH_BYTES
+    with path.open("rb") as file:
+        assert first_mismatch(file.fileno(), unit, hashes) is None
+        assert first_mismatch(file.fileno(), unit, b"") is None
+    for index in range(3):
+        at = unit.offset + index * size
+        path.write_bytes(content[:at] + b"?" + content[at + 1 :])
+        with path.open("rb") as file:
+            assert first_mismatch(file.fileno(), unit, hashes) == index
+            committed = hashes[: index * HASH_BYTES]
+            assert first_mismatch(file.fileno(), unit, committed) is None
+
+
+def test_a_long_file_has_the_hash_of_all_its_bytes(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).bytes((1 << 20) + 17)
+    (tmp_path / "file").write_bytes(data)
+    assert hash_file(tmp_path / "file") == hash_block(data).hex()
+    assert unit_checksum(hash_block(data)) == hash_block(hash_block(data)).hex()
+
+
+# Memory
+
+
+def test_a_buffer_is_used_again_by_its_thread_under_its_name() -> None:
+    buffers = Buffers()
+    large = buffers.take("a", 100)
+    small, at = buffers.take_at("a", 10)
+    assert (len(large), len(small)) == (100, 10)
+    assert np.shares_memory(large, small) and at == large.ctypes.data
+    assert not np.shares_memory(large, buffers.take("b", 100))
+    assert len(buffers.take("a", 1000)) == 1000
+    plain = buffers.plain("copy", 50)
+    assert len(buffers.plain("copy", 20)) == 20 and len(plain) == 50
+    plain[0] = 7
+    assert buffers.plain("copy", 20)[0] == 7
+    others: list[np.ndarray] = []
+    thread = threading.Thread(target=lambda: others.append(buffers.take("a", 1000)))
+    thread.start()
+    thread.join()
+    assert not np.shares_memory(others[0], buffers.take("a", 1000))
+
+
+def test_a_buffer_for_a_whole_tensor_is_not_kept() -> None:
+    buffers = Buffers()
+    assert np.shares_memory(buffers.take("a", REUSED), buffers.take("a", REUSED))
+    large = [buffers.take("b", REUSED + 1) for _ in range(2)]
+    assert not np.shares_memory(*large)
+    first, second = (buffers.plain("c", REUSED + 1) for _ in range(2))
+    first[0], second[0] = 1, 2
+    assert first[0] == 1 and len(first) == REUSED + 1
+
+
+def test_a_result_that_lies_in_an_input_is_recognized() -> None:
+    inputs = [torch.zeros(10), torch.zeros(10)]
+    whole = torch.zeros(30)
+    for kept in (inputs[0], inputs[1][9:], [1, (inputs[1][3:],)], inputs[0].view(2, 5)):
+        assert keeps_inputs(kept, inputs)
+    beside: Sequence[object] = (whole, 3.0, None, {"a": inputs[0].sum()}, inputs[0].clone())
+    for fine in beside:
+        assert not keeps_inputs(fine, inputs)
+    assert not keeps_inputs(whole[10:], [whole[:10]]), "what begins where an input ends"

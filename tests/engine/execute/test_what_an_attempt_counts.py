@@ -1,0 +1,164 @@
+"""Promise: what an attempt counts is its own work, and what it reports is that of the whole run."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from merging import Told, working_in
+from small_batches import use_small_batches
+from tiny_models import TWO_LAYERS, write_family
+
+from resumerge.engine.execute import committer
+from resumerge.engine.execute.committer import Committer, WrittenBlock
+from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.recovery.verify import unit_of_row
+from resumerge.engine.reporter import ProgressUpdate
+from resumerge.errors import Resumable
+from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
+from resumerge.ledger.run_store import RunStore
+from resumerge.options import Options
+
+RECIPE = (
+    "merge_method: linear\nmodels: [{model: base}, {model: math}]\n"
+    "parameters: {weight: 0.5}\ndtype: float32\nout_dtype: bfloat16\n"
+)
+BATCHES = 12
+
+
+class Watching(Told):
+    """Keeps what is reported of the progress, and the bytes that were committed at that time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.updates: list[ProgressUpdate] = []
+
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        self.updates.append(progressed)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    return write_family(tmp_path / "models", TWO_LAYERS)
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one block each."""
+    use_small_batches(monkeypatch, 2048)
+    monkeypatch.setattr(committer, "SAMPLE_SECONDS", 0.0)
+
+
+def merge(models: Path, out: Path) -> Watching:
+    config = out.with_suffix(".yaml")
+    config.write_text(RECIPE)
+    told = Watching()
+    options = Options(state_dir=out.with_suffix(".state"), shard_size=8000, threads=2)
+    with working_in(models):
+        Session(options, told).run(config, out)
+    return told
+
+
+@pytest.fixture
+def folder(models: Path, tmp_path: Path) -> Iterator[Path]:
+    """Of the ledger of a run whose disk was full after some batches."""
+    commit, left = Ledger.commit_batch, iter(range(BATCHES))
+
+    def until_full(ledger: Ledger, *batch: Any) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        commit(ledger, *batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "commit_batch", until_full)
+        with pytest.raises(Resumable):
+            merge(models, tmp_path / "out")
+    (folder,) = RunStore(tmp_path / "out.state").runs()
+    yield folder
+
+
+def test_the_work_of_two_attempts_adds_up(folder: Path, models: Path, tmp_path: Path) -> None:
+    with closing(Ledger(folder / LEDGER_FILE)) as ledger:
+        before, [stopped] = ledger.totals(), ledger.attempts()
+        written = sum(
+            unit_of_row(row).block_bytes(index)[1]
+            for row in ledger.units()
+            for index in range(row["committed_blocks"])
+        )
+    assert (stopped["batches"], stopped["outcome"]) == (BATCHES, "error")
+    assert stopped["units_committed"] == before.units_committed > 0
+    assert stopped["bytes_committed"] == written > 0
+    told = merge(models, tmp_path / "out").updates
+    with closing(Ledger(folder / LEDGER_FILE)) as ledger:
+        after, [_, done] = ledger.totals(), ledger.attempts()
+        last = ledger.last_sample() or {}
+        samples = [group["done"] for group in ledger.sample_groups(1000)]
+    assert done["units_committed"] == after.units - before.units_committed
+    assert done["bytes_committed"] == after.nbytes - written
+    assert done["peak_rss"] > 0 and done["batch_bytes"] == 2048
+    assert 0 < done["merging_seconds"] <= done["seconds"]
+    assert last["bytes_done"] == after.nbytes, "of the run, not of the attempt"
+    assert samples == sorted(samples)
+    assert told[0].bytes_done > written
+    assert [update.bytes_done for update in told] == sorted(update.bytes_done for update in told)
+    assert told[0].units_done >= before.units_committed
+    assert told[-1].units_done == told[-1].units_total == after.units
+    assert told[-1].bytes_total == after.nbytes
+    assert all(update.bytes_done <= after.nbytes for update in told)
+
+
+def test_what_is_committed_before_it_is_reported_counts_once(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = Committer.submit
+
+    def and_wait(self: Committer, batch: list[WrittenBlock]) -> None:
+        submit(self, batch)
+        self.wait()
+
+    monkeypatch.setattr(Committer, "submit", and_wait)
+    told = merge(models, tmp_path / "out").updates
+    steps = [after.bytes_done - before.bytes_done for before, after in pairwise(told)]
+    assert steps and max(steps) <= 2048, "a batch"
+    assert told[-1].bytes_done == told[-1].bytes_total
+
+
+def test_each_sealed_shard_is_in_the_snapshot(folder: Path) -> None:
+    """So that a ledger that is damaged costs no shard."""
+    with closing(Ledger(folder / SNAPSHOT_FILE, read_only=True)) as snapshot:
+        sealed = snapshot.sealed_shards()
+        assert snapshot.attempts()[-1]["outcome"] == "error", "and how the attempt ended"
+    with closing(Ledger(folder / LEDGER_FILE)) as ledger:
+        assert sealed == ledger.sealed_shards() != []
+
+
+def test_a_shard_that_is_sealed_is_in_the_snapshot_from_then_on(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, commit = [], Ledger.commit_batch
+
+    def look(ledger: Ledger, *batch: Any) -> None:
+        with closing(Ledger(ledger.path.with_name(SNAPSHOT_FILE), read_only=True)) as snapshot:
+            seen.append(snapshot.sealed_shards() == ledger.sealed_shards())
+        commit(ledger, *batch)
+
+    monkeypatch.setattr(Ledger, "commit_batch", look)
+    merge(models, tmp_path / "out")
+    assert all(seen)
+
+
+def test_samples_come_at_a_bounded_rate(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "SAMPLE_SECONDS", 1e9)
+    merge(models, tmp_path / "out")
+    (folder,) = RunStore(tmp_path / "out.state").runs()
+    with closing(Ledger(folder / LEDGER_FILE)) as ledger:
+        assert (ledger.last_sample() or {})["id"] == 1
+        assert ledger.attempts()[0]["batches"] > BATCHES

@@ -1,0 +1,141 @@
+"""Promise: a signal stops a run once: at once, or between two blocks; a second one ends the
+process, where it is this run's."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from resumerge.engine.resources.signals import StopRequest, is_repetition, stop_signals
+from resumerge.errors import Interrupted
+
+EACH = pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+
+
+def send(signum: int) -> None:
+    """To this thread: others would take one that is blocked here."""
+    signal.raise_signal(signal.Signals(signum))
+
+
+@EACH
+def test_a_signal_interrupts_at_once(signum: int) -> None:
+    stop = StopRequest()
+    stop.check()
+    with pytest.raises(Interrupted) as interrupted, stop.listening():
+        send(signum)
+    assert interrupted.value.signum == stop.signum == signum
+
+
+@EACH
+def test_between_blocks_it_is_noted(signum: int) -> None:
+    stop = StopRequest()
+    with stop.listening():
+        with stop.deferred():
+            assert not stop.requested
+            send(signum)
+            assert stop.requested
+        with pytest.raises(Interrupted) as interrupted:
+            stop.check()
+    assert interrupted.value.signum == signum
+
+
+def test_after_the_blocks_a_signal_interrupts_again() -> None:
+    stop = StopRequest()
+    with stop.listening():
+        with pytest.raises(ValueError, match="a bug"), stop.deferred():
+            raise ValueError("a bug")
+        with pytest.raises(Interrupted):
+            send(signal.SIGTERM)
+
+
+def test_a_patient_one_hears_the_first_alone() -> None:
+    """A notebook's process is not this run's to end."""
+    stop = StopRequest(patient=True)
+    with stop.listening(), stop.deferred():
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            send(signum)
+    assert stop.signum == signal.SIGINT
+
+
+def test_handlers_and_masks_are_as_they_were_and_blocked_signals_are_heard() -> None:
+    before = {signum: signal.getsignal(signum) for signum in stop_signals()}
+    signal.pthread_sigmask(signal.SIG_BLOCK, before)
+    try:
+        send(signal.SIGTERM)
+        stop = StopRequest()
+        with pytest.raises(Interrupted), stop.listening():
+            pytest.fail("what came before was lost")
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
+    assert {signum: signal.getsignal(signum) for signum in before} == before
+
+
+def test_another_thread_changes_no_handler() -> None:
+    before, inside = signal.getsignal(signal.SIGINT), []
+
+    def listens() -> None:
+        with StopRequest().listening():
+            inside.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=listens)
+    thread.start()
+    thread.join()
+    assert inside == [before]
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert stop_signals() == (signal.SIGINT, signal.SIGTERM)
+        with StopRequest().listening():
+            send(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert stop_signals() == (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def test_only_a_hang_up_that_follows_is_a_repetition() -> None:
+    assert is_repetition(signal.SIGHUP, signal.SIGTERM)
+    assert not is_repetition(signal.SIGHUP, None)
+    assert not is_repetition(signal.SIGTERM, signal.SIGHUP)
+    assert not is_repetition(signal.SIGINT, signal.SIGINT)
+
+
+ENDS = """
+import os, signal, sys
+from resumerge.engine.resources.signals import StopRequest
+stop = StopRequest(lambda signum: os.write(1, b"%d" % signum), final={final})
+with stop.listening(), stop.deferred():
+    for signum in {signums}:
+        os.kill(os.getpid(), signum)
+if {final}:
+    os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("signums", "final", "code", "said"),
+    [
+        ((2, 15), False, 130, "2"),
+        ((15, 2), False, 143, "15"),
+        ((15, 1), False, 3, ""),
+        ((1, 1, 1), False, 3, ""),
+        ((1, 2), False, 129, "1"),
+        ((), True, 3, ""),
+    ],
+)
+def test_a_second_one_ends_the_process_with_the_code_of_the_first(
+    signums: tuple[int, ...], final: bool, code: int, said: str
+) -> None:
+    """Hang-ups that follow say nothing new; after a final run, no signal does."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS.format(signums=signums, final=final)],
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stdout) == (code, said), ended.stderr

@@ -1,0 +1,165 @@
+"""Promise: one process works on a run, and on an output folder; a dead one is no hindrance."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
+from resumerge.engine.resources.disk_errors import (
+    is_full,
+    out_of_order,
+    resumable_disk_errors,
+)
+from resumerge.engine.resources.lock import (
+    LOCK_FILE,
+    folder_lock,
+    is_abandoned,
+    lock_holder,
+    run_lock,
+)
+from resumerge.errors import InputError, Resumable
+from resumerge.host.machine import hostname
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from resumerge.engine.resources import lock
+with getattr(lock, sys.argv[1])(Path(sys.argv[2]), *sys.argv[3:]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def another(kind: str, *words: object) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds a lock."""
+    command = [sys.executable, "-c", HOLDS, kind, *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+    with another("run_lock", tmp_path, "merged-1") as process:
+        began = time.monotonic()
+        with pytest.raises(InputError) as refused, run_lock(tmp_path, "merged-1"):
+            pass
+        assert 0.2 < time.monotonic() - began < 5, "a status command may have it for an instant"
+        assert refused.value.problems[0].found == (
+            f"pid {process.pid} on {hostname()} holds run merged-1"
+        )
+        assert lock_holder(tmp_path) == {"pid": process.pid, "host": hostname()}
+        assert not is_abandoned(tmp_path)
+    assert lock_holder(tmp_path) is None, "the kernel released it"
+    with run_lock(tmp_path, "merged-1"):
+        assert lock_holder(tmp_path) == {"pid": os.getpid(), "host": hostname()}
+    assert (tmp_path / LOCK_FILE).read_bytes() == b""
+
+
+def test_who_looks_takes_nothing(tmp_path: Path) -> None:
+    assert lock_holder(tmp_path) is None
+    assert not list(tmp_path.iterdir())
+    with run_lock(tmp_path, "run"):
+        for _ in range(3):
+            assert lock_holder(tmp_path)
+    assert lock_holder(tmp_path) is None
+
+
+def test_a_lock_whose_words_are_lost_is_held_all_the_same(tmp_path: Path) -> None:
+    with run_lock(tmp_path, "run"):
+        for text in ("", "[1]", "no JSON"):
+            (tmp_path / LOCK_FILE).write_text(text)
+            assert lock_holder(tmp_path) == {}
+        with pytest.raises(InputError, match="pid \\? on \\? holds run"), run_lock(tmp_path, "run"):
+            pass
+
+
+@pytest.mark.parametrize(("age", "abandoned"), [(0, False), (50, False), (70, True)])
+def test_an_empty_folder_is_abandoned_after_a_minute(
+    tmp_path: Path, age: float, abandoned: bool
+) -> None:
+    then = time.time() - age
+    os.utime(tmp_path, (then, then))
+    assert is_abandoned(tmp_path) is abandoned
+
+
+def test_one_with_files_is_abandoned_unless_somebody_works_on_it(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"")
+    assert is_abandoned(tmp_path)
+    with another("run_lock", tmp_path, "run"):
+        assert not is_abandoned(tmp_path)
+    assert is_abandoned(tmp_path)
+
+
+def test_one_process_writes_to_an_output_folder(tmp_path: Path) -> None:
+    with (
+        another("folder_lock", tmp_path),
+        pytest.raises(InputError, match="Another process is writing to this output folder"),
+        folder_lock(tmp_path),
+    ):
+        pass
+    with folder_lock(tmp_path):
+        assert not list(tmp_path.iterdir())
+    with folder_lock(tmp_path):
+        pass
+
+
+# What stops a run that can be resumed
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "full"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "disk_full", True),
+        (OSError(errno.EDQUOT, "Quota exceeded"), "disk_full", True),
+        (sqlite3.OperationalError("database or disk is full"), "disk_full", False),
+        (sqlite3.OperationalError("disk I/O error"), "io", False),
+        (OSError(errno.EIO, "Input/output error"), "io", False),
+    ],
+)
+def test_what_a_disk_says(error: Exception, reason: str, full: bool) -> None:
+    assert is_full(error) is full
+    found = out_of_order(error, "try again")
+    assert (found.reason, found.exit_code) == (reason, 75)
+    assert str(error) in str(found) and "try again" in str(found)
+    with pytest.raises(Resumable) as raised, resumable_disk_errors():
+        raise error
+    assert raised.value.reason == reason and raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), sqlite3.DatabaseError("malformed")])
+def test_other_errors_are_none_of_the_disks(error: Exception) -> None:
+    with pytest.raises(type(error)), resumable_disk_errors():
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (MemoryError("Unable to allocate 1 EiB"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you"), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate"), True),
+        (RuntimeError("shapes differ"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_an_allocation_says(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+    found = out_of_memory(error)
+    assert (found.reason, found.exit_code) == ("memory", 75)
+    assert (str(error) or type(error).__name__) in str(found)

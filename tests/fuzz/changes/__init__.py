@@ -1,0 +1,1 @@
+"""Changes of JSON, of bytes and of databases, drawn at random."""

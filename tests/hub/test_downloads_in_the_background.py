@@ -1,0 +1,199 @@
+"""Promise: downloads in the background go in order, into space that is theirs, until they are told
+to stop."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hub_models import ref, shard, sharded
+from loopback_hub import Hub
+
+from resumerge.errors import Resumable, ResumergeError
+from resumerge.hub.cache import HubFile
+from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.sources import Source
+from resumerge.sources.hub import prefetch
+from resumerge.sources.hub.files import ensure_cached, fetch, hub_file
+from resumerge.sources.hub.model import open_hub
+from resumerge.sources.hub.prefetch import FREE_BYTES, Prefetcher
+
+COUNT = 4
+FILES = [shard(number, COUNT) for number in range(1, COUNT + 1)]
+
+
+@pytest.fixture
+def source(hub: Hub) -> Source:
+    """A model of four files of 400 kB, of which nothing has been downloaded."""
+    hub.commit("org/model", sharded(COUNT, numel=200_000))
+    source = open_hub(ref("org/model"))
+    hub.forget_requests()
+    return source
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> MetadataCache:
+    return MetadataCache(tmp_path / "state")
+
+
+def until_all_are_ready(fetcher: Prefetcher, count: int) -> None:
+    for _ in range(count + 10):  # it returns with each file
+        if fetcher.ready_count < count:
+            fetcher.wait(10)
+    assert fetcher.ready_count >= count
+
+
+def failure(fetcher: Prefetcher) -> ResumergeError:
+    """What the downloads end with."""
+    with pytest.raises(ResumergeError) as caught:
+        for _ in range(10):
+            fetcher.wait(10)
+    return caught.value
+
+
+def of_a_disk(free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the cache's disk say that so many bytes are free, besides what downloads leave."""
+    monkeypatch.setattr(prefetch, "free_bytes", lambda: FREE_BYTES + free)
+
+
+def test_two_downloads_are_not_promised_the_same_space(
+    hub: Hub, source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = source.files[FILES[0]].size
+    of_a_disk(size + size // 2, monkeypatch)
+    hub.fail(hub.blob_of("org/model", FILES[0]).sha256, stall_after=1000, times=None)
+    with Prefetcher([(source, name) for name in FILES[:2]], metadata) as fetcher:
+        stopped = failure(fetcher)
+        hub.over.set()
+    assert isinstance(stopped, Resumable) and stopped.reason == "disk_full"
+    assert FILES[1] in str(stopped) and "add --evict" in str(stopped)
+    assert FILES[1] not in hub.files_served()
+
+
+def test_space_for_each_of_them_is_enough(
+    source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_a_disk(2 * source.files[FILES[0]].size, monkeypatch)
+    with Prefetcher([(source, name) for name in FILES], metadata) as fetcher:
+        until_all_are_ready(fetcher, COUNT)
+
+
+def test_a_download_that_was_begun_needs_only_the_rest(
+    source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = hub_file(source, FILES[0])
+    file.blob.parent.mkdir(parents=True, exist_ok=True)
+    file.partial.write_bytes(sharded(COUNT, numel=200_000)[FILES[0]][:300_000])
+    needed: list[int] = []
+    ensure_cached(file, metadata, reserve=needed.append)
+    assert needed == [file.size - 300_000]
+
+
+def test_where_files_are_evicted_a_download_waits_for_space(
+    source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output's share of the disk is not taken, until the caller has no work either."""
+    of_a_disk(10**9, monkeypatch)
+    asked: list[bool] = []
+    looked = threading.Event()
+    reserved = [10**12]
+
+    def reserved_bytes(blocked: bool) -> int:
+        asked.append(blocked)
+        looked.set()
+        return reserved[0]
+
+    wanted = [(source, FILES[0])]
+    with Prefetcher(wanted, metadata, evicting=True, reserved_bytes=reserved_bytes) as fetcher:
+        assert looked.wait(60)
+        fetcher.wait(1)
+        assert fetcher.ready_count == 0
+        assert not any(asked), "the caller has work"
+        reserved[0] = 0
+        until_all_are_ready(fetcher, 1)
+    assert fetcher.is_ready(source, FILES[0])
+
+
+def test_where_nothing_can_free_any_the_run_stops(
+    source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_a_disk(0, monkeypatch)
+    wanted = [(source, FILES[0])]
+    with Prefetcher(wanted, metadata, evicting=True) as fetcher:
+        fetcher.blocked_at = 1  # a caller that has seen another number of files than is ready
+        fetcher.wait(0.5)
+        fetcher.blocked_at = 0
+        stopped = failure(fetcher)
+    assert isinstance(stopped, Resumable) and stopped.reason == "disk_full"
+    assert "even after the removal of downloads" in str(stopped)
+
+
+def test_the_most_urgent_comes_first_and_is_named_once(
+    hub: Hub, source: Source, metadata: MetadataCache
+) -> None:
+    order = [FILES[2], FILES[0], FILES[2], FILES[3], FILES[1]]
+    started: list[str] = []
+
+    def on_start(file: HubFile, inode: int) -> None:
+        started.append(file.name)
+
+    hub.fail(hub.blob_of("org/model", FILES[0]).sha256, stall_after=1000, times=None)
+    with Prefetcher([(source, n) for n in order], metadata, on_start=on_start) as fetcher:
+        until_all_are_ready(fetcher, 3)
+        assert not fetcher.is_ready(source, FILES[0])
+        progress = fetcher.progress
+        hub.over.set()
+    assert progress is not None
+    assert progress.bytes_total == sum(file.size for file in source.files.values())
+    assert progress.bytes_done < progress.bytes_total
+    assert sorted(started) == sorted(FILES)
+    assert started.index(FILES[2]) < started.index(FILES[3]) < started.index(FILES[1])
+
+
+def test_what_is_there_already_is_no_progress(source: Source, metadata: MetadataCache) -> None:
+    fetch(source, FILES[:3], metadata)
+    with Prefetcher([(source, name) for name in FILES], metadata) as fetcher:
+        assert fetcher.progress is not None
+        assert fetcher.progress.bytes_total == source.files[FILES[3]].size
+        until_all_are_ready(fetcher, COUNT)
+        assert fetcher.progress.bytes_done == fetcher.progress.bytes_total
+    with Prefetcher([(source, name) for name in FILES], metadata) as fetcher:
+        until_all_are_ready(fetcher, COUNT)
+        assert fetcher.progress is None
+
+
+def test_what_arrives_is_ready_though_another_file_cannot_be_had(
+    hub: Hub, source: Source, metadata: MetadataCache
+) -> None:
+    hub.fail(hub.blob_of("org/model", FILES[1]).sha256, status=403, times=None)
+    with Prefetcher([(source, name) for name in FILES[:2]], metadata) as fetcher:
+        stopped = failure(fetcher)
+        until = time.monotonic() + 60
+        while not fetcher.is_ready(source, FILES[0]) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert fetcher.is_ready(source, FILES[0]) and not fetcher.is_ready(source, FILES[1])
+    assert isinstance(stopped, Resumable), "the run has begun"
+    assert stopped.reason == "source_unavailable" and "denies access" in str(stopped)
+
+
+def test_at_the_end_downloads_are_cut_off_and_what_was_set_is_set_back(
+    hub: Hub, source: Source, metadata: MetadataCache
+) -> None:
+    before = sys.getswitchinterval()
+    hub.fail("/cdn/", stall_after=1000, times=None)
+    received = threading.Event()
+    partial = hub_file(source, FILES[0]).partial
+    with Prefetcher([(source, FILES[0])], metadata) as fetcher:
+        assert sys.getswitchinterval() < before
+        until = time.monotonic() + 60
+        while not (partial.exists() and partial.stat().st_size) and time.monotonic() < until:
+            received.wait(0.01)
+        [thread] = fetcher._threads
+    thread.join(30)  # a connection that stalls is given up after the client's own time otherwise
+    assert not thread.is_alive()
+    assert sys.getswitchinterval() == before
+    assert 0 < partial.stat().st_size < source.files[FILES[0]].size
+    hub.over.set()

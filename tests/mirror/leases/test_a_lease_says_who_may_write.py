@@ -1,0 +1,387 @@
+"""Promise: a lease that is another's, or may be, is never written over; one's own is kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from made_up_leases import ELSEWHERE, HERE, SECONDS, seconds_to_acquire, wait_for, write
+from plain_folder import PlainFolder, Weak
+
+from resumerge.errors import InputError, Resumable
+from resumerge.host.processes import birth
+from resumerge.mirror import Lease
+from resumerge.mirror.lease import retry_seconds
+from resumerge.mirror.lease_record import LeaseRecord, read_lease
+from resumerge.mirror.names import LARGEST_TOKEN, MANIFEST_FILE, lease_name
+from resumerge.mirror.stores.folder import FolderStore
+
+
+def found(store: PlainFolder, token: int = 1) -> LeaseRecord:
+    record = read_lease(store)
+    assert record is not None and record.token == token
+    return record
+
+
+# Renewals
+
+
+def test_a_renewal_finds_another_owner_under_the_same_token(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    """Both wrote it at once, where a store cannot tell; the other was the last."""
+    leases.append(Lease.acquire(store, "run"))
+    write(store, ELSEWHERE)
+    wait_for(lambda: leases[0].is_lost)
+    with pytest.raises(Resumable, match="Another machine has taken over"):
+        leases[0].check()
+    assert (store.folder / lease_name(1)).read_bytes() == ELSEWHERE.as_bytes()
+
+
+def test_what_is_half_written_under_our_token_is_ours(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    leases.append(Lease.acquire(store, "run"))
+    owner = found(store).owner
+    store.put({lease_name(1): b'{"run"'})
+    wait_for(lambda: found(store).readable)
+    leases[0].check()
+    assert found(store).owner == owner
+
+
+def test_a_renewal_counts_from_before_it_was_written(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    """The store took its time, in which another machine found this one silent."""
+    leases.append(Lease.acquire(store, "run"))
+    written = threading.Event()
+
+    def slow(operation: str) -> None:
+        if operation == "put" and not written.is_set():
+            time.sleep(0.75 * SECONDS)
+            written.set()
+            write(store, ELSEWHERE, 2)
+
+    store.fails = slow
+    assert written.wait(10)
+    time.sleep(0.05)  # the renewal returns, and the next one is not due yet
+    with pytest.raises(Resumable, match="Another machine has taken over"):
+        leases[0].check()
+
+
+def test_each_renewal_is_seen_and_removes_older_leases_alone(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    snapshot = f".resumerge/ledger-000002-000001-{'0' * 32}.db"
+    for token in (1, 2):
+        write(store, replace(ELSEWHERE, released=True), token)
+    store.put({snapshot: b""})
+    leases.append(Lease.acquire(store, "run"))
+    first = found(store, 3)
+    wait_for(lambda: found(store, 3).heartbeat >= first.heartbeat + 2)
+    assert set(store.list()) == {lease_name(3), snapshot}
+    assert found(store, 3).at > first.at
+    assert not found(store, 3).released
+    assert not leases[0].is_lost
+
+
+def test_a_manifest_beside_our_lease_is_to_be_replaced(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    """A finished mirror that lacks a file is completed by the run that made it."""
+    store.put({MANIFEST_FILE: b"{}"})
+    leases.append(Lease.acquire(store, "run"))
+    wait_for(lambda: found(store).heartbeat)
+    assert not leases[0].is_lost
+
+
+def test_renewals_go_on_after_one_that_failed(store: PlainFolder, leases: list[Lease]) -> None:
+    leases.append(Lease.acquire(store, "run"))
+    failures = iter(range(3))
+
+    def fails(operation: str) -> None:
+        if next(failures, None) is not None:
+            raise ValueError("not even an OSError")
+
+    store.fails = fails
+    wait_for(lambda: next(failures, None) is None)
+    before = found(store).heartbeat
+    wait_for(lambda: found(store).heartbeat > before)
+
+
+def test_a_renewal_that_failed_is_tried_again_soon() -> None:
+    """On the Hub and in a folder; where renewals are frequent, not more often than they are."""
+    assert [retry_seconds(interval) for interval in (120.0, 10.0, 4.0, 0.2)] == [15, 1.25, 1, 0.2]
+
+
+def test_a_check_asks_the_store_only_after_late_renewals(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    leases.append(Lease.acquire(store, "run"))
+    asked: list[str] = []
+
+    def asks(operation: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            asked.append(operation)
+        elif late:
+            raise OSError("away")
+
+    late = False
+    store.fails = asks
+    leases[0].check()
+    assert not asked
+    late = True
+    time.sleep(0.75 * SECONDS)
+    leases[0].check()
+    assert "put" in asked, "it renews in place of the thread"
+
+
+def test_after_it_was_stopped_nothing_is_written(store: PlainFolder, leases: list[Lease]) -> None:
+    lease = Lease.acquire(store, "run")
+    lease.stop()
+    before = found(store)
+    time.sleep(SECONDS / 2)
+    lease.release()
+    assert found(store) == before and not before.released
+    assert seconds_to_acquire(store, leases) < SECONDS / 2, "this process does not hold it"
+
+
+def test_a_release_is_written_and_nothing_after_it(store: PlainFolder) -> None:
+    lease = Lease.acquire(store, "run")
+    lease.release()
+    released = found(store)
+    assert released.released and released.heartbeat > 0
+    time.sleep(SECONDS / 2)
+    assert found(store) == released
+
+
+def test_a_store_that_hangs_does_not_keep_the_process(
+    store: PlainFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.lease.EXIT_SECONDS", 1.0)
+    lease = Lease.acquire(store, "run")
+    awake = threading.Event()
+
+    def hangs(operation: str) -> None:
+        awake.wait(10)
+
+    store.fails = hangs
+    time.sleep(SECONDS / 2)  # a renewal hangs
+    began = time.monotonic()
+    lease.release()
+    assert time.monotonic() - began < 1.8, "once, not for each thing that it would do"
+    awake.set()
+
+
+# Acquiring
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        replace(HERE, boot_id="another start of this machine", seconds=SECONDS),
+        replace(HERE, space="pid:[1]", seconds=SECONDS),
+        replace(HERE, host="another name", seconds=SECONDS),
+        replace(ELSEWHERE, boot_id="", pid=2**22 - 1),
+    ],
+    ids=["another start", "another pid namespace", "another host", "an unknown start"],
+)
+def test_numbers_of_processes_mean_nothing_elsewhere(
+    store: PlainFolder, leases: list[Lease], record: LeaseRecord
+) -> None:
+    """The process with this number is gone here, and may be alive there."""
+    write(store, replace(record, pid=2**22 - 1))
+    assert seconds_to_acquire(store, leases) >= SECONDS
+
+
+def test_where_the_start_of_the_machine_is_unknown_it_is_watched(
+    store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.lease.boot_id", lambda: "")
+    write(store, replace(HERE, boot_id="", pid=2**22 - 1))
+    assert seconds_to_acquire(store, leases) >= SECONDS
+
+
+def test_an_earlier_lease_of_this_process_is_no_hindrance(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    """Nor is that of a dead process whose number and start this one has, as after a fork."""
+    write(store, replace(HERE, born=birth(os.getpid()) or 0))
+    assert seconds_to_acquire(store, leases) < SECONDS / 2
+
+
+def test_where_the_start_of_a_process_is_unknown_it_is_alive(
+    store: PlainFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.lease.birth", lambda pid: 0)
+    write(store, replace(HERE, pid=os.getppid(), born=77))
+    with pytest.raises(InputError, match="Another process"):
+        Lease.acquire(store, "run")
+
+
+@pytest.mark.parametrize("event", ["removed", "released"])
+def test_one_that_ends_while_it_is_watched_is_followed_at_once(
+    store: PlainFolder, leases: list[Lease], event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", "6")
+    write(store, ELSEWHERE)
+    beats: list[None] = []
+
+    def heartbeat() -> None:
+        beats.append(None)
+        if event == "removed":
+            store.put({}, [lease_name(1)])
+        else:
+            write(store, ELSEWHERE.renewed(released=True))
+
+    assert seconds_to_acquire(store, leases, heartbeat=heartbeat) < 3
+    assert len(beats) == 1
+    assert leases[0].token == 2
+
+
+def test_it_is_looked_at_often_while_it_is_watched(store: PlainFolder, leases: list[Lease]) -> None:
+    write(store, ELSEWHERE)
+    beats: list[None] = []
+    leases.append(Lease.acquire(store, "run", heartbeat=lambda: beats.append(None)))
+    assert 7 <= len(beats) <= 12
+
+
+@pytest.mark.parametrize("at", ["yesterday", "", "2020-01-01T00:00:00"])
+def test_a_time_that_says_nothing_makes_no_lease_old(
+    store: PlainFolder, leases: list[Lease], at: str
+) -> None:
+    store.clock = datetime.now(UTC)
+    write(store, replace(ELSEWHERE, at=at))
+    assert seconds_to_acquire(store, leases) >= SECONDS
+
+
+@pytest.mark.parametrize(
+    ("minutes", "clock"),
+    [(120, None), (59, 0), (-120, 0), (120, -119)],
+    ids=["the store has no clock", "less than an hour", "the future", "the store's clock is late"],
+)
+def test_only_two_clocks_make_a_lease_old(
+    store: PlainFolder, leases: list[Lease], minutes: int, clock: int | None
+) -> None:
+    now = datetime.now(UTC)
+    store.clock = None if clock is None else now + timedelta(minutes=clock)
+    write(store, replace(ELSEWHERE, at=(now - timedelta(minutes=minutes)).isoformat()))
+    assert seconds_to_acquire(store, leases) >= SECONDS
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "7200", "nan", "soon", ""])
+def test_how_long_a_lease_lasts_is_the_stores_to_say_where_the_environment_makes_no_sense(
+    store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", given)
+    leases.append(Lease.acquire(store, "run"))
+    assert found(store).seconds == 4 * store.heartbeat_seconds
+
+
+def test_a_lease_says_whose_it_is(store: PlainFolder, leases: list[Lease]) -> None:
+    leases.append(Lease.acquire(store, "the run"))
+    record = found(store)
+    expected = replace(HERE, run="the run", born=birth(os.getpid()) or 0, seconds=SECONDS)
+    names = ("run", "host", "boot_id", "space", "pid", "born", "seconds", "released")
+    assert [getattr(record, name) for name in names] == [getattr(expected, name) for name in names]
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(record.at)) < timedelta(seconds=10)
+
+
+def test_one_that_was_written_before_the_answer_was_lost_is_held(
+    store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = PlainFolder.put_if_absent
+    answers = iter([OSError("the line was cut")])
+
+    def cut(store: PlainFolder, name: str, data: bytes) -> bool:
+        written = real(store, name, data)
+        if error := next(answers, None):
+            raise error
+        return written
+
+    monkeypatch.setattr(PlainFolder, "put_if_absent", cut)
+    assert seconds_to_acquire(store, leases) < SECONDS
+    assert leases[0].token == 1
+    time.sleep(SECONDS / 2)
+    leases[0].check()
+
+
+def test_where_a_store_cannot_tell_the_last_writer_wins(
+    tmp_path: Path, leases: list[Lease]
+) -> None:
+    store = Weak(tmp_path / "mirror")
+
+    def happens(operation: str) -> None:
+        if operation == "put":
+            threading.Timer(
+                store.settle_seconds / 2, write, (PlainFolder(store.folder), last)
+            ).start()
+
+    last = replace(HERE, pid=os.getppid(), born=birth(os.getppid()) or 0)
+    store.fails = happens
+    with pytest.raises(InputError, match="Another process is working on this mirror"):
+        Lease.acquire(store, "run")
+
+
+def test_who_takes_over_and_is_too_late_does_not_take_over_twice(store: PlainFolder) -> None:
+    parent = replace(HERE, owner="quicker", pid=os.getppid(), born=birth(os.getppid()) or 0)
+    write(store, ELSEWHERE)
+
+    def happens(operation: str) -> None:
+        if operation == "put_if_absent" and lease_name(2) not in PlainFolder(store.folder).list():
+            write(PlainFolder(store.folder), parent, 2)
+
+    store.fails = happens
+    with pytest.raises(InputError, match="Another process"):
+        Lease.acquire(store, "run", take_over=True)
+
+
+@pytest.mark.timeout(30)
+def test_something_else_with_the_name_of_the_next_lease_is_told(tmp_path: Path) -> None:
+    """A folder: it is not listed, and no file can be created in its place."""
+    store = FolderStore(tmp_path / "mirror")
+    (store.folder / lease_name(1)).mkdir(parents=True)
+    with pytest.raises(InputError, match=r"no lease that can be acquired(.|\n)*lease-000001\.json"):
+        Lease.acquire(store, "run")
+
+
+@pytest.mark.timeout(30)
+def test_after_the_last_number_there_is_no_lease(store: PlainFolder) -> None:
+    write(store, replace(ELSEWHERE, released=True), LARGEST_TOKEN)
+    with pytest.raises(InputError, match=r"lease-999999999\.json"):
+        Lease.acquire(store, "run")
+
+
+# Reading
+
+
+def test_the_highest_token_counts_and_one_that_vanishes_gives_way(store: PlainFolder) -> None:
+    write(store, ELSEWHERE, 1)
+    write(store, replace(ELSEWHERE, host="third"), 12)
+
+    def vanishes(operation: str) -> None:
+        if operation == "get":
+            (store.folder / lease_name(12)).unlink(missing_ok=True)
+
+    assert found(store, 12).host == "third"
+    store.fails = vanishes
+    assert found(store, 1).host == "elsewhere"
+
+
+def test_a_file_that_is_no_lease_is_none(store: PlainFolder) -> None:
+    assert read_lease(store) is None
+    store.put({".resumerge/lease-1.json": b"", ".resumerge/lease-000001.json.part": b""})
+    assert read_lease(store) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["run", "owner", "host", "pid", "heartbeat", "seconds", "released"]
+)
+def test_each_value_of_a_lease_has_its_type(store: PlainFolder, name: str) -> None:
+    write(store, replace(ELSEWHERE, **{name: [1]}))
+    assert not found(store).readable

@@ -1,0 +1,203 @@
+"""Promise: what fails on a mirror is tried again and told; who waits for it is told why, and until
+when."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from made_up_leases import wait_for
+from replication import COMPANIONS, Replication
+
+from resumerge.errors import Resumable
+from resumerge.mirror.audit import check_mirror
+from resumerge.mirror.stores.base import StoreError
+from resumerge.retry import Backoff
+
+
+def test_failures_are_told_once_and_so_is_their_end(replication: Replication) -> None:
+    replication.fail_uploads(OSError("Transport endpoint is not connected"), times=5)
+    began = time.monotonic()
+    replication.begin()
+    replication.finish()
+    assert replication.events() == ["mirror_failing", "mirror_recovered"]
+    waiting = [note for note in replication.notes if note.startswith("Waiting for the mirror")]
+    failing, working = (note for note in replication.notes if note not in waiting)
+    assert len(waiting) == 1, "once a minute"
+    assert time.monotonic() - began < 4, "the pauses are those of the backoff"
+    [failed] = replication.ledger.events("mirror_failing")
+    assert "Transport endpoint" in failed["data"]["reason"]
+    assert "fails; retrying: Transport" in failing
+    assert "works again" in working
+
+
+def test_a_store_that_asks_for_time_is_given_it(replication: Replication) -> None:
+    """Also where another shard is sealed meanwhile."""
+    asked: list[float] = []
+
+    def happens(name: str) -> None:
+        if name.startswith("upload "):
+            asked.append(time.monotonic())
+            if len(asked) == 1:
+                raise StoreError("busy", retry_after=0.4)
+
+    replication.store.fails = happens
+    replicator = replication.begin()
+    wait_for(lambda: asked)
+    time.sleep(0.05)
+    replicator.sealed(0)
+    wait_for(lambda: len(asked) > 1)
+    assert asked[1] - asked[0] >= 0.4
+
+
+def test_a_new_shard_ends_one_pause(
+    replication: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.replicator.BACKOFF", Backoff(first=30, longest=60))
+    tries: list[str] = []
+
+    def happens(name: str) -> None:
+        if name.startswith("upload "):
+            tries.append(name)
+            if len(tries) < 3:
+                raise OSError("for a moment")
+
+    replication.store.fails = happens
+    replicator = replication.begin()
+    for number in (1, 2):
+        wait_for(lambda number=number: len(tries) == number)
+        time.sleep(0.2)
+        assert len(tries) == number
+        replicator.sealed(0)
+    wait_for(lambda: replication.ledger.mirrored())
+
+
+def test_who_waits_is_told_of_it_now_and_then(
+    replication: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.replicator.CHECK_SECONDS", 0.1)
+    monkeypatch.setattr("resumerge.mirror.replicator.NOTE_SECONDS", 0.5)
+    began = time.monotonic()
+    replication.store.fails = lambda name: name == "written config.json" and time.sleep(1.2)
+    replication.begin()
+    wait_for(lambda: not replication.ledger.unmirrored_shards())
+    began = time.monotonic()
+    replication.finish()
+    spent = time.monotonic() - began
+    assert 2 <= len(replication.notes) <= 1 + spent / 0.5
+    assert all(
+        note.endswith("lacks only the files beside the shards") for note in replication.notes
+    )
+
+
+def test_who_need_not_wait_is_told_nothing(
+    replication: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.replicator.CHECK_SECONDS", 0.5)
+    replication.begin()
+    wait_for(lambda: not replication.ledger.unmirrored_shards())
+    replication.finish()
+    assert replication.notes == []
+
+
+@pytest.mark.parametrize("then_delete", [False, True])
+def test_waiting_ends_where_nothing_moves_for_too_long(
+    replication: Replication, then_delete: bool
+) -> None:
+    replication.fail_uploads(OSError("out of order"))
+    replicator = replication.begin(stall_seconds=0.6, then_delete=then_delete)
+    began = time.monotonic()
+    assert replicator.frees(5.0) is then_delete, "just begun"
+    with pytest.raises(Resumable, match=r"made no progress for .* out of order") as stopped:
+        replication.finish()
+    assert 0.5 <= time.monotonic() - began < 5
+    missing = len(replication.shards())
+    assert f"It lacks {missing} of {missing} shards" in str(stopped.value)
+    assert stopped.value.reason == "mirror"
+    if then_delete:
+        assert replicator.frees(0.1), "who has just begun to wait, waits"
+        with pytest.raises(Resumable, match="The disk is full here"):
+            replicator.frees(0.7)
+
+
+def test_who_is_denied_does_not_wait(replication: Replication) -> None:
+    replication.fail_uploads(StoreError("no right to write", denied=True))
+    replication.begin(stall_seconds=600)
+    began = time.monotonic()
+    with pytest.raises(Resumable, match="no right to write"):
+        replication.finish()
+    assert time.monotonic() - began < 5
+
+
+def test_a_store_that_is_busy_denies_nothing(replication: Replication) -> None:
+    replication.fail_uploads(StoreError("busy", retry_after=0.1), times=4)
+    replication.begin(stall_seconds=600)
+    replication.finish()
+    assert check_mirror(replication.store).state == "finished"
+
+
+def test_bytes_that_arrive_are_progress(replication: Replication) -> None:
+    """Each shard takes longer than the time in which something has to happen."""
+    replication.store.fails = lambda name: name.startswith("piece") and time.sleep(0.2)
+    replication.begin(stall_seconds=0.6)
+    replication.finish()
+    assert check_mirror(replication.store).state == "finished"
+
+
+def test_the_rate_is_kept(replication: Replication) -> None:
+    nbytes = sum(path.stat().st_size for path in replication.out.glob("*.safetensors"))
+    replication.begin(rate=nbytes, stall_seconds=0.2)
+    began = time.monotonic()
+    replication.finish()
+    assert 0.9 < time.monotonic() - began < 3
+
+
+def test_the_companions_are_made_again_after_a_failure(replication: Replication) -> None:
+    made: list[None] = []
+
+    def companions() -> list[tuple[str, bytes]]:
+        made.append(None)
+        if len(made) == 1:
+            raise OSError("for a moment")
+        return COMPANIONS
+
+    replicator = replication.begin()
+    replicator.finish(companions, lambda: None)
+    assert len(made) == 2
+    assert check_mirror(replication.store).state == "finished"
+
+
+def test_who_waits_for_the_mirror_can_be_stopped(replication: Replication) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop() -> None:
+        raise Stopped
+
+    replication.store.fails = lambda name: name.startswith("upload") and time.sleep(0.2)
+    replicator = replication.begin()
+    with pytest.raises(Stopped):
+        replicator.finish(lambda: COMPANIONS, stop)
+    began = time.monotonic()
+    replicator.close()
+    assert time.monotonic() - began < 2
+    mirrored = replication.ledger.mirrored()
+    time.sleep(0.3)
+    assert replication.ledger.mirrored() == mirrored, "the thread has ended"
+    assert len(mirrored) < len(replication.shards())
+
+
+def test_an_upload_that_hangs_does_not_keep_the_process(replication: Replication) -> None:
+    awake = threading.Event()
+    replication.store.fails = lambda name: name.startswith("upload ") and awake.wait(10)
+    replicator = replication.begin()
+    time.sleep(0.2)
+    began = time.monotonic()
+    replicator.close()
+    assert time.monotonic() - began < 2
+    awake.set()
+
+
+def test_one_that_never_began_can_be_closed(replication: Replication) -> None:
+    replication.make().close()

@@ -1,0 +1,186 @@
+"""Promise: what a run gives up in its mirror goes in an order that never leaves half a model that
+loads; what is edited gets another name; what comes back is compared and durable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from made_up_leases import ELSEWHERE, SECONDS, wait_for
+from plain_folder import PlainFolder
+
+from resumerge.engine.replication.abandon import abandon_mirror, back_up, find_written
+from resumerge.engine.replication.checks import check_apart
+from resumerge.engine.replication.reconcile import fetch_from_mirror
+from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import InputError, Interrupted, Resumable
+from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name
+from resumerge.options import Options
+from resumerge.storage import Storage
+
+SHARD = "model-00001-of-00002.safetensors"
+OTHER = "model-00002-of-00002.safetensors"
+SNAPSHOT = SnapshotName(1, 1, "0" * 32).name
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MirrorSession]:
+    monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", str(SECONDS))
+    session = MirrorSession(str(tmp_path / "mirror"), Options(), Reporter(), StopRequest())
+    yield session
+    session.release()
+
+
+@pytest.fixture
+def plain(tmp_path: Path, mirror: MirrorSession) -> PlainFolder:
+    """The session's store, which cannot rename."""
+    mirror.store = PlainFolder(tmp_path / "mirror")
+    return mirror.store
+
+
+# Given up
+
+
+def test_config_json_goes_first_then_the_manifest_before_other_metadata(
+    mirror: MirrorSession,
+) -> None:
+    files = {"README.md": b"# a", "config.json": b"{}", SHARD: b"s", OTHER: b"t"}
+    mirror.store.put({**files, f"{SHARD}.part": b"", MANIFEST_FILE: b"no JSON", SNAPSHOT: b""})
+    promised = {name: (len(data), sha256(data)) for name, data in files.items()}
+    promised[OTHER] = (-1, "")  # not known to be mirrored
+    promised[SHARD] = (1, sha256(b"damaged since"))
+    written = find_written(mirror, "run", promised)
+    shards = [SHARD, f"{SHARD}.part"]
+    assert written.remove == ["config.json", "README.md", *shards, MANIFEST_FILE, SNAPSHOT]
+    assert written.backups == {OTHER: f"{OTHER}.kept"}
+    abandon_mirror(mirror, written)
+    assert set(mirror.files()) == {f"{OTHER}.kept", lease_name(2)}
+
+
+def test_nothing_is_given_up_where_there_is_a_file_of_somebody(mirror: MirrorSession) -> None:
+    mirror.store.put({"config.json": b"{}", "mine.kept": b"", "holiday.jpg": b""})
+    with pytest.raises(InputError, match=r"holiday\.jpg") as refused:
+        find_written(mirror, "run", {"config.json": (2, sha256(b"{}"))})
+    assert "mine.kept" not in str(refused.value)
+
+
+def test_who_lost_the_lease_gives_up_nothing(mirror: MirrorSession) -> None:
+    lease = mirror.acquire_lease("run")
+    mirror.store.put({"config.json": b"{}", lease_name(2): ELSEWHERE.as_bytes()})
+    wait_for(lambda: lease.is_lost)
+    with pytest.raises(Resumable, match="Another machine has taken over"):
+        find_written(mirror, "run", {"config.json": (2, sha256(b"{}"))})
+
+
+def test_what_cannot_be_renamed_is_copied_before_it_goes(
+    mirror: MirrorSession, plain: PlainFolder
+) -> None:
+    plain.put({"config.json": b"mine", "other": b"stays"})
+    copied: list[bool] = []
+
+    def fails(operation: str) -> None:
+        if operation == "put":
+            copied.append((plain.folder / "config.json.kept").read_bytes() == b"mine")
+
+    plain.fails = fails
+    back_up(mirror, {"config.json": "config.json.kept"})
+    assert copied == [True]
+    plain.fails = lambda operation: None
+    assert set(plain.list()) == {"config.json.kept", "other"}
+
+
+def test_what_was_renamed_by_an_earlier_attempt_is_done(mirror: MirrorSession) -> None:
+    mirror.store.put({"a.kept": b"mine"})
+    back_up(mirror, {"a": "a.kept"})
+    with pytest.raises(FileNotFoundError):
+        back_up(mirror, {"b": "b.kept"})
+    assert set(mirror.files()) == {"a.kept"}
+
+
+# Brought back
+
+
+class Ordered(Storage):
+    """Knows what was done to files here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+
+    def sync_file(self, path: Path) -> None:
+        super().sync_file(path)
+        self.done.append(f"sync {path.name}")
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        self.done.append(f"rename to {target.name}")
+
+
+@pytest.mark.parametrize("left", [None, b"of the kill", b"wrong", b"much longer than the shard"])
+def test_what_comes_back_is_durable_before_it_has_its_name(
+    mirror: MirrorSession, tmp_path: Path, left: bytes | None
+) -> None:
+    """Whatever a computation that was killed left under the name of the incomplete shard."""
+    data, out, storage = b"right", tmp_path / "out", Ordered()
+    mirror.store.put({SHARD: data})
+    if left is not None:
+        out.mkdir()
+        (out / f"{SHARD}.partial").write_bytes(left)
+    fetch_from_mirror(mirror, SHARD, sha256(data), out, storage)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {SHARD: data}
+    of_the_shard = [done for done in storage.done if SHARD in done]
+    assert of_the_shard == [f"sync {SHARD}.partial", f"rename to {SHARD}"]
+
+
+@pytest.mark.parametrize(("there", "what"), [(b"wrong", "damaged"), (None, "missing")])
+def test_what_is_not_right_there_does_not_come_back(
+    mirror: MirrorSession, tmp_path: Path, there: bytes | None, what: str
+) -> None:
+    mirror.store.put({SHARD: there} if there else {"another": b""})
+    with pytest.raises(Resumable, match=f"{SHARD} is {what} in the mirror"):
+        fetch_from_mirror(mirror, SHARD, sha256(b"right"), tmp_path / "out", Storage())
+    assert not list((tmp_path / "out").iterdir())
+
+
+# One command's use of a mirror
+
+
+def test_a_signal_stops_what_moves_bytes(tmp_path: Path) -> None:
+    beats: list[None] = []
+
+    class Beating(Reporter):
+        def heartbeat(self) -> None:
+            beats.append(None)
+
+    stop = StopRequest()
+    session = MirrorSession(str(tmp_path / "mirror"), Options(), Beating(), stop)
+    session.moved(0)
+    assert len(beats) == 1
+    stop.signum = 15
+    with pytest.raises(Interrupted):
+        session.moved(0)
+
+
+def test_a_lease_is_acquired_once_and_anew_after_its_release(mirror: MirrorSession) -> None:
+    first = mirror.acquire_lease("run")
+    assert mirror.acquire_lease("run") is first
+    mirror.release()
+    assert mirror.acquire_lease("run").token == first.token + 1
+
+
+@pytest.mark.parametrize(
+    ("out", "apart"),
+    [("mirror", False), ("mirror/out", False), (".", False), ("mirror2", True), ("out", True)],
+)
+def test_output_and_mirror_do_not_contain_each_other(
+    mirror: MirrorSession, tmp_path: Path, out: str, apart: bool
+) -> None:
+    assert (not check_apart(tmp_path / out, mirror)) is apart

@@ -1,0 +1,99 @@
+"""Promise: of files with the name of one of the run's own, the run's are told from the user's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from plain_folder import PlainFolder
+
+from resumerge.errors import Resumable
+from resumerge.mirror.conflicts import ConflictResolver
+from resumerge.mirror.stores.folder import FolderStore
+
+OURS = b"what the run would write there"
+
+
+class Asked:
+    """A resolver, and what it told."""
+
+    def __init__(self, store: PlainFolder | FolderStore) -> None:
+        self.store, self.told = store, list[tuple[str, str]]()
+        self._resolver = ConflictResolver(store, self._tell, lambda nbytes: None)
+
+    def _tell(self, name: str, now: str) -> None:
+        assert (self.store.folder / now).exists(), "it is told what was done"
+        self.told.append((name, now))
+
+    def make_way(self, name: str, content: bytes | Path) -> bool:
+        return self._resolver.make_way(name, content, self.store.list().get(name))
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Asked:
+    """In a folder whose files can be renamed."""
+    asked = Asked(FolderStore(tmp_path / "mirror"))
+    asked.store.folder.mkdir()
+    return asked
+
+
+@pytest.mark.parametrize("theirs", [OURS, OURS[:7], b""], ids=["whole", "its beginning", "empty"])
+@pytest.mark.parametrize("local", [False, True])
+def test_what_the_run_wrote_is_replaced(
+    asked: Asked, tmp_path: Path, theirs: bytes, local: bool
+) -> None:
+    content: bytes | Path = OURS
+    if local:
+        content = tmp_path / "local"
+        content.write_bytes(OURS)
+    (asked.store.folder / "config.json").write_bytes(theirs)
+    assert asked.make_way("config.json", content)
+    assert asked.store.list() == {"config.json": len(theirs)}
+    assert not asked.told
+
+
+@pytest.mark.parametrize("theirs", [OURS + b"!", b"mine" + OURS[4:]], ids=["longer", "as long"])
+@pytest.mark.parametrize("local", [False, True])
+def test_a_file_of_the_user_gets_another_name(
+    asked: Asked, tmp_path: Path, theirs: bytes, local: bool
+) -> None:
+    content: bytes | Path = OURS
+    if local:
+        content = tmp_path / "local"
+        content.write_bytes(OURS)
+    (asked.store.folder / "tokenizer.json").write_bytes(theirs)
+    assert asked.make_way("tokenizer.json", content)
+    assert (asked.store.folder / "tokenizer.json.kept").read_bytes() == theirs
+    assert asked.told == [("tokenizer.json", "tokenizer.json.kept")]
+
+
+def test_a_shard_of_the_right_size_is_compared_by_the_upload(asked: Asked, tmp_path: Path) -> None:
+    (tmp_path / "local").write_bytes(OURS)
+    for theirs, kept in [(b"damaged".ljust(len(OURS)), False), (b"mine", True)]:
+        (asked.store.folder / "a.safetensors").write_bytes(theirs)
+        assert asked.make_way("a.safetensors", tmp_path / "local")
+        assert asked.told == [("a.safetensors", "a.safetensors.kept")] * kept
+
+
+def test_a_link_is_no_file_of_the_run(asked: Asked) -> None:
+    (asked.store.folder / "config.json").symlink_to(os.devnull)
+    assert asked.make_way("config.json", OURS)
+    assert (asked.store.folder / "config.json.kept").is_symlink()
+
+
+def test_a_card_that_was_edited_stays_and_is_told_once(asked: Asked) -> None:
+    (asked.store.folder / "README.md").write_bytes(b"mine")
+    for _ in range(2):
+        assert not asked.make_way("README.md", OURS)
+    assert asked.store.list() == {"README.md": 4}
+    assert asked.told == [("README.md", "README.md")]
+
+
+def test_where_nothing_can_be_renamed_the_user_is_asked_to(tmp_path: Path) -> None:
+    asked = Asked(PlainFolder(tmp_path / "mirror"))
+    asked.store.put({"config.json": b"mine"})
+    with pytest.raises(Resumable, match=r"did not write: config\.json\. Rename or delete it"):
+        asked.make_way("config.json", OURS)
+    assert asked.store.get("config.json") == b"mine"
+    assert not asked.told

@@ -1,0 +1,201 @@
+"""Promise: memory, disk, downloads and time of a merge follow from its plan and the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from made_up_plans import llama, plan, tensor
+
+from resumerge.host.speed import Speed
+from resumerge.planning import Plan
+from resumerge.planning.estimates.estimate import (
+    COMPANION_BYTES,
+    disk_needed,
+    estimate,
+    largest_file,
+)
+from resumerge.planning.estimates.memory import (
+    BASE_RSS,
+    COMPILED_RSS,
+    SAFETY,
+    blocks_bytes,
+    memory_need,
+    whole_tensors,
+)
+from resumerge.planning.estimates.time import (
+    REFERENCE_COMPUTE,
+    START_SECONDS,
+    TORCH_SECONDS,
+    computes,
+    merge_seconds,
+)
+from resumerge.sources.types import Source, SourceFile
+
+LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
+ISO_C = "merge_method: iso_c\nbase_model: a\nmodels: [{model: a}, {model: b}]\n"
+HEAD = "lm_head.weight"
+
+
+def large(name: str, rows: int, dtype: str = "F32") -> Source:
+    """A model with a head of so many rows of a thousand, besides little."""
+    return llama(name, others=[tensor(HEAD, (rows, 1000), dtype)])
+
+
+def linear(rows: int = 2000) -> Plan:
+    return plan(LINEAR, large("a", rows), large("b", rows))
+
+
+# Time
+
+
+def seconds(found: Plan, threads: int = 1, **speed: float | None) -> tuple[float, str]:
+    known: dict[str, float | None] = {"read": None, "write": None, "compute": None, **speed}
+    return merge_seconds(found, threads, Speed(**known))
+
+
+def test_what_takes_longest_decides() -> None:
+    found = linear()
+    read = sum(found.bytes_needed(0).values()) + sum(found.bytes_needed(1).values())
+    took, basis = seconds(found, read=read / 100, write=found.output_bytes / 50)
+    assert took == pytest.approx(100, abs=2.5) and "reading takes longest" in basis
+    took, basis = seconds(found, read=read / 100, write=found.output_bytes / 300)
+    assert took == pytest.approx(300, abs=2.5) and "writing takes longest" in basis
+    took, basis = seconds(found, read=read / 100, compute=REFERENCE_COMPUTE / 1e6)
+    assert took > 1000 and "computing takes longest" in basis
+
+
+def test_threads_share_the_computing_alone() -> None:
+    found = linear()
+    slow = REFERENCE_COMPUTE / 1e6
+    one, four = (seconds(found, n, compute=slow)[0] for n in (1, 4))
+    start, _ = seconds(plan(COPY, llama("a")), compute=slow)
+    assert one - start == pytest.approx(4 * (four - start), rel=0.01)
+    read = seconds(found, 1, read=1e5)[0], seconds(found, 4, read=1e5)[0]
+    assert read[0] == read[1]
+
+
+def test_a_slow_machine_takes_longer_to_begin_too() -> None:
+    found = plan(COPY, llama("a"))
+    assert seconds(found)[0] == pytest.approx(START_SECONDS, abs=0.06)
+    assert seconds(found, compute=REFERENCE_COMPUTE / 10)[0] == pytest.approx(10 * START_SECONDS)
+    by_torch = plan(ISO_C, llama("a"), llama("b"))
+    took, _ = seconds(by_torch, compute=REFERENCE_COMPUTE / 10)
+    assert took == pytest.approx(10 * (START_SECONDS + TORCH_SECONDS), abs=0.1)
+
+
+def test_what_was_measured_is_told() -> None:
+    found = linear()
+    _, basis = seconds(found, read=2e6, compute=REFERENCE_COMPUTE / 2)
+    assert "reads 2 MB/s, writes unknown" in basis
+    assert "a core computes at 0.5 times the reference" in basis
+    _, basis = seconds(found)
+    assert "a core" not in basis
+
+
+def test_what_is_copied_is_not_computed() -> None:
+    assert computes(linear())
+    copied = plan(COPY, llama("a"))
+    assert not computes(copied)
+    slow, fast = (seconds(copied, read=1e3, compute=REFERENCE_COMPUTE * n)[1] for n in (0.01, 1))
+    assert "reading takes longest" in slow and "reading takes longest" in fast
+
+
+# Disk and downloads
+
+
+def on_the_hub(source: Source, present: set[str]) -> Source:
+    """A model in two files, and a third that nothing is read from; some are on this disk."""
+    names = {"m.safetensors": 7_000, "two.safetensors": 50, "unread.safetensors": 900_000}
+    files = {n: SourceFile(n, size, {"etag": n}, n in present) for n, size in names.items()}
+    tensors = dict(source.tensors)
+    tensors[HEAD] = replace(tensors[HEAD], file="two.safetensors")
+    return replace(source, kind="hub", files=files, tensors=tensors)
+
+
+def test_only_files_that_are_read_and_not_here_are_downloaded() -> None:
+    both = on_the_hub(llama("a"), set()), on_the_hub(llama("b"), {"two.safetensors"})
+    found = estimate(plan(LINEAR, *both), 1, Speed(None, None, None))
+    assert (found.download, found.download_files) == (7_000 + 50 + 7_000, 3)
+    assert found.cached == 50
+
+
+def test_reading_is_tried_on_the_largest_file_that_is_here_and_read() -> None:
+    a = on_the_hub(llama("a"), {"two.safetensors", "unread.safetensors"})
+    b = on_the_hub(llama("b"), {"m.safetensors"})
+    found = plan(LINEAR, a, b)
+    assert largest_file(found) == b.folder / "m.safetensors"
+    nothing = on_the_hub(llama("b"), set())
+    assert largest_file(plan(LINEAR, nothing, replace(nothing, ref=a.ref))) is None
+
+
+def test_the_disk_holds_the_shards_and_what_stands_beside_them() -> None:
+    found = linear()
+    assert disk_needed(found) == sum(shard.nbytes for shard in found.shards) + COMPANION_BYTES
+    said = estimate(found, 1, Speed(None, None, None))
+    assert said.disk == disk_needed(found)
+    assert said.largest.name == HEAD
+
+
+# Memory
+
+
+def test_the_process_with_torch_is_larger() -> None:
+    assert memory_need(plan(COPY, llama("a")), 1).base == COMPILED_RSS
+    assert memory_need(plan(ISO_C, llama("a"), llama("b")), 1).base == BASE_RSS
+
+
+def test_what_is_read_and_written_passes_through_the_page_cache() -> None:
+    found = linear()
+    read = sum(sum(found.bytes_needed(n).values()) for n in (0, 1))
+    assert memory_need(found, 1).traffic == read + found.output_bytes
+
+
+def test_a_budget_is_a_little_more_than_what_is_predicted() -> None:
+    need = memory_need(linear(), 3)
+    assert need.enough == int((need.base + need.held + need.blocks) * SAFETY)
+    assert need.least_enough == int((need.base + need.held + need.least) * SAFETY)
+    assert need.least < need.blocks
+
+
+def test_a_copied_block_is_held_once_as_it_is_stored() -> None:
+    for dtype, size in (("F32", 4), ("BF16", 2)):
+        found = plan(COPY, large("a", 2000, dtype))
+        assert blocks_bytes(found, 1) == size * (1 << 18)
+        assert blocks_bytes(found, 3) == 3 * size * (1 << 18)
+
+
+def test_a_tensor_smaller_than_a_block_takes_less() -> None:
+    small, usual = (plan(LINEAR, large("a", n), large("b", n)) for n in (10, 1000))
+    assert 0 < 10 * blocks_bytes(small, 1) < blocks_bytes(usual, 1)
+
+
+def test_a_tensor_that_is_held_whole_counts_once_for_each_thread_that_can_have_one() -> None:
+    """One of 20 M elements is alone: the other threads compute what is small meanwhile."""
+    found = plan(ISO_C, large("a", 20_000), large("b", 20_000))
+    one, four = blocks_bytes(found, 1), blocks_bytes(found, 4)
+    assert one > 20_000_000 * 4 * 3
+    assert one <= four < 1.1 * one
+    body = [tensor(f"model.layers.{n}.mlp.up_proj.weight", (20_000, 1000)) for n in range(3)]
+    several = plan(ISO_C, *(llama(name, others=body) for name in "ab"))
+    assert blocks_bytes(several, 2) > 1.9 * blocks_bytes(several, 1)
+    assert blocks_bytes(several, 8) < 3.3 * blocks_bytes(several, 1)
+
+
+def test_the_largest_tensor_that_is_held_whole_is_told() -> None:
+    found = plan(ISO_C, large("a", 2000), large("b", 2000))
+    note = whole_tensors(found)
+    assert note is not None and f"iso_c computes on whole tensors: {HEAD} alone takes" in note
+    assert estimate(found, 1, Speed(None, None, None)).notes == (note,)
+    assert whole_tensors(linear()) is None
+    assert estimate(linear(), 1, Speed(None, None, None)).notes == ()
+
+
+def test_without_compiled_kernels_operands_are_widened(
+    use_kernels: Callable[[str], None],
+) -> None:
+    found = plan(LINEAR, large("a", 2000, "BF16"), large("b", 2000, "BF16"))
+    use_kernels("torch")
+    assert blocks_bytes(found, 1) == (1 << 18) * (2 * 2 + 2 * 4 + 2), "stored, widened, result"

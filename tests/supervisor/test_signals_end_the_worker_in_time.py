@@ -1,0 +1,189 @@
+"""Promise: a signal ends the worker, a second one at once, and no other worker is started."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import psutil
+import pytest
+from supervisors import Supervise
+
+COUNTS = """
+def work(pipe, spec, number):
+    pipe.tell(run="a run")
+    listen(signal.SIGINT, signal.SIGTERM)
+    until = time.monotonic() + {seconds}
+    while time.monotonic() < until:
+        time.sleep(0.01)
+    return 7
+"""
+SOON = "supervisor.SAME_SECONDS = 60\n"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_the_same_signal_soon_after_is_the_same(supervise: Supervise, signum: int) -> None:
+    supervising = supervise(SOON + COUNTS.format(seconds=1.0))
+    supervising.send_after("listens", signum)
+    supervising.send_after("signal", signum)
+    supervising.end()
+    assert [said["signum"] for said in supervising.of("signal")] == [signum]
+    assert supervising.code == 7, "it had its time to end by itself"
+    assert not supervising.of("recorded")
+
+
+@pytest.mark.parametrize("signums", [(2, 15), (15, 2)])
+def test_another_signal_soon_after_is_the_second(
+    supervise: Supervise, signums: tuple[int, int]
+) -> None:
+    """Ctrl-C, and a process manager that ends everything."""
+    supervising = supervise(SOON + COUNTS.format(seconds=30))
+    supervising.send_after("listens", signums[0])
+    supervising.send_after("signal", signums[1])
+    supervising.end()
+    assert [said["signum"] for said in supervising.of("signal")] == list(signums)
+    assert supervising.code == 128 + signums[0]
+    [stopped] = supervising.of("stopped")
+    assert (stopped["signum"], stopped["run"]) == (signums[0], "a run")
+
+
+def test_the_same_signal_again_is_the_second(supervise: Supervise) -> None:
+    supervising = supervise(COUNTS.format(seconds=30))
+    supervising.send_after("listens", signal.SIGTERM)
+    supervising.wait_for("signal")
+    time.sleep(0.3)
+    supervising.send(signal.SIGTERM)
+    sent = time.monotonic()
+    supervising.end()
+    assert time.monotonic() - sent < 5
+    assert len(supervising.of("signal")) == 2
+    assert supervising.code == 143
+
+
+def test_more_signals_give_no_more_time(supervise: Supervise) -> None:
+    supervising = supervise("supervisor.LEAVE_SECONDS = 0.6\n" + COUNTS.format(seconds=30))
+    supervising.send_after("listens", signal.SIGINT)
+    supervising.wait_for("signal")
+    began = time.monotonic()
+    while supervising.process.poll() is None and time.monotonic() - began < 10:
+        supervising.send(signal.SIGTERM)
+        time.sleep(0.2)
+    assert time.monotonic() - began < 4
+    supervising.end()
+    assert supervising.code == 130
+
+
+def test_a_worker_that_was_stopped_gets_a_signal_too(supervise: Supervise) -> None:
+    supervising = supervise("""
+        supervisor.LEAVE_SECONDS = 60
+        def work(pipe, spec, number):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            say("listens")
+            os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(60)
+    """)
+    supervising.wait_for("listens")
+    time.sleep(0.2)
+    supervising.send(signal.SIGTERM)
+    assert supervising.kinds("listens") == ["stopped", "ended"]
+    assert supervising.code == 143
+
+
+def test_who_ends_by_itself_after_two_signals_is_recorded(supervise: Supervise) -> None:
+    supervising = supervise("""
+        supervisor.LEAVE_SECONDS = 10
+        def work(pipe, spec, number):
+            pipe.tell(run="a run")
+            came = []
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(signum, lambda signum, frame: came.append(signum))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+            say("listens")
+            while len(came) < 2:
+                time.sleep(0.01)
+            return 130
+    """)
+    supervising.send_after("listens", signal.SIGINT, signal.SIGTERM)
+    assert supervising.kinds("listens") == ["recorded", "ended"]
+    assert supervising.of("recorded")[0]["cause"] == "interrupted"
+    assert supervising.code == 130
+
+
+def test_no_other_worker_is_started_for_one_that_died_of_a_signal(supervise: Supervise) -> None:
+    supervising = supervise("""
+        committed += [3]
+        def work(pipe, spec, number):
+            pipe.tell(run="a run")
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            say("listens")
+            time.sleep(60)
+    """)
+    supervising.send_after("listens", signal.SIGTERM)
+    assert supervising.kinds("listens") == ["recorded", "stopped", "ended"]
+    assert supervising.code == 143
+    assert len(supervising.of("works")) == 1
+
+
+def test_a_signal_in_a_pause_ends_it(supervise: Supervise) -> None:
+    supervising = supervise("""
+        OOM += [True] * 4
+        committed += [0] * 4
+        def work(pipe, spec, number):
+            pipe.tell(run="a run", budget=100)
+            die()
+    """)
+    supervising.wait_for("died", 3)
+    time.sleep(1.2)  # of two seconds: twice as long as before
+    supervising.send(signal.SIGINT)
+    sent = time.monotonic()
+    assert supervising.kinds("recorded") == ["died"] * 3 + ["stopped", "ended"]
+    assert time.monotonic() - sent < 0.7
+    assert supervising.code == 130
+    assert len(supervising.of("works")) == 3
+
+
+@pytest.mark.parametrize(("before", "times"), [("SIG_DFL", 1), ("SIG_IGN", 0)])
+def test_ctrl_z_is_ignored_where_it_was(supervise: Supervise, before: str, times: int) -> None:
+    """As by a shell without job control, which would never continue what stops."""
+    supervising = supervise(f"""
+        signal.signal(signal.SIGTSTP, signal.{before})
+        supervisor.Supervisor._suspend = lambda self, worker: say("suspended")
+        def work(pipe, spec, number):
+            say("begun")
+            time.sleep(1)
+    """)
+    supervising.send_after("begun", signal.SIGTSTP)
+    supervising.end()
+    assert len(supervising.of("suspended")) == times
+
+
+def test_when_all_is_done_signals_change_nothing(supervise: Supervise) -> None:
+    supervising = supervise("""
+        import atexit
+        work = lambda pipe, spec, number: 0
+        def late():
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                os.kill(os.getpid(), signum)
+        atexit.register(late)
+    """)
+    supervising.end()
+    assert supervising.process.returncode == 0
+
+
+def test_one_that_cannot_be_killed_after_a_signal_is_left_with_its_code(
+    supervise: Supervise,
+) -> None:
+    supervising = supervise("""
+        send_no_kills()
+        def work(pipe, spec, number):
+            pipe.tell(run="a run")
+            listen(signal.SIGINT, signal.SIGTERM)
+            while True:
+                time.sleep(60)
+    """)
+    supervising.send_after("listens", signal.SIGINT)
+    supervising.send_after("signal", signal.SIGTERM)
+    assert supervising.kinds("kills", "signal", "listens") == ["stopped", "ended"]
+    assert supervising.code == 130
+    assert supervising.of("stopped")[0]["run"] == "a run"
+    psutil.Process(supervising.of("works")[0]["pid"]).kill()

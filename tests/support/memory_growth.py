@@ -1,0 +1,63 @@
+"""What a merge takes besides the program itself, measured in a process that has merged before.
+
+How many pages of a library are mapped differs from machine to machine, for torch by a hundred
+megabytes. A small merge of the same kind maps them; what the large one adds to the peak is its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+from pathlib import Path
+from resumerge.engine.lifecycle.session import Session
+from resumerge.host.memory import peak_rss
+from resumerge.options import Options
+from resumerge.planning.estimates.memory import memory_need
+from resumerge.recipe import load_recipe
+THREADS = 2
+for name in ("small", "large"):
+    before = peak_rss()
+    session = Session(Options(state_dir=Path(f"{name}.state"), threads=THREADS, restart=True))
+    need = memory_need(session.plan(load_recipe(Path(f"{name}.yaml"))), THREADS)
+    session.run(Path(f"{name}.yaml"), Path(f"{name}.out"))
+print(need.held + need.blocks, peak_rss() - before)
+"""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Args:
+    predicted: bytes that the plan says the merge takes besides the program.
+    measured: bytes that it added to the peak of the process.
+    """
+
+    predicted: int
+    measured: int
+
+
+def measure_growth(folder: Path, small: str, large: str) -> Growth:
+    """Merge two recipes, one after the other, into ``small.out`` and ``large.out``.
+
+    Args:
+        folder: the working folder.
+        small: a recipe that needs everything that the large one needs, of little models.
+    """
+    for name, recipe in (("small", small), ("large", large)):
+        (folder / f"{name}.yaml").write_text(recipe)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    predicted, measured = map(int, done.stdout.split()[-2:])
+    print(f"{measured / 1e6:.1f} MB, predicted: {predicted / 1e6:.1f} MB")
+    return Growth(predicted, measured)
