@@ -49,7 +49,7 @@ def tokenizer_files(
     if vocabulary is not None and vocabulary.new:
         changed = _with_new_tokens(host.folder, names, vocabulary)
         if any(token.definition is None for token in vocabulary.new):
-            names = [n for n in names if n in _CONSISTENT or n.startswith("chat_template")]
+            names = [n for n in names if n in _CONSISTENT or "chat_template" in n]
     if plan.chat_template is not None:
         names = [n for n in names if "chat_template" not in n]
         config = changed.get(CONFIG) or _read(host.folder, names, CONFIG)

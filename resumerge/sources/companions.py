@@ -28,10 +28,10 @@ _OF_TOKENIZERS = re.compile(
     r"[\w.]*\.(json|jinja|txt|model|spm|v\d+|bpe|tiktoken|vocab)|.+\.(model|spm|bpe|tiktoken|vocab)"
     r"|vocab-(src|tgt)\.json|(entity|target)_vocab\.json|word_(shape|pronunciation)\.json"
     r"|(normalizer|emoji|byte_maps|encoder|tekken)\.json|dict\.txt|bpe\.codes"
-    r"|prophetnet\.tokenizer"
+    r"|prophetnet\.tokenizer|additional_chat_templates/[^/]+\.jinja"
 )
 """The first line covers most tokenizers; the others are names that single classes of transformers
-use."""
+use, and further chat templates, which a tokenizer is loaded with like its first."""
 
 _CODE = re.compile(r"\w+\.py")
 """The model's own code, named by ``auto_map`` of its config, with the modules that it imports."""

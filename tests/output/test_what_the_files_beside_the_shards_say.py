@@ -299,6 +299,73 @@ def test_a_plain_piece_of_a_unigram_is_never_preferred() -> None:
     ]  # fmt: skip
 
 
+# Chat templates
+
+TEMPLATES = ["additional_chat_templates/tools.jinja", "chat_template.jinja", "chat_template.json"]
+BESIDE = ["merges.txt", "tokenizer.json", "tokenizer_config.json", *TEMPLATES]
+
+
+def written_model(folder: Path, *names: str) -> Source:
+    """A model with these files, each of which says whose it is."""
+    for name in ("config.json", "generation_config.json", *names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps({"of": folder.name}))
+    return replace(llama(folder.name), folder=folder)
+
+
+def read_by(host: Source, reference: Source, new: tuple[NewToken, ...] = ()) -> OutputVocabulary:
+    facts = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}}}
+    found = united("abc", "cba", new=new, facts=facts)
+    hosts, references = replace(found.host, source=host), replace(found.reference, source=reference)
+    return replace(found, host=hosts, reference=references)
+
+
+def owners(found: Plan) -> dict[str, Any]:
+    """The model that each file of a tokenizer is from, or what it says itself."""
+    files = files_of(found)
+    names = [n for n in files if "token" in n or "template" in n or n == "merges.txt"]
+    return {
+        name: json.loads(content)
+        if isinstance(content := files[name], bytes)
+        else json.loads(content.read_text())["of"]
+        for name in names
+    }
+
+
+def test_every_chat_template_is_the_hosts(tmp_path: Path) -> None:
+    reference = written_model(tmp_path / "a", *BESIDE, "additional_chat_templates/rag.jinja")
+    host = written_model(tmp_path / "b", *BESIDE)
+    found = replace(plan(COPY, reference), vocabulary=read_by(host, reference))
+    assert owners(found) == dict.fromkeys(BESIDE, "b")
+    bare = written_model(tmp_path / "c", "tokenizer.json")
+    found = replace(plan(COPY, reference), vocabulary=read_by(bare, reference))
+    assert owners(found) == {"tokenizer.json": "c"}
+
+
+def test_chat_templates_stay_beside_a_vocabulary_that_grows(tmp_path: Path) -> None:
+    """Other files of its tokenizer cannot be kept consistent with plain tokens."""
+    model = written_model(tmp_path / "a", *BESIDE)
+    found = replace(plan(COPY, model), vocabulary=read_by(model, model, new=(PLAIN,)))
+    whose = owners(found)
+    assert {name: whose[name] for name in TEMPLATES} == dict.fromkeys(TEMPLATES, "a")
+    assert whose.keys() == {*TEMPLATES, "tokenizer.json", "tokenizer_config.json"}
+
+
+@pytest.mark.parametrize("new", [(), (ADDED,), (PLAIN,)], ids=["none", "added", "plain"])
+def test_a_template_that_is_asked_for_is_the_only_one(
+    new: tuple[NewToken, ...], tmp_path: Path
+) -> None:
+    reference = written_model(tmp_path / "a", *BESIDE)
+    host = written_model(tmp_path / "b", *BESIDE)
+    asked = plan(COPY + "chat_template: '{{ x }}'\n", reference)
+    whose = owners(replace(asked, vocabulary=read_by(host, reference, new)))
+    assert not whose.keys() & set(TEMPLATES)
+    assert whose["tokenizer_config.json"] == {"of": "b", "chat_template": "{{ x }}"}
+    alone = owners(asked)
+    assert alone.pop("tokenizer_config.json") == {"of": "a", "chat_template": "{{ x }}"}
+    assert alone == {"merges.txt": "a", "tokenizer.json": "a"}
+
+
 # The card
 
 

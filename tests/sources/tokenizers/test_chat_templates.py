@@ -112,6 +112,21 @@ def test_a_template_of_the_recipes_own(models: Path, tmp_path: Path) -> None:
     assert rendered(out) == "BE BRIEF."
 
 
+@pytest.mark.parametrize("tools", [None, [{"type": "function"}]])
+def test_a_template_that_is_asked_for_goes_before_all_that_the_model_has(
+    tools: Any, models: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(models / "b", tmp_path / "b")
+    (tmp_path / "b" / "additional_chat_templates").mkdir()
+    (tmp_path / "b" / "additional_chat_templates" / "tool_use.jinja").write_text("tools")
+    recipe = "merge_method: passthrough\nmodels: [{model: b}]\nchat_template: chatml\n"
+    out = merge(tmp_path, recipe, tmp_path / "out")
+    tokenizer: Any = AutoTokenizer.from_pretrained(out)
+    assert tokenizer.apply_chat_template(TALK[1:3], tools=tools, tokenize=False) == (
+        WITHOUT_A_SYSTEM["chatml"]
+    )
+
+
 def test_the_tokenizers_own_comes_along(models: Path, tmp_path: Path) -> None:
     recipe = RECIPE.replace("chat_template: ", "tokenizer_source: b\n")
     assert rendered(merge(models, recipe, tmp_path / "out")) == rendered(models / "b")
