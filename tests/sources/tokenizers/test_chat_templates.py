@@ -122,8 +122,9 @@ def test_a_template_that_is_asked_for_goes_before_all_that_the_model_has(
     recipe = "merge_method: passthrough\nmodels: [{model: b}]\nchat_template: chatml\n"
     out = merge(tmp_path, recipe, tmp_path / "out")
     tokenizer: Any = AutoTokenizer.from_pretrained(out)
-    assert tokenizer.apply_chat_template(TALK[1:3], tools=tools, tokenize=False) == (
-        WITHOUT_A_SYSTEM["chatml"]
+    assert (
+        tokenizer.apply_chat_template(TALK[1:3], tools=tools, tokenize=False)
+        == (WITHOUT_A_SYSTEM["chatml"])
     )
 
 
