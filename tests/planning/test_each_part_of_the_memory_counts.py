@@ -1,0 +1,232 @@
+"""Promise: what a merge holds in memory is the sum of its parts, none of which is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+from made_up_plans import llama, plan, tensor, units
+
+from resumerge.methods import METHODS
+from resumerge.native import instruction_set
+from resumerge.planning import Plan
+from resumerge.planning.backend import block_cost
+from resumerge.planning.estimates.memory import (
+    REUSED,
+    TOKEN_BYTES,
+    blocks_bytes,
+    memory_need,
+    vocabulary_bytes,
+)
+from resumerge.planning.planner import make_plan
+from resumerge.planning.plan import BLOCK
+from resumerge.recipe import parse_recipe
+from resumerge.sources.adapters.lora import AdaptedTensor, LowRank
+from resumerge.sources.adapters.overlay import MATMUL_BYTES, OVERLAY_SCRATCH
+from resumerge.sources.tokenizers.required import Tokenizers
+from resumerge.sources.tokenizers.vocabulary import Vocabulary
+from resumerge.sources.types import Source, TensorInfo
+
+LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
+HEAD = "lm_head.weight"
+ROWS, COLUMNS = 700, 1000
+
+
+def adapted(
+    name: str,
+    rank: int,
+    *,
+    dtypes: tuple[str, str] = ("F32", "F32"),
+    transposed: bool = False,
+    magnitude: bool = False,
+) -> Source:
+    """A model whose head an adapter changes."""
+    stored = tensor(HEAD, (ROWS, COLUMNS))
+    a, b = (
+        tensor(x, shape, dtype)
+        for x, shape, dtype in zip("ab", ((rank, COLUMNS), (ROWS, rank)), dtypes)
+    )
+    factors = tensor("m", (ROWS,)) if magnitude else None
+    update = LowRank(a, b, rank, 1.0, transposed, factors)
+    place = (stored.name, stored.dtype, stored.shape, stored.file, 0, stored.nbytes)
+    changed = AdaptedTensor(*place, stored, update)
+    found = llama(name)
+    return replace(found, kind="lora", tensors={**found.tensors, HEAD: changed})
+
+
+def plain(name: str) -> Source:
+    return llama(name, others=[tensor(HEAD, (ROWS, COLUMNS))])
+
+
+# Adapters
+
+
+def test_the_matrices_of_two_tensors_of_each_adapter_are_held() -> None:
+    before = memory_need(plan(LINEAR, plain("a"), plain("b")), 1).held
+    one = memory_need(plan(LINEAR, adapted("a", 8), plain("b")), 1).held
+    both = memory_need(plan(LINEAR, adapted("a", 8), adapted("b", 16)), 1).held
+    assert one - before == MATMUL_BYTES + 2 * 8 * (4 * ROWS + 8 * COLUMNS)
+    assert both - one == 2 * 16 * (4 * ROWS + 8 * COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "transposed", "left"),
+    [
+        (("BF16", "BF16"), False, 4),
+        (("F32", "F64"), False, 8),
+        (("F64", "F32"), False, 4),
+        (("F64", "F32"), True, 8),
+        (("F32", "F64"), True, 8),
+    ],
+)
+def test_matrices_are_held_as_stored_or_widened(
+    dtypes: tuple[str, str], transposed: bool, left: int
+) -> None:
+    for magnitude in (False, True):
+        model = adapted("a", 8, dtypes=dtypes, transposed=transposed, magnitude=magnitude)
+        changed = model.tensors[HEAD]
+        assert isinstance(changed, AdaptedTensor)
+        factors = 8 * max(ROWS, COLUMNS) if magnitude else 0
+        assert changed.held_bytes == 8 * (left * ROWS + 8 * COLUMNS) + factors
+
+
+@pytest.mark.parametrize("recipe", [COPY, COPY + "dtype: bfloat16\n"], ids=["copied", "computed"])
+def test_a_block_that_an_adapter_changes_takes_a_chunk_more(recipe: str) -> None:
+    before, after = (blocks_bytes(plan(recipe, m), 1) for m in (plain("a"), adapted("a", 8)))
+    assert after - before == OVERLAY_SCRATCH
+
+
+# Vocabularies
+
+
+def united(sizes: Mapping[str, int]) -> Plan:
+    """The union of models with tokens in another order each."""
+    sources, vocabularies = {}, {}
+    for shift, (name, size) in enumerate(sizes.items()):
+        tables = [tensor(table, (size, 4)) for table in ("model.embed_tokens.weight", HEAD)]
+        model = llama(name, others=tables, config={"vocab_size": size})
+        ids = {f"token {(number + shift) % size}": number for number in range(size)}
+        sources[model.ref] = model
+        vocabularies[model.ref] = Vocabulary(model, "Unigram", ids, {}, (), name)
+    recipe = parse_recipe(LINEAR + "tokenizer_source: union\n")
+    return make_plan(recipe, sources, Tokenizers(vocabularies), seed=0, shard_size=1 << 30)
+
+
+def test_tokenizers_and_each_map_of_rows_are_held() -> None:
+    found = united({"a": 40, "b": 30})
+    tables = [units(found)[name].expression for name in (HEAD, "model.embed_tokens.weight")]
+    [heads], [embeddings] = ([o.rows.rows for o in t.operands if o.rows] for t in tables)
+    assert heads is embeddings, "of the second model; the first's rows stay as they are"
+    expected = heads.nbytes + TOKEN_BYTES * 2 * 40
+    assert vocabulary_bytes(found) == expected
+    without = memory_need(replace(found, vocabulary=None), 1)
+    assert memory_need(found, 1).held - without.held == expected
+
+
+# Reductions
+
+
+def of_sizes(*blocks: int) -> Plan:
+    """TIES of tensors of so many blocks each."""
+    tables = [tensor(f"x.{n}", (count * BLOCK,)) for n, count in enumerate(blocks)]
+    recipe = (
+        "merge_method: ties\nbase_model: a\nparameters: {weight: 1, density: 0.5}\n"
+        "models: [{model: b}]\n"
+    )
+    nothing = list(llama("a", 0).tensors)
+    return plan(recipe, *(llama(m, 0, others=tables, without=nothing) for m in "ab"))
+
+
+def test_of_two_tensors_in_a_row_the_reductions_are_held() -> None:
+    found = of_sizes(2, 5, 4, 1, 6)
+    each = [
+        METHODS["ties"].statistics_bytes(unit.context(0)) if unit.blocks > 1 else 0
+        for unit in found.units
+    ]
+    assert each[3] == 0 < each[0] < each[2] < each[1] < each[4]
+    assert memory_need(found, 1).held == each[1] + each[2]
+    last = of_sizes(1, 2, 6)
+    assert memory_need(last, 1).held == sum(
+        METHODS["ties"].statistics_bytes(unit.context(0)) for unit in last.units[1:]
+    )
+    assert memory_need(of_sizes(1, 1), 1).held == 0
+    assert memory_need(of_sizes(2), 1).held > 0
+
+
+# Blocks
+
+
+def headed(name: str, dtype: str) -> Source:
+    return llama(name, dtype=dtype, others=[tensor(HEAD, (ROWS, COLUMNS), dtype)])
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "out", "expected"),
+    [
+        (("F32", "F32"), "", 4 + 4 + 2 * 4 + 4),
+        (("F32", "BF16"), "", 4 + 2 + 2 * 4 + 4),
+        (("BF16", "BF16"), "", 2 + 2 + 2 * 4 + 2),
+        (("BF16", "BF16"), "out_dtype: float32\n", 2 + 2 + 2 * 4 + 4),
+        (("F64", "BF16"), "out_dtype: float16\n", 8 + 2 + 2 * 4 + 2),
+    ],
+)
+def test_operands_as_stored_and_widened_and_the_result(
+    dtypes: tuple[str, str], out: str, expected: int, use_kernels: Callable[[str], None]
+) -> None:
+    use_kernels("torch")
+    found = plan(LINEAR + out, headed("a", dtypes[0]), headed("b", dtypes[1]))
+    assert blocks_bytes(found, 1) == BLOCK * expected
+
+
+@pytest.mark.parametrize(
+    ("method", "models"),
+    [
+        ("{merge_method: linear, parameters: {weight: 1}", "a, b, c"),
+        ("{merge_method: sce, base_model: a", "b, c"),
+        ("{merge_method: multislerp, parameters: {weight: 1}", "a, b"),
+    ],
+)
+def test_what_a_method_takes_besides_counts(
+    method: str, models: str, use_kernels: Callable[[str], None]
+) -> None:
+    use_kernels("torch")
+    inputs = ", ".join(f"{{model: {name}}}" for name in models.split(", "))
+    recipe = f"{method}, models: [{inputs}]}}"
+    found = plan(recipe, *(headed(name, "F32") for name in "abc" if name in recipe))
+    unit = units(found)[HEAD]
+    count, cost = len(unit.expression.operands), block_cost(unit, 0)
+    expected = BLOCK * (4 * count + 4 * count + 4 + 4 * (cost.scratch + cost.per_input * count))
+    assert blocks_bytes(found, 1) == int(expected)
+
+
+@pytest.mark.skipif(instruction_set() is None, reason="needs compiled kernels")
+@pytest.mark.parametrize(
+    ("said", "rounded", "out"),
+    [
+        ("", 0, 4),
+        ("dtype: float32\n", 0, 4),
+        ("dtype: bfloat16\nout_dtype: float32\n", 2, 4),
+        ("dtype: bfloat16\n", 2, 2),
+        ("dtype: float16\n", 4, 2),
+    ],
+)
+def test_compiled_kernels_read_operands_as_they_are_but_for_those_to_be_rounded(
+    said: str, rounded: int, out: int
+) -> None:
+    found = plan(LINEAR + said, headed("a", "F32"), headed("b", "BF16"))
+    cost = METHODS["linear"].compiled_cost
+    scratch = 4 * (cost.scratch + cost.per_input * 2)
+    assert blocks_bytes(found, 1) == int(BLOCK * (4 + 2 + rounded + out + scratch))
+
+
+def test_the_largest_block_that_stays_with_a_thread_and_one_that_is_given_back() -> None:
+    recipe = "merge_method: iso_c\nbase_model: a\nmodels: [{model: a}, {model: b}]\n"
+    least = REUSED // 4
+    for numel, passes in ((least, False), (least + 1000, True)):
+        shape = (numel // 1000, 1000) if passes else (numel // 1024, 1024)
+        models = [llama(m, 0, others=[tensor(HEAD, shape)]) for m in "ab"]
+        found = plan(recipe, *models)
+        one, two = (blocks_bytes(found, threads) for threads in (1, 2))
+        assert (two == 2 * one) is not passes
