@@ -19,14 +19,14 @@ from resumerge.planning.estimates.memory import (
     memory_need,
     vocabulary_bytes,
 )
-from resumerge.planning.planner import make_plan
 from resumerge.planning.plan import BLOCK
+from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe
 from resumerge.sources.adapters.lora import AdaptedTensor, LowRank
 from resumerge.sources.adapters.overlay import MATMUL_BYTES, OVERLAY_SCRATCH
 from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
