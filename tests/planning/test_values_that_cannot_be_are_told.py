@@ -8,6 +8,7 @@ from made_up_plans import expressions, llama, plan
 from resumerge.errors import InputError, Problem
 from resumerge.methods import METHODS, Parameter
 from resumerge.methods.averages.linear import Linear
+from resumerge.planning.check_recipe import check_recipe
 from resumerge.planning.parameters import check_parameters
 from resumerge.recipe import parse_recipe
 
@@ -185,3 +186,14 @@ def test_problems_are_told_in_the_order_of_their_lines() -> None:
     )
     lines = [p.line for p in refused(recipe)]
     assert lines == sorted(lines, key=lambda line: (line is None, line or 0)) and len(lines) == 3
+
+
+def test_a_base_whose_layers_are_not_known_is_told_from_the_recipe_alone() -> None:
+    recipe = (
+        "merge_method: task_arithmetic\nbase_model: c\nparameters: {weight: 1}\nslices:\n"
+        "  - sources:\n      - {model: a, layer_range: [0, 1]}\n"
+        "      - {model: b, layer_range: [1, 2]}\n"
+    )
+    found = check_recipe(parse_recipe(recipe))
+    assert [p.what for p in found] == ["The base model's layers for this slice are not known"]
+    assert check_recipe(parse_recipe(recipe.replace("[1, 2]", "[0, 1]"))) == []

@@ -219,6 +219,16 @@ def test_tensors_that_do_not_fit(name: str, folder: Path) -> None:
     refused(folder, words, tensors)
 
 
+def test_a_module_that_is_missing_is_not_taken_for_one_of_a_like_name(folder: Path) -> None:
+    """Names are only moved where no module has the name that it has in the file."""
+    more = {"model.extra.side.weight": (16, 16)}
+    write_model(folder / "base", random_tensors({**llama_shapes(LLAMA), **more}, 0))
+    odd = {"other.side.lora_A.weight": A.clone(), "other.side.lora_B.weight": B.clone()}
+    named = {f"{QUERY}.lora_A.weight": A, f"{QUERY}.lora_B.weight": B}
+    refused(folder, "a module that the model lacks … other.side", {**odd, **named})
+    refused(folder, "a module that the model lacks … other.side", {**named, **odd})
+
+
 def test_dora_without_magnitudes(folder: Path) -> None:
     refused(folder, "lacks the magnitude vector", use_dora=True)
 

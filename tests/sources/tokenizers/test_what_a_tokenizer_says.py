@@ -65,6 +65,24 @@ def test_numbers_that_no_token_has_are_few(tmp_path: Path) -> None:
         of_two((1 << 18) + 3)
 
 
+@pytest.mark.parametrize("number", [-1, 1 << 24, True, 1.0, "1", None])
+@pytest.mark.parametrize("place", ["vocab", "added_tokens", "added_tokens_decoder"])
+def test_what_cannot_be_a_number_of_a_token_is_refused(
+    place: str, number: Any, tmp_path: Path
+) -> None:
+    facts: dict[str, Any] = {"model": {"type": "BPE", "vocab": {"a": 0}}}
+    config: dict[str, Any] = {}
+    if place == "vocab":
+        facts["model"]["vocab"]["b"] = number
+    elif place == "added_tokens":
+        facts["added_tokens"] = [{"id": number, "content": "b"}]
+    else:
+        config["added_tokens_decoder"] = {json.dumps(number): {"content": "b"}}
+    model = source(tmp_path, tokenizer__json=facts, tokenizer_config__json=config)
+    with pytest.raises(InputError, match="damaged"):
+        read_vocabulary(model)
+
+
 @pytest.mark.parametrize(
     ("model", "more", "kind"),
     [
