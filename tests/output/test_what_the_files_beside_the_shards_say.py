@@ -246,6 +246,14 @@ def test_ids_follow_their_tokens_into_another_tokenizer() -> None:
     }
 
 
+def test_the_first_token_of_a_vocabulary_is_one_like_any() -> None:
+    config = {"pad_token_id": 2, "suppress_tokens": [2, 0], "image_token_id": 2, "mask_token_id": 9}
+    host = {"pad_token_id": 0, "suppress_tokens": [1], "mask_token_id": 0}
+    assert remap_token_ids(config, united("cxy", "abc"), host) == {
+        "pad_token_id": 0, "suppress_tokens": [0], "image_token_id": 0, "mask_token_id": 0
+    }  # fmt: skip
+
+
 def test_what_ends_text_comes_from_the_host_where_the_config_speaks_of_it_at_all() -> None:
     host = {"eos_token_id": [5, 6], "pad_token_id": 0, "bos_token_id": None}
     other = united("xcba", "abcd")
@@ -254,6 +262,7 @@ def test_what_ends_text_comes_from_the_host_where_the_config_speaks_of_it_at_all
     }  # fmt: skip
     assert remap_token_ids({"temperature": 1}, other, host) == {"temperature": 1}
     assert remap_token_ids({"eos_token_id": 9}, other, {}) == {"eos_token_id": None}
+    assert remap_token_ids({"suppress_tokens": [9]}, other, {}) == {"suppress_tokens": []}
 
 
 # The tokenizer
@@ -297,6 +306,30 @@ def test_a_plain_piece_of_a_unigram_is_never_preferred() -> None:
     assert found["model"]["vocab"] == [
         ["a", -1.0], ["b", -5.0], ["<no token 2>", -1005.0], ["piece", -1005.0]
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ["", "chat_template: '{{ x }}'\n"])
+def test_every_list_of_added_tokens_has_the_new_ones(asked: str, tmp_path: Path) -> None:
+    known = {"1": {"content": "b", "special": False}}
+    model = written_model(tmp_path / "a", "tokenizer.json", "special_tokens_map.json")
+    (tmp_path / "a" / "added_tokens.json").write_text('{"b": 1}')
+    config = {"added_tokens_decoder": known, "chat_template": "{{ y }}", "pad_token": "b"}
+    (tmp_path / "a" / "tokenizer_config.json").write_text(json.dumps(config))
+    vocabulary = read_by(model, model, new=(ADDED, PLAIN))
+    files = files_of(replace(plan(COPY + asked, model), vocabulary=vocabulary))
+    told = {name: json.loads(files[name]) for name in files if isinstance(files[name], bytes)
+            and name.endswith(".json")}  # fmt: skip
+    assert told["added_tokens.json"] == {"b": 1, "new": 3}
+    assert told["tokenizer_config.json"] == {
+        "added_tokens_decoder": {**known, "3": {"special": True, "content": "new"}},
+        "chat_template": "{{ x }}" if asked else "{{ y }}",
+        "pad_token": "b",
+    }
+    assert [entry["id"] for entry in told["tokenizer.json"]["added_tokens"]] == [3]
+    assert files["special_tokens_map.json"] == tmp_path / "a" / "special_tokens_map.json"
+    (tmp_path / "a" / "added_tokens.json").unlink()
+    bare = files_of(replace(plan(COPY, model), vocabulary=vocabulary))
+    assert "added_tokens.json" not in bare, "it would be the only list of these"
 
 
 # Chat templates

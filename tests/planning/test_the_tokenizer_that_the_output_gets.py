@@ -82,6 +82,17 @@ def test_each_slice_has_the_rows_of_its_own_models() -> None:
     assert last.rows.rows.runs(0, 3).shifts.tolist() == [2, 0, -2]
 
 
+def test_of_a_model_that_gives_single_rows_the_tables_are_read() -> None:
+    recipe = LINEAR + "tokenizer: {source: a, tokens: {a: {source: c, force: true}}}\n"
+    found = planned(recipe, speaking("a", "abc"), speaking("b", "abc"), speaking("c", "xa"))
+    tables = sum(found.sources[2].tensors[name].nbytes for name in (EMBEDDING, HEAD))
+    assert found.bytes_needed(2) == {"m.safetensors": tables}
+    [head] = [unit for unit in found.units if unit.name == HEAD]
+    assert found.files_of(head.expression.operands[0], "local") == {
+        (number, "m.safetensors") for number in (0, 1, 2)
+    }
+
+
 def test_a_table_whose_rows_move_is_no_copy() -> None:
     same = expressions(planned(COPY + "tokenizer_source: a\n", speaking("a", "abc")))
     assert same[HEAD].method == "copy"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from made_up_plans import llama, plan, tensor
+from made_up_plans import llama, plan, tensor, units
 
 from resumerge.host.speed import Speed
 from resumerge.planning import Plan
@@ -31,6 +31,7 @@ from resumerge.planning.estimates.time import (
     computes,
     merge_seconds,
 )
+from resumerge.sources.adapters.lora import AdaptedTensor, LowRank
 from resumerge.sources.types import Source, SourceFile
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
@@ -120,6 +121,47 @@ def test_only_files_that_are_read_and_not_here_are_downloaded() -> None:
     found = estimate(plan(LINEAR, *both), 1, Speed(None, None, None))
     assert (found.download, found.download_files) == (7_000 + 50 + 7_000, 3)
     assert found.cached == 50
+
+
+def test_a_tensor_that_is_read_twice_is_downloaded_once() -> None:
+    stacked = (
+        "merge_method: passthrough\nslices:\n"
+        "  - sources: [{model: a, layer_range: [0, 2]}]\n"
+        "  - sources: [{model: a, layer_range: [1, 3]}]\n"
+    )
+    model = llama("a")
+    whole = sum(tensor.nbytes for tensor in model.tensors.values())
+    assert plan(stacked, model).bytes_needed(0) == {"m.safetensors": whole}
+    part = "merge_method: passthrough\nslices: [{sources: [{model: a, layer_range: [1, 3]}]}]\n"
+    first = sum(t.nbytes for name, t in model.tensors.items() if ".layers.0." in name)
+    assert plan(part, model).bytes_needed(0) == {"m.safetensors": whole - first}
+
+
+def test_an_adapter_is_downloaded_with_its_model() -> None:
+    model = llama("a")
+    sizes = {"base/m.safetensors": 9_000, "adapter/x.safetensors": 700}
+    files = {name: SourceFile(name, size, {}, present=False) for name, size in sizes.items()}
+    tensors = {n: replace(t, file="base/m.safetensors") for n, t in model.tensors.items()}
+    a, b, m = (
+        tensor(name, shape, "BF16")
+        for name, shape in {"a": (2, 4), "b": (10, 2), "m": (10,)}.items()
+    )
+    parts = [replace(part, file="adapter/x.safetensors") for part in (a, b, m)]
+    old = tensors[HEAD]
+    place = (old.name, old.dtype, old.shape, old.file, old.offset, old.nbytes)
+    changed = AdaptedTensor(*place, old, LowRank(parts[0], parts[1], 2, 1.0, False, parts[2]))
+    adapted = replace(model, kind="lora", tensors={**tensors, HEAD: changed}, files=files)
+    adapted = replace(adapted, base=replace(model, kind="hub"), adapter=replace(model, kind="hub"))
+    found = plan(COPY, adapted)
+    assert found.bytes_needed(0) == {
+        "base/m.safetensors": sum(t.nbytes for t in model.tensors.values()),
+        "adapter/x.safetensors": 2 * (2 * 4 + 10 * 2 + 10),
+    }
+    said = estimate(found, 1, Speed(None, None, None))
+    assert (said.download, said.download_files, said.cached) == (9_700, 2, 0)
+    [operand] = units(found)[HEAD].expression.operands
+    assert found.files_of(operand, "hub") == {(0, name) for name in files}
+    assert found.files_of(operand, "local") == frozenset()
 
 
 def test_reading_is_tried_on_the_largest_file_that_is_here_and_read() -> None:
