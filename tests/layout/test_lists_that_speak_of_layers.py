@@ -38,6 +38,8 @@ def test_a_list_is_cut_in_its_own_form(key: str) -> None:
         ("architectures", ["One", "Two"]),
         ("eos_token_id", [1, 2, 3, 0]),
         ("mrope_section", [1, 1, 2]),
+        ("attention_types", [[["g", "l"], 2], "g"]),
+        ("attention_types", [[["g", "l"], 1.0], [["g"], 2]]),
         ("rope_scaling", {"factor": [1, 2]}),
         ("layer_norm_eps", 1e-6),
         ("tdnn_layers", [5, 3, 1]),

@@ -202,6 +202,15 @@ def test_every_tensor_belongs_to_one_part() -> None:
     assert sorted(every) == sorted(VISION)
 
 
+def test_parts_under_one_prefix_are_told_apart_beside_a_third() -> None:
+    names = [*VISION, *named(audio__layers=3), "audio.norm.weight"]
+    config = {**TEXT, "audio_config": {"num_layers": 3}}
+    found = {name: rest for name, _, rest in parts(names, config)}
+    assert "model.visual.patch_embed.weight" in found["vision_tower"]
+    assert "model.language_model.embed_tokens.weight" in found["text_decoder"]
+    assert "audio.norm.weight" in found["audio_tower"]
+
+
 def test_what_encoder_and_decoder_share_is_a_part() -> None:
     names = [*named(encoder__block=2, decoder__block=2), "shared.weight", "decoder.norm.weight"]
     config = {"num_layers": 2, "num_decoder_layers": 2}

@@ -346,6 +346,9 @@ def test_what_a_new_token_is() -> None:
     found = alignment([A, B], TokenizerSetting("union"))
     assert [token.definition for token in found.vocabulary.new] == [None]
     tokens = {"x": TokenRow(b.ref, "d"), "y": TokenRow(b.ref, "a"), "z": TokenRow()}
+    same = {"d": TokenRow(b.ref)}
+    [new] = alignment([A, b], TokenizerSetting("base", same)).vocabulary.new
+    assert new.definition == definition
     found = alignment([A, b], TokenizerSetting("base", tokens))
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     assert [token.definition for token in found.vocabulary.new] == [

@@ -32,6 +32,9 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("./absent", "./absent", None),
         ("./absent@x", "./absent@x", None),
         ("/absent/model", "/absent/model", None),
+        ("~/absent/model", "~/absent/model", None),
+        ("~/absent", "~/absent", None),
+        ("../absent", "../absent", None),
     ],
 )
 def test_text(text: str, name: str, revision: str | None) -> None:
@@ -97,6 +100,7 @@ def test_the_spelled_out_form_is_the_same_model(written: object, text: str) -> N
         {"model": {"path": 3}},
         {"model": {"path": "org/a", "revision": 3}},
         {"model": "org/a+org/b", "lora": "org/c"},
+        {"model": "org/a", "lora": "org/b+org/c"},
         {"model": "org/a", "lora": 3},
         {"model": "org/a", "lora": {"path": "org/b", "subfolder": "c"}},
         {"lora": "org/b"},

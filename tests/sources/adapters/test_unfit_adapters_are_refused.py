@@ -20,6 +20,7 @@ from resumerge.errors import InputError
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
 from resumerge.sources.adapters.config import UNMERGEABLE, parse_adapter_config
+from resumerge.sources.adapters.lora import AdaptedTensor
 
 QUERY = "base_model.model.model.layers.0.self_attn.q_proj"
 A, B = torch.ones(2, 16), torch.ones(16, 2)
@@ -227,6 +228,33 @@ def test_a_module_that_is_missing_is_not_taken_for_one_of_a_like_name(folder: Pa
     named = {f"{QUERY}.lora_A.weight": A, f"{QUERY}.lora_B.weight": B}
     refused(folder, "a module that the model lacks … other.side", {**odd, **named})
     refused(folder, "a module that the model lacks … other.side", {**named, **odd})
+
+
+@pytest.mark.parametrize("prefix", ["layers.0", "model.model.layers.0", "other.layers.0"])
+def test_a_prefix_that_a_file_has_and_the_adapter_has_not_is_found(
+    prefix: str, folder: Path
+) -> None:
+    tensors = {f"{prefix}.self_attn.q_proj.lora_{x}.weight": m for x, m in (("A", A), ("B", B))}
+    found = adapted(folder, tensors).tensors
+    changed = [name for name, info in found.items() if isinstance(info, AdaptedTensor)]
+    assert changed == ["model.layers.0.self_attn.q_proj.weight"]
+
+
+def test_a_name_that_several_tensors_end_with_names_none(folder: Path) -> None:
+    tensors = {f"self_attn.q_proj.lora_{x}.weight": m for x, m in (("A", A), ("B", B))}
+    refused(folder, "a module that the model lacks … self_attn.q_proj", tensors)
+
+
+def test_whole_numbers_that_an_adapter_replaces_stay_as_they_are(folder: Path) -> None:
+    ids = {"model.ids": torch.arange(3)}
+    base = {**random_tensors(llama_shapes(LLAMA), 0), **ids}
+    write_model(folder / "base", base)
+    more = {f"{QUERY}.lora_A.weight": A, f"{QUERY}.lora_B.weight": B}
+    found = adapted(
+        folder, {**more, "base_model.model.model.ids": torch.ones(3, dtype=torch.int32)}
+    )
+    replaced = found.tensors["model.ids"]
+    assert replaced.dtype == "I32" and not isinstance(replaced, AdaptedTensor)
 
 
 def test_dora_without_magnitudes(folder: Path) -> None:

@@ -83,6 +83,14 @@ def test_what_cannot_be_a_number_of_a_token_is_refused(
         read_vocabulary(model)
 
 
+def test_a_number_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    late = {"9" * 5000: {"content": "b"}}
+    config = {"added_tokens_decoder": late}
+    model = source(tmp_path, tokenizer__json=PLAIN, tokenizer_config__json=config)
+    with pytest.raises(InputError, match="numbers of tokens"):
+        read_vocabulary(model)
+
+
 @pytest.mark.parametrize(
     ("model", "more", "kind"),
     [
