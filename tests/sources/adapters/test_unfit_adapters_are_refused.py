@@ -245,6 +245,13 @@ def test_a_name_that_several_tensors_end_with_names_none(folder: Path) -> None:
     refused(folder, "a module that the model lacks … self_attn.q_proj", tensors)
 
 
+def test_a_name_ends_with_whole_words_of_another(folder: Path) -> None:
+    more = {"model.extra.inside.weight": (16, 16)}
+    write_model(folder / "base", random_tensors({**llama_shapes(LLAMA), **more}, 0))
+    tensors = {f"other.side.lora_{x}.weight": m for x, m in (("A", A), ("B", B))}
+    refused(folder, "a module that the model lacks … other.side", tensors)
+
+
 def test_whole_numbers_that_an_adapter_replaces_stay_as_they_are(folder: Path) -> None:
     ids = {"model.ids": torch.arange(3)}
     base = {**random_tensors(llama_shapes(LLAMA), 0), **ids}
