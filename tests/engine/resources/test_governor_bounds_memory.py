@@ -198,16 +198,16 @@ def test_what_others_took_more_than_a_minute_ago_is_forgotten(machine: Machine) 
     assert reason().startswith("another process took 1.75 GB")
 
 
-def test_what_this_process_takes_itself_is_not_anothers(machine: Machine) -> None:
+@pytest.mark.parametrize(("more", "named"), [(0, False), (1, True)])
+def test_what_this_process_takes_itself_is_not_anothers(
+    machine: Machine, more: int, named: bool
+) -> None:
     """Its memory, and the pages of a batch that are not written yet."""
-    machine.rss += GB // 2
-    machine.available -= GB // 2 + LARGEST_BATCH + governor.margin(machine.total)
-    machine.stalled = 0.5
-    machine.look()
+    machine.governor.budget = 20 * GB
     machine.available = 0
-    machine.rss = 9 * GB - LARGEST_BATCH
+    machine.rss = 9 * GB - LARGEST_BATCH - governor.margin(machine.total) - more
     machine.look()
-    assert not [facts for _, facts in machine.events if "another" in facts["reason"]]
+    assert ("another process took" in machine.events[0][1]["reason"]) is named
 
 
 def test_thresholds_are_what_they_say(machine: Machine) -> None:
@@ -311,6 +311,7 @@ def test_it_begins_with_the_smallest_batch_where_none_fits(machine: Machine) -> 
 def test_it_ends_with_the_merge(machine: Machine) -> None:
     with machine.governor:
         pass
+    assert not machine.governor._thread.is_alive(), "it writes to a ledger that is closed then"
     peak = machine.governor.peak_rss
     machine.rss = 10 * peak
     time.sleep(3 * governor.SAMPLE_SECONDS)
@@ -344,6 +345,9 @@ def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(
         machine.governor.wait_for_memory(StopRequest())
     assert 0.5 < time.monotonic() - started < 5.0
     assert [kind for kind in machine.kinds() if "batch" not in kind] == ["waiting", "went_on"]
+    [waits] = [facts for kind, facts in machine.events if kind == "waiting"]
+    assert waits["reason"].startswith("another process took 7.8 GB; the cgroup job has")
+    assert (waits["rss"], waits["available"]) == (GB, 200 * MB)
     [waited] = [facts["seconds"] for kind, facts in machine.events if kind == "went_on"]
     assert 0.5 <= waited < 5
     first, *still = machine.notes
@@ -369,6 +373,39 @@ def test_waiting_ends_after_a_bounded_time_with_advice() -> None:
     kind, facts = machine.events[-1]
     assert kind == "gave_up_waiting"
     assert 0.2 <= facts["seconds"] < 5
+
+
+def test_telling_that_it_still_waits_does_not_prolong_the_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(governor, "NOTE_SECONDS", 0.01)
+    machine = Machine(memory_wait=0.3)
+    machine.available = 0
+    machine.look()
+    stop = StopRequest()
+    monkeypatch.setattr(machine.governor._looked, "wait", lambda seconds: passes(machine, stop))
+    with pytest.raises(Resumable):
+        machine.governor.wait_for_memory(stop)
+    assert len(machine.notes) == 3
+
+
+def passes(machine: Machine, stop: StopRequest) -> None:
+    """An eighth of a second; a wait that lasts for a minute is stopped."""
+    machine.time += 0.125
+    if machine.time > 1060:
+        stop.signum = 15
+
+
+def test_the_memory_that_others_had_for_a_moment_counts_within_a_second(machine: Machine) -> None:
+    """What is taken is more than what one look in a second would have seen."""
+    machine.time += 1.0
+    machine.available = 4 * GB
+    machine.look()
+    machine.available = 14 * GB
+    machine.look()
+    machine.available = GB // 4
+    machine.look()
+    assert machine.events[-1][1]["reason"].startswith("another process took 13.8 GB")
 
 
 def test_a_signal_ends_the_waiting(machine: Machine) -> None:

@@ -1,0 +1,192 @@
+"""Promise: with --evict a download of the run is deleted after its last use, and no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from made_up_plans import plan, tensor
+from test_pages_are_dropped_after_their_last_use import vectors
+
+from resumerge.engine.execute.eviction import DownloadEvictor
+from resumerge.ledger import Progress
+from resumerge.planning import Plan
+from resumerge.sources.hub.files import hub_file
+from resumerge.sources.types import Source, SourceFile
+
+RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: o/a}, {model: o/b}]\n"
+PENDING = Progress(0, b"", b"", None, None, None)
+DONE = replace(PENDING, checksum="known")
+
+
+def remote(name: str, *files: str, etags: dict[str, str] | None = None) -> Source:
+    """A model of the Hub with a tensor for each of these names of files, in that file."""
+    tensors = {
+        f"t{number}": replace(tensor(f"t{number}", (5,)), file=file)
+        for number, file in enumerate(files)
+    }
+    source = replace(vectors(name, *[5] * len(files)), kind="hub", revision="c" * 40)
+    known = {
+        file: SourceFile(file, 20, {"etag": (etags or {}).get(file, f"of {file}")}, present=False)
+        for file in files
+    }
+    return replace(source, tensors=tensors, files=known)
+
+
+class Bench:
+    """A cache that has every file of a plan, each downloaded by the run unless a test says so."""
+
+    def __init__(self, found: Plan, *done: int, evict: bool = True) -> None:
+        self.found = found
+        self.told: list[tuple[str, Any]] = []
+        self.downloads: dict[str, int] = {}
+        self.files = {
+            (number, name): hub_file(source, name)
+            for number, source in enumerate(found.sources)
+            for name in source.files
+        }
+        for (number, name), file in self.files.items():
+            file.blob.parent.mkdir(parents=True, exist_ok=True)
+            if not file.blob.exists():
+                file.blob.write_bytes(bytes(20))
+            link = found.sources[number].path(name)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(file.blob)
+            self.downloads[str(file.blob)] = file.blob.stat().st_ino
+        ledger: Any = SimpleNamespace(
+            downloads=lambda: dict(self.downloads), forget_download=self.downloads.pop,
+            event=lambda kind, **facts: self.told.append((kind, facts)),
+        )  # fmt: skip
+        metadata: Any = SimpleNamespace(
+            forget_verdict=lambda blob: self.told.append(("no verdict", blob))
+        )
+        reader: Any = SimpleNamespace(release=lambda *file: self.told.append(("closed", file)))
+        progress = [DONE if unit.index in done else PENDING for unit in found.units]
+        self.evictor = DownloadEvictor(found, ledger, metadata, reader, progress, evict=evict)
+
+    def link(self, model: int, name: str) -> Path:
+        return self.found.sources[model].path(name)
+
+    def left(self) -> list[tuple[int, str]]:
+        """The files whose content is there; their links are there exactly where it is."""
+        for (number, name), file in self.files.items():
+            assert self.link(number, name).is_symlink() == file.blob.exists(), name
+        return sorted(place for place, file in self.files.items() if file.blob.exists())
+
+
+Made = Callable[..., Source]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def make(name: str, *files: str, **more: Any) -> Source:
+        source = remote(name, *files, **more)
+        repo = tmp_path / "hub" / f"models--{name.replace('/', '--')}"
+        return replace(source, folder=repo / "snapshots" / ("c" * 40))
+
+    return make
+
+
+def test_a_file_goes_with_the_last_tensor_that_reads_it(made: Made) -> None:
+    bench = Bench(plan(RECIPE, made("o/a", "x", "x", "y"), made("o/b", "x", "y", "y")))
+    bench.evictor.evict_unneeded()
+    every = [(0, "x"), (0, "y"), (1, "x"), (1, "y")]
+    assert bench.left() == every and bench.told == []
+    bench.evictor.committed([0])
+    assert bench.left() == [(0, "x"), (0, "y"), (1, "y")]
+    blob = bench.files[1, "x"].blob
+    assert bench.told == [
+        ("closed", (1, "x")),
+        ("no verdict", blob),
+        ("download_evicted", {"file": "x", "bytes": 20}),
+    ]
+    assert str(blob) not in bench.downloads, "the next attempt does not look for it"
+    bench.evictor.committed([])
+    bench.evictor.committed([2])
+    assert bench.left() == [(0, "x"), (1, "y")]
+    bench.evictor.committed([1])
+    assert bench.left() == [] and bench.downloads == {}
+
+
+def test_what_only_committed_tensors_read_goes_at_the_beginning(made: Made) -> None:
+    """Of an attempt before, which was killed before it deleted it."""
+    bench = Bench(plan(RECIPE, made("o/a", "x", "y"), made("o/b", "x", "x")), 0)
+    bench.evictor.evict_unneeded()
+    assert bench.left() == [(0, "y"), (1, "x")]
+    bench.evictor.committed([1])
+    assert bench.left() == []
+
+
+def test_without_the_option_all_stay(made: Made) -> None:
+    bench = Bench(plan(RECIPE, made("o/a", "x"), made("o/b", "x")), evict=False)
+    bench.evictor.evict_unneeded()
+    bench.evictor.committed([0])
+    assert bench.left() == [(0, "x"), (1, "x")] and bench.told == []
+
+
+def test_what_the_run_did_not_download_stays(made: Made) -> None:
+    bench = Bench(plan(RECIPE, made("o/a", "x"), made("o/b", "x")))
+    del bench.downloads[str(bench.files[0, "x"].blob)]
+    blob = bench.files[1, "x"].blob
+    another = blob.with_name("another")
+    another.write_bytes(blob.read_bytes())
+    another.replace(blob)
+    bench.evictor.committed([0])
+    assert bench.left() == [(0, "x"), (1, "x")] and bench.told == []
+
+
+def test_what_is_gone_already_is_no_hindrance(made: Made) -> None:
+    bench = Bench(plan(RECIPE, made("o/a", "x"), made("o/b", "x")))
+    bench.files[0, "x"].blob.unlink()
+    bench.link(1, "x").unlink()
+    bench.evictor.committed([0])
+    assert not bench.files[1, "x"].blob.exists()
+
+
+def test_one_content_under_two_names_goes_after_the_last_of_both(made: Made) -> None:
+    same = {"x": "same", "y": "same"}
+    bench = Bench(plan(RECIPE, made("o/a", "x", "y", etags=same), made("o/b", "z", "w")))
+    bench.evictor.committed([0])
+    assert bench.left() == [(0, "x"), (0, "y"), (1, "w")]
+    bench.told.clear()
+    bench.evictor.committed([1])
+    assert bench.left() == []
+    closed = [place for kind, place in bench.told if kind == "closed"]
+    assert sorted(closed) == [(0, "x"), (0, "y"), (1, "w")]
+    assert [facts["file"] for kind, facts in bench.told if kind == "download_evicted"] in (
+        ["x", "w"], ["w", "x"]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["x", "sub/folder/x"])
+def test_a_content_that_another_snapshot_has_stays(made: Made, name: str) -> None:
+    """Another program uses that revision, wherever in it the file is."""
+    bench = Bench(plan(RECIPE, made("o/a", name), made("o/b", "x")))
+    blob = bench.files[0, name].blob
+    other = blob.parent.parent / "snapshots" / ("d" * 40) / name
+    other.parent.mkdir(parents=True)
+    other.symlink_to(blob)
+    foreign = other.with_name("y")
+    foreign.symlink_to(other.with_name("of another content"))
+    bench.evictor.committed([0])
+    assert bench.left() == [(0, name)]
+    other.unlink()
+    bench.evictor.evict_unneeded()
+    assert bench.left() == [], "links to other contents do not count"
+    assert foreign.is_symlink()
+
+
+def test_a_second_name_in_the_same_snapshot_is_no_name_of_the_run(made: Made) -> None:
+    """The merge does not read it; whoever does finds it."""
+    bench = Bench(plan(RECIPE, made("o/a", "x"), made("o/b", "x")))
+    second = bench.link(0, "x").with_name("second")
+    second.symlink_to(bench.files[0, "x"].blob)
+    bench.evictor.committed([0])
+    assert bench.left() == [(0, "x")]
+    assert second.read_bytes() == bytes(20)
