@@ -187,7 +187,7 @@ class Scheduler:
                     results = running.popleft().result()
                     done += len(results)
                     yield from results
-                self._page_cache.scanned(unit, done - 1)
+                    self._page_cache.scanned(unit, done - 1)
                 self._execution.reporter.heartbeat()
             while running:
                 yield from running.popleft().result()

@@ -35,6 +35,8 @@ class Lazy:
 
     def result(self) -> Any:
         self._pool.running -= 1
+        if self._pool.name == "statistics":
+            self._pool.order.append(("waiting for", "statistics"))
         return self._work()
 
     def cancel(self) -> None:
@@ -45,19 +47,19 @@ class Pool:
     """A pool of threads without threads, which knows how many tasks it had at most.
 
     Args:
-        order: the name of the pool and of the unit for each task of any of them.
+        order: the name of the pool and of the unit for each task of any of them, and the waits.
     """
 
     order: ClassVar[list[tuple[str, str]]] = []
 
     def __init__(self, threads: int, name: str, initializer: Any = None) -> None:
-        self._name, self.running, self.most = name, 0, 0
+        self.name, self.running, self.most = name, 0, 0
         self.submitted: list[Lazy] = []
         self.is_shut_down = False
 
     def submit(self, work: Callable[..., Any], *words: Any) -> Lazy:
         if isinstance(words[0], Unit):
-            self.order.append((self._name, words[0].name))
+            self.order.append((self.name, words[0].name))
         self.running += 1
         self.most = max(self.most, self.running)
         self.submitted.append(Lazy(self, lambda: work(*words)))
@@ -367,13 +369,15 @@ def test_each_unit_has_its_own_statistics_and_a_small_one_makes_them_itself() ->
         2: [(k, "function", True) for k in range(3)],
         3: None,
     }
+    assert bench.of("scan of") == [("scan of", "t0"), ("scan of", "t2")], "none is made twice"
 
 
 def test_the_next_scan_begins_before_the_blocks_of_this_unit() -> None:
     Bench(linear(2, 2, 2), scanned=("t0", "t1", "t2")).run()
     assert Pool.order == [
-        ("statistics", "t0"), ("statistics", "t1"), ("block", "t0"),
-        ("statistics", "t2"), ("block", "t1"), ("block", "t2"),
+        ("statistics", "t0"), ("statistics", "t1"), ("waiting for", "statistics"), ("block", "t0"),
+        ("statistics", "t2"), ("waiting for", "statistics"), ("block", "t1"),
+        ("waiting for", "statistics"), ("block", "t2"),
     ]  # fmt: skip
 
 
@@ -394,6 +398,7 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     with pytest.raises(Interrupted):
         stopped.scheduler.run()
     assert stopped.computed == [] and stopped.batches == []
+    assert len(stopped.pool.submitted) < 40 / BLOCKS_PER_TASK
 
 
 def test_progress_is_told_with_each_batch() -> None:

@@ -289,6 +289,9 @@ def test_the_peak_is_remembered(machine: Machine) -> None:
         machine.look()
     assert machine.governor.peak_rss == 3 * GB
     assert machine.governor.rss == 4 * MB
+    machine.available = 0
+    machine.look()
+    assert machine.events[-1][1]["rss"] == 4 * MB, "what it has now is told"
 
 
 def test_it_begins_with_a_batch_that_fits(machine: Machine) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from privileges import drop_privileges
 
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
 from resumerge.engine.resources.disk_errors import (
@@ -77,6 +80,31 @@ def test_who_looks_takes_nothing(tmp_path: Path) -> None:
         for _ in range(3):
             assert lock_holder(tmp_path)
     assert lock_holder(tmp_path) is None
+
+
+def test_what_a_killed_process_left_in_a_lock_is_not_told_of_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / LOCK_FILE).write_text(json.dumps({"pid": 1, "host": "a long name" * 20}))
+    with run_lock(tmp_path, "run"):
+        assert lock_holder(tmp_path) == {"pid": os.getpid(), "host": hostname()}
+
+
+def test_a_lock_that_is_no_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOCK_FILE)
+    found: list[object] = []
+    looking = threading.Thread(target=lambda: found.append(lock_holder(tmp_path)), daemon=True)
+    looking.start()
+    looking.join(60)
+    assert found == [None]
+
+
+def test_every_user_may_see_who_holds_a_lock(tmp_path: Path) -> None:
+    with run_lock(tmp_path, "run"):
+        (tmp_path / LOCK_FILE).chmod(0o444)
+        child = os.fork()
+        if child == 0:
+            drop_privileges()
+            os._exit(0 if lock_holder(tmp_path) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_lock_whose_words_are_lost_is_held_all_the_same(tmp_path: Path) -> None:
