@@ -116,7 +116,7 @@ class Bench:
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
             statistics=self._statistics, serial_scan=lambda unit: f"serial {unit.name}",
-            map_block=lambda unit, index, function, sample: (index, function, sample),
+            map_block=self._map_block,
             block=self._block, copied_from=lambda unit, index: ("fd", 7) if self.copies else None,
         )  # fmt: skip
         queue: Any = SimpleNamespace(
@@ -127,9 +127,8 @@ class Bench:
             bytes_committed=sum(committed) * SIZE, submit=self._submit,
             wait=tell("committed"), close=tell("closed"),
         )  # fmt: skip
-        cache: Any = SimpleNamespace(
-            scanned=lambda unit, index: self.told.append(("scanned", unit.name, index))
-        )
+        cache: Any = SimpleNamespace(scanned=self._scanned)
+        self.mapped: set[tuple[int, int]] = set()
         self.computed: list[tuple[int, int, Any]] = []
         self.scheduler = Scheduler(execution, evaluator, queue, committer, cache)
         self.pool: Any = self.scheduler._pool
@@ -151,6 +150,14 @@ class Bench:
     def _copy(self, *place: Any) -> bool:
         self.told.append(("copy", *place))
         return self.copies
+
+    def _map_block(self, unit: Unit, index: int, function: str, sample: bool) -> Any:
+        self.mapped.add((unit.index, index))
+        return index, function, sample
+
+    def _scanned(self, unit: Unit, index: int) -> None:
+        assert (unit.index, index) in self.mapped, "what was not read yet is not dropped"
+        self.told.append(("scanned", unit.name, index))
 
     def _statistics(self, unit: Unit, scan: Any) -> Any:
         if isinstance(scan, str):
@@ -390,6 +397,7 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     assert max(passed) < 40 and passed == sorted(passed)
     assert {15, 31} <= set(passed)
     assert len([kind for kind, *_ in scan if kind == "memory"]) == 40 / BLOCKS_PER_TASK
+    assert len([kind for kind, *_ in scan if kind == "heartbeat"]) == 40 / BLOCKS_PER_TASK
     assert all(later - earlier <= BLOCKS_PER_TASK for earlier, later in pairwise(passed))
     stopped = Bench(found, scanned=("t0",))
     stopped.governor.wait_for_memory = lambda stop: setattr(
@@ -402,10 +410,8 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
 
 
 def test_progress_is_told_with_each_batch() -> None:
-    bench = Bench(linear(2, 2), batch_bytes=4 * SIZE)
+    bench = Bench(linear(2, 3), batch_bytes=4 * SIZE)
     bench.run()
-    assert [(update.bytes_done, update.units_done, update.unit) for update in bench.updates] == [
-        (2 * SIZE, 1, "t0"),
-        (4 * SIZE, 2, "t1"),
-    ]
-    assert len(bench.of("heartbeat")) >= 4 + 2
+    told = [(update.bytes_done, update.units_done, update.unit) for update in bench.updates]
+    assert told == [(2 * SIZE, 1, "t0"), (4 * SIZE, 1, "t1"), (5 * SIZE, 2, "t1")]
+    assert len(bench.of("heartbeat")) >= 5 + 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,11 @@ def remote(name: str, *files: str, etags: dict[str, str] | None = None) -> Sourc
     return replace(source, tensors=tensors, files=known)
 
 
+def relative(blob: Path, link: Path) -> str:
+    """What a link of the Hub's cache says."""
+    return os.path.relpath(blob, link.parent)
+
+
 class Bench:
     """A cache that has every file of a plan, each downloaded by the run unless a test says so."""
 
@@ -55,7 +61,7 @@ class Bench:
                 file.blob.write_bytes(bytes(20))
             link = found.sources[number].path(name)
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(file.blob)
+            link.symlink_to(relative(file.blob, link))
             self.downloads[str(file.blob)] = file.blob.stat().st_ino
         ledger: Any = SimpleNamespace(
             downloads=lambda: dict(self.downloads), forget_download=self.downloads.pop,
@@ -171,7 +177,7 @@ def test_a_content_that_another_snapshot_has_stays(made: Made, name: str) -> Non
     blob = bench.files[0, name].blob
     other = blob.parent.parent / "snapshots" / ("d" * 40) / name
     other.parent.mkdir(parents=True)
-    other.symlink_to(blob)
+    other.symlink_to(relative(blob, other))
     foreign = other.with_name("y")
     foreign.symlink_to(other.with_name("of another content"))
     bench.evictor.committed([0])
@@ -186,7 +192,7 @@ def test_a_second_name_in_the_same_snapshot_is_no_name_of_the_run(made: Made) ->
     """The merge does not read it; whoever does finds it."""
     bench = Bench(plan(RECIPE, made("o/a", "x"), made("o/b", "x")))
     second = bench.link(0, "x").with_name("second")
-    second.symlink_to(bench.files[0, "x"].blob)
+    second.symlink_to(relative(bench.files[0, "x"].blob, second))
     bench.evictor.committed([0])
     assert bench.left() == [(0, "x")]
     assert second.read_bytes() == bytes(20)
