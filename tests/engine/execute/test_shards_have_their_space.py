@@ -117,6 +117,7 @@ def reservation(
 def test_a_shard_gets_its_space_if_enough_is_left_besides(
     found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert RESERVE >= 8 << 20, "for the ledger and the files beside the shards"
     space, files = reservation(found, tmp_path)
     first = found.shards[0]
     free = first.nbytes + RESERVE - 1

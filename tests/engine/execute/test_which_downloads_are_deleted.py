@@ -65,6 +65,7 @@ class Bench:
             self.downloads[str(file.blob)] = file.blob.stat().st_ino
         ledger: Any = SimpleNamespace(
             downloads=lambda: dict(self.downloads), forget_download=self.downloads.pop,
+            note_download=lambda *facts: self.told.append(("noted", facts)),
             event=lambda kind, **facts: self.told.append((kind, facts)),
         )  # fmt: skip
         metadata: Any = SimpleNamespace(
@@ -196,3 +197,10 @@ def test_a_second_name_in_the_same_snapshot_is_no_name_of_the_run(made: Made) ->
     bench.evictor.committed([0])
     assert bench.left() == [(0, "x")]
     assert second.read_bytes() == bytes(20)
+
+
+def test_a_download_is_noted_with_the_inode_that_it_will_have(made: Made) -> None:
+    bench = Bench(plan(RECIPE, made("o/a", "x"), made("o/b", "x")))
+    file = bench.files[0, "x"]
+    bench.evictor.started(file, 77)
+    assert bench.told == [("noted", (str(file.blob), "o/a", "x", 20, 77))]

@@ -91,6 +91,9 @@ def test_what_had_been_computed_from_it_is_told() -> None:
             "names": ["t2"],
         },
     )
+    bench.changed = {(0, f"f{number}") for number in range(3)}
+    said = bench.stopped()
+    assert "a/f2 changed" in said and "(t0, t1, t2)" in said, "all of them are named"
     bench.changed = {(0, f"f{number}") for number in range(4)}
     said = bench.stopped()
     assert "4 tensors" in said and "(t0, t1, t2, …)" in said

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from made_up_plans import llama, plan, tensor
 
+from resumerge.engine.execute import work_queue
 from resumerge.engine.execute.work_queue import WorkQueue, download_order, hub_files_of
 from resumerge.errors import Resumable
 from resumerge.ledger import Progress
@@ -78,6 +79,8 @@ class Bench:
         self.here: set[str] = set()
         self.full: set[int] = set()
         self.expected = False
+        self.waited: list[float] = []
+        """Seconds without progress at each look whether space will be free."""
         self.waits = 0
         self.reports = 0
         self.stop = SimpleNamespace(requested=False)
@@ -88,7 +91,7 @@ class Bench:
         space = SimpleNamespace(
             reserve=lambda shard: shard not in self.full,
             is_allocated=lambda shard: shard not in self.full,
-            will_be_freed=lambda waited: self.expected,
+            will_be_freed=lambda waited: self.waited.append(waited) or self.expected,
             no_space=lambda shard: Resumable("disk_full", f"shard {shard}"),
         )
         progress = [DONE if unit.index in done else PENDING for unit in found.units]
@@ -197,3 +200,68 @@ def test_downloads_are_told_when_they_alone_block() -> None:
     ]
     assert bench.queue.wait(bench.report)
     assert seen == [0, 0] and bench.prefetcher.blocked_at is None
+
+
+def test_downloads_that_wait_for_space_are_not_told_that_they_block() -> None:
+    """They would take the space that the next shard needs."""
+    bench = Bench(copied(model({"a": 1, "b": 1}, "a.1", "b.1"), shard_size=400))
+    bench.arrive("a")
+    bench.full, bench.expected = {0}, True
+    seen: list[object] = []
+    bench.next_waits = [
+        lambda: seen.append(bench.prefetcher.blocked_at),
+        lambda: (seen.append(bench.prefetcher.blocked_at), bench.full.clear()),
+    ]
+    assert bench.queue.wait(bench.report)
+    assert seen == [None, None]
+
+
+def test_a_mirror_is_given_up_only_after_its_time_without_any_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A download that goes on is progress, too."""
+    now = 100.0
+    monkeypatch.setattr(work_queue, "time", SimpleNamespace(monotonic=lambda: now))
+    bench = Bench(copied(model({"a": 1}, "a.1")))
+    bench.arrive("a")
+    bench.full, bench.expected = {0}, True
+
+    def later(*, progress: object = None) -> None:
+        nonlocal now
+        now += 5.0
+        bench.prefetcher.progress = progress
+
+    bench.next_waits = [
+        later,
+        later,
+        lambda: later(progress="one"),
+        lambda: later(progress="one"),
+        lambda: later(progress="two"),
+        bench.full.clear,
+    ]
+    assert bench.queue.wait(bench.report)
+    assert bench.waited == [0, 5, 10, 0, 5, 0]
+
+
+def test_space_that_becomes_free_between_two_looks_is_used() -> None:
+    bench = Bench(copied(model({"a": 1}, "a.1")))
+    bench.arrive("a")
+    looks = iter([False, True, True])
+    bench.queue._space.reserve = lambda shard: next(looks)  # type: ignore[method-assign]
+    bench.full = {0}
+    assert bench.queue.wait(bench.report)
+
+
+def test_the_first_shard_without_space_is_named() -> None:
+    bench = Bench(copied(model({"a": 1}, "a.1", "a.2", "a.3"), shard_size=400), done=(0,))
+    bench.arrive("a")
+    bench.full = {0, 1, 2}
+    with pytest.raises(Resumable, match="shard 1"):
+        bench.queue.wait(bench.report)
+
+
+def test_where_nothing_is_ready_files_are_waited_for_though_no_shard_has_space() -> None:
+    bench = Bench(copied(model({"a": 1}, "a.1")))
+    bench.full = {0}
+    bench.next_waits = [lambda: (bench.arrive("a"), bench.full.clear())]
+    assert bench.queue.wait(bench.report)
