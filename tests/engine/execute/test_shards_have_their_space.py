@@ -6,10 +6,12 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from made_up_plans import llama, plan
+from test_pages_are_dropped_after_their_last_use import vectors
 
 from resumerge.engine.execute import space_reservation
 from resumerge.engine.execute.shard_files import ShardFiles
@@ -181,3 +183,33 @@ def test_a_full_disk_is_told(found: Plan, tmp_path: Path) -> None:
     error = space.no_space(2)
     assert error.reason == "disk_full"
     assert found.shards[2].name in str(error) and str(tmp_path) in str(error)
+
+
+def test_the_mirror_says_whether_space_will_be_freed(found: Plan, tmp_path: Path) -> None:
+    space, _ = reservation(found, tmp_path)
+    asked: list[float] = []
+
+    def frees(waited: float) -> bool:
+        asked.append(waited)
+        return waited < 5
+
+    space._replicator = SimpleNamespace(frees=frees)  # type: ignore[assignment]
+    assert space.will_be_freed(4.0) and not space.will_be_freed(6.0)
+    assert asked == [4.0, 6.0], "it gives up by the time without progress"
+    without, _ = reservation(found, tmp_path, frees=False)
+    assert not without.will_be_freed(0.0)
+
+
+def test_the_next_shard_is_the_first_that_has_no_space_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space_reservation, "cache_folder", lambda: tmp_path / "cache")
+    recipe = "merge_method: passthrough\nmodels: [{model: a}]\n"
+    uneven = plan(recipe, vectors("a", 10, 20, 40), shard_size=4)
+    sizes = [shard.nbytes for shard in uneven.shards]
+    assert sizes == sorted(set(sizes)) and len(sizes) == 3
+    space, _ = reservation(uneven, tmp_path)
+    for number, size in enumerate(sizes):
+        assert space.reserved_bytes(False) == size + RESERVE
+        assert space.reserve(number)
+    assert space.reserved_bytes(False) == 0
