@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from made_up_plans import llama, plan, tensor
 
@@ -12,6 +14,7 @@ from resumerge.engine.execute import page_cache
 from resumerge.engine.execute.page_cache import SCANNED_BLOCKS, PageCache
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
+from resumerge.sources.tokenizers.row_map import RowMap, Rows
 from resumerge.sources.types import Source
 
 BLOCK = 4
@@ -118,3 +121,19 @@ def test_a_scan_drops_what_is_read_again_by_another_tensor(dropped: Dropped) -> 
     unit = next(unit for unit in found.units if unit.expression.operands[0].tensor.name == rest)
     Cache(found).cache.scanned(unit, SCANNED_BLOCKS - 1)
     assert [file for file, *_ in dropped] == ["a", "b"]
+
+
+def test_tensors_whose_rows_are_gathered_go_whole_after_the_last_block(dropped: Dropped) -> None:
+    """Any block may read any row of any of them."""
+    found, unit = linear(3, 12)
+    tables = tuple((n, source.tensors["t1"]) for n, source in enumerate(found.sources))
+    none = np.zeros(0, np.int64)
+    rows = Rows.of(np.array([0, 1, 0]), np.array([0, 1, 2]), 3, (np.zeros(1, np.int64), none, none))
+    operand = replace(unit.expression.operands[0], rows=RowMap(rows, tables))
+    unit = replace(unit, expression=replace(unit.expression, operands=(operand,)))
+    cache = Cache(replace(found, units=(found.units[0], unit))).cache
+    cache.finished(unit, 0, 1)
+    assert dropped == [("shard 0", unit.offset, 32)]
+    dropped.clear()
+    cache.finished(unit, 2, 2)
+    assert dropped == [("shard 0", unit.offset + 32, 16), ("a", 12, 48), ("b", 12, 48)]

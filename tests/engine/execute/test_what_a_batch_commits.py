@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -159,3 +160,40 @@ def test_what_failed_in_a_batch_is_told_once(found: Plan, monkeypatch: pytest.Mo
     bench.committer.wait()
     assert not bench.batches and not any(kind == "sync" for kind, _ in bench.told)
     bench.committer.close()
+
+
+def test_a_batch_is_begun_only_after_the_one_before_is_committed(
+    found: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So at most two are uncommitted, and a failure ends the run before a third."""
+    bench = Bench(monkeypatch, found, [PENDING] * 3)
+    checked, goes_on = bench.committer._execution.watch.check, threading.Event()
+
+    def wait(units: Any) -> None:
+        assert goes_on.wait(60)
+        checked(units)
+
+    bench.committer._execution.watch.check = wait  # type: ignore[method-assign]
+    block = WrittenBlock(found.units[1], 0, hashed(1, 0), b"in" * 8, 1.0)
+    bench.committer.submit([block])
+    threading.Timer(0.2, goes_on.set).start()
+    bench.committer.submit([WrittenBlock(found.units[0], 0, hashed(0, 0), b"in" * 8, 1.0)])
+    assert bench.committed[:1] == [[1]], "the second was not taken before"
+    bench.committer.close()
+    assert len(bench.committed) == 2, "what was submitted is committed when it is closed"
+
+
+def test_what_failed_ends_the_run_with_the_next_batch(
+    found: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(monkeypatch, found, [PENDING] * 3)
+
+    def fail(*words: Any) -> None:
+        raise OSError("the disk")
+
+    bench.committer._execution.files.sync = fail  # type: ignore[method-assign]
+    bench.committer.submit([WrittenBlock(found.units[1], 0, hashed(1, 0), b"in" * 8, 1.0)])
+    with pytest.raises(OSError, match="the disk"):
+        bench.committer.submit([WrittenBlock(found.units[0], 0, hashed(0, 0), b"in" * 8, 1.0)])
+    bench.committer.close()
+    assert [kind for kind, _ in bench.told] == ["check"] and not bench.batches

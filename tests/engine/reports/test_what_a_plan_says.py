@@ -1,0 +1,142 @@
+"""Promise: `plan` says what a run would do, and lists every problem beside what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from merging import merge, working_in
+from tiny_models import TWO_LAYERS, write_family
+
+from resumerge.engine.checks import disk
+from resumerge.engine.checks.memory import most_threads
+from resumerge.engine.reports import plan_report
+from resumerge.engine.reports.plan_report import describe_plan
+from resumerge.errors import Resumable
+from resumerge.options import Options
+
+RECIPE = (
+    "merge_method: linear\nmodels: [{model: base}, {model: math}]\n"
+    "parameters: {weight: 0.5}\ndtype: float32\n"
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_family(tmp_path_factory.mktemp("models"), TWO_LAYERS)
+
+
+@pytest.fixture
+def config(models: Path, tmp_path: Path) -> Iterator[Path]:
+    """A recipe; the working folder has its models."""
+    path = tmp_path / "merge.yaml"
+    path.write_text(RECIPE)
+    with working_in(models):
+        yield path
+
+
+def described(config: Path, out: Path | None = None, **options: Any) -> dict[str, Any]:
+    options.setdefault("state_dir", config.with_name("state"))
+    found = describe_plan(config, out, Options(**options))
+    assert not config.with_name("state").exists(), "nothing is written"
+    return found
+
+
+def problems(found: dict[str, Any]) -> list[str]:
+    return [problem["what"] for problem in found["problems"]]
+
+
+def test_what_a_run_would_do(config: Path, tmp_path: Path) -> None:
+    found = described(
+        config, tmp_path / "a" / "out", threads=2, memory=500_000_000, shard_size=8000
+    )
+    assert found["problems"] == [] and not (tmp_path / "a").exists()
+    assert found["threads"] == 2 and found["memory"]["budget"] == 500_000_000
+    assert 0 < found["memory"]["predicted_peak_rss"] < 500_000_000
+    assert found["shards"] > 3 and found["units"] > found["shards"]
+    assert found["disk"]["needed"] > found["output_bytes"] > 0
+    assert found["host"]["disk"]["folder"] == str(tmp_path / "a" / "out")
+    assert found["host"]["disk"]["free"] == found["disk"]["free"] > 0
+    assert found["host"]["disk"]["read_bytes_per_s"] > 0 and "speed" not in found
+    assert [source["model"] for source in found["sources"]] == ["base", "math"]
+    size = (Path("base") / "model.safetensors").stat().st_size
+    assert all(0 < source["bytes_needed"] < size for source in found["sources"])
+    assert not any("threads" in note for note in found["notes"])
+    assert found["largest_unit"]["name"] in ("lm_head.weight", "model.embed_tokens.weight")
+    chosen = {choice["what"]: choice["chosen"] for choice in found["choices"]}
+    assert (chosen["threads"], chosen["memory"]) == (2, 500_000_000)
+
+
+def test_more_threads_than_can_be_of_use_are_noted(config: Path) -> None:
+    many = described(config, threads=most_threads() + 1)
+    assert any("threads are more than this machine can use" in note for note in many["notes"])
+    assert many["threads"] <= most_threads()
+
+
+def test_too_little_memory_and_no_such_device_are_told_beside_the_rest(config: Path) -> None:
+    found = described(config, memory=1_000_000, device="cuda:99")
+    assert len(problems(found)) == 2
+    assert any("device" in what for what in problems(found))
+    assert any("memory budget is too small" in what for what in problems(found))
+    assert found["units"] > 0 and found["threads"] == 1
+    assert found["memory"]["budget"] == 1_000_000
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_full_disk_is_told_once(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Of the output where it is named, else of the working folder."""
+    monkeypatch.setattr(disk, "free_bytes", lambda path: 1000)
+    found = described(config, tmp_path / "out" if named else None)
+    [problem] = found["problems"]
+    place = tmp_path if named else Path.cwd()
+    assert "disk" in problem["what"] and str(place) in problem["where"]
+
+
+def test_a_folder_with_other_files_is_told_and_one_with_a_run_is_not(
+    config: Path, models: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").write_text("")
+    assert len(problems(described(config, other))) == 1
+    merge(models, RECIPE, tmp_path / "out")
+    found = describe_plan(config, tmp_path / "out", Options(state_dir=tmp_path / "out.state"))
+    assert found["problems"] == []
+
+
+def test_a_path_that_cannot_be_used_is_told_without_a_plan(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = described(config, tmp_path / "file" / "out")
+    assert len(problems(found)) == 1 and found["units"] == 0
+    assert found["time"] == {"estimate_s": 0.0, "basis": "nothing could be planned"}
+    assert found["memory"]["predicted_peak_rss"] == 0 and found["memory"]["budget"] > 0
+
+
+def test_a_mirror_that_cannot_be_one_is_told_with_what_else_is_wrong(
+    config: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").write_text("")
+    found = described(config, other, mirror="what://is/this")
+    assert len(problems(found)) == 2 and found["units"] > 0
+    out = tmp_path / "out"
+    inside = described(config, out, mirror=str(out / "mirror"))
+    assert len(problems(inside)) == 1 and not out.exists()
+
+
+def test_a_model_that_is_away_for_now_is_a_problem_and_says_what_to_do(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*words: Any) -> None:
+        raise Resumable("network", "The Hub cannot be reached\nwait a while\nor work offline")
+
+    monkeypatch.setattr(plan_report, "pinned_plan", away)
+    [problem] = described(config)["problems"]
+    assert problem["what"] == "The Hub cannot be reached"
+    assert problem["fix"] == "wait a while or work offline"
+    assert problem["where"] == str(config)
