@@ -15,7 +15,7 @@ from resumerge.engine.execute.page_cache import SCANNED_BLOCKS, PageCache
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
 from resumerge.sources.tokenizers.row_map import RowMap, Rows
-from resumerge.sources.types import Source
+from resumerge.sources.types import PackedTensor, Source
 
 BLOCK = 4
 Dropped = list[tuple[str, int, int]]
@@ -33,11 +33,14 @@ class Cache:
 
     def __init__(self, found: Plan, *, scarce: bool = True, room: int = 0) -> None:
         self.governor = SimpleNamespace(cache_is_scarce=scarce, cache_room=room)
-        names = [source.ref.name for source in found.sources]
+
+        def named(source: int, file: str) -> str:
+            return found.sources[source].ref.name + file.removeprefix("m.safetensors")
+
         execution: Any = SimpleNamespace(
             plan=found,
             governor=self.governor,
-            reader=SimpleNamespace(descriptor=lambda source, tensor: names[source]),
+            reader=SimpleNamespace(descriptor=lambda source, tensor: named(source, tensor.file)),
             files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}"),
         )
         self.cache = PageCache(execution)
@@ -137,3 +140,26 @@ def test_tensors_whose_rows_are_gathered_go_whole_after_the_last_block(dropped: 
     dropped.clear()
     cache.finished(unit, 2, 2)
     assert dropped == [("shard 0", unit.offset + 32, 16), ("a", 12, 48), ("b", 12, 48)]
+
+
+def test_a_result_of_another_width_than_its_inputs(dropped: Dropped) -> None:
+    found = plan(LINEAR + "out_dtype: bfloat16\n", vectors("a", 3, 10), vectors("b", 3, 10))
+    unit = found.units[-1]
+    Cache(found).cache.finished(unit, 1, 2)
+    assert dropped == [("shard 0", unit.offset + 8, 12), ("a", 12 + 16, 24), ("b", 12 + 16, 24)]
+
+
+def test_members_of_a_tensor_that_is_read_as_one_are_dropped_where_each_is(
+    dropped: Dropped,
+) -> None:
+    found, unit = linear(3, 12)
+    members = [
+        replace(tensor(f"e{number}", (6,), offset=100 * number), file=f"m.safetensors {number}")
+        for number in range(2)
+    ]
+    packed = PackedTensor("e", "F32", (12,), members[0].file, 0, 48, tuple(members))
+    operand = replace(unit.expression.operands[0], tensor=packed)
+    unit = replace(unit, expression=replace(unit.expression, operands=(operand,)))
+    cache = Cache(replace(found, units=(found.units[0], unit))).cache
+    cache.finished(unit, 1, 2)
+    assert dropped[1:] == [("a 0", 16, 8), ("a 1", 100, 24)]

@@ -69,6 +69,17 @@ def test_a_sealed_shard_has_its_final_name_and_is_closed(found: Plan, tmp_path: 
         os.fstat(again)
 
 
+def test_every_open_shard_is_closed_at_the_end(found: Plan, tmp_path: Path) -> None:
+    files = ShardFiles(found, tmp_path, Storage())
+    for shard in found.shards:
+        files.create(shard)
+    descriptors = [files.descriptor(shard.index) for shard in found.shards]
+    files.close()
+    for descriptor in descriptors:
+        with pytest.raises(OSError):
+            os.fstat(descriptor)
+
+
 def test_what_a_shard_still_needs_of_the_disk(
     found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +91,7 @@ def test_what_a_shard_still_needs_of_the_disk(
     files.partial(shard).write_bytes(b"")
     assert files.unallocated(shard) == 0, "a disk has given it its space"
     in_memory = True
+    os.truncate(files.partial(shard), shard.nbytes)
     assert files.unallocated(shard) == shard.nbytes, "memory is taken as it is written"
     files.partial(shard).rename(files.final(shard))
     files.final(shard).write_bytes(bytes(1 << 20))
