@@ -131,6 +131,7 @@ def test_memory_that_a_disk_lacks_is_memory() -> None:
 def test_of_a_long_reason_the_first_line_is_told() -> None:
     assert "one" in str(out_of_memory(RuntimeError("one\ntwo")))
     assert "two" not in str(out_of_memory(RuntimeError("one\ntwo")))
+    assert "(one)" in str(out_of_memory(RuntimeError("\n one\ntwo")))
 
 
 @pytest.mark.parametrize(
