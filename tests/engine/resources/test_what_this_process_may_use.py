@@ -9,14 +9,16 @@ import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import count, islice
+from types import SimpleNamespace
 
 import pytest
 
-from resumerge.engine.resources import allocation_errors, open_files
+from resumerge.engine.resources import allocation_errors, allocator, open_files
 from resumerge.engine.resources.allocation_errors import check_address_space, out_of_memory
 from resumerge.engine.resources.device import resolve_device
 from resumerge.engine.resources.disk_errors import out_of_order
 from resumerge.errors import InputError
+from resumerge.planning.estimates.memory import REUSED
 
 # The device
 
@@ -147,3 +149,24 @@ def test_an_address_space_that_holds_no_library_is_refused(
     with pytest.raises(InputError, match=r"address space(.|\n)*210 MB"):
         check_address_space()
     assert "ulimit -v" in str(out_of_memory(MemoryError()))
+
+
+@pytest.mark.parametrize("limit", [None, 1 << 30])
+def test_freed_memory_is_kept_for_the_next_block_within_the_address_space(
+    monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    """An arena of each thread would take 64 MiB of it."""
+    set_: dict[int, int] = {}
+    libc = SimpleNamespace(mallopt=set_.__setitem__)
+    monkeypatch.setattr(allocator, "ctypes", SimpleNamespace(CDLL=lambda name: libc))
+    monkeypatch.setattr(allocator, "address_space_limit", lambda: limit)
+    allocator.reuse_freed_memory()
+    trim, mmap, arenas = -1, -3, -8  # glibc's malloc.h
+    assert set_ == {trim: REUSED, mmap: REUSED, **({} if limit is None else {arenas: 1})}
+
+
+def test_another_c_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    libc = SimpleNamespace(CDLL=lambda name: SimpleNamespace())
+    monkeypatch.setattr(allocator, "ctypes", libc)
+    allocator.reuse_freed_memory()
+    allocator.give_back_freed_memory()

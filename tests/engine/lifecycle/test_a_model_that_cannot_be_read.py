@@ -1,0 +1,49 @@
+"""Promise: a model whose path does not fit is a mistake of the recipe; a disk's failure is none."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resumerge.engine.lifecycle import open_sources as module
+from resumerge.engine.lifecycle.open_sources import SourcesUnavailable, open_sources
+from resumerge.errors import Problem
+from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.recipe import parse_recipe
+
+RECIPE = parse_recipe("merge_method: passthrough\nmodels:\n  - model: ./a\n")
+
+
+def opened(patch: pytest.MonkeyPatch, state: Path, code: int, pins: dict[str, Any]) -> None:
+    def fail(*words: Any, **more: Any) -> None:
+        raise OSError(code, os.strerror(code), "a/config.json")
+
+    patch.setattr(module, "open_source", fail)
+    problems: list[Problem] = []
+    open_sources(RECIPE, pins, problems, MetadataCache(state), offline=False)
+
+
+@pytest.mark.parametrize("name", ["EACCES", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOTDIR", "EPERM"])
+def test_a_path_that_does_not_fit_is_refused_at_its_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    code = getattr(errno, name)
+    with pytest.raises(SourcesUnavailable) as refused:
+        opened(monkeypatch, tmp_path, code, {})
+    [problem] = refused.value.problems
+    assert problem.found == f"a/config.json: {os.strerror(code)}" and problem.line == 3
+    with pytest.raises(OSError):  # a run that read it before can go on when it is back
+        opened(monkeypatch, tmp_path, code, {"./a": {"folder": "/a"}})
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.EMFILE])
+def test_what_a_disk_or_the_system_lacks_can_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    with pytest.raises(OSError) as failed:
+        opened(monkeypatch, tmp_path, code, {})
+    assert failed.value.errno == code
