@@ -43,7 +43,7 @@ def test_a_mirror_is_opened_once_and_another_takes_its_place(
     second = context.open_mirror(other)
     assert second is context.mirror and released == [first.url]
     with pytest.raises(InputError):
-        context.open_mirror(str(context.runs.folder / "mirror"))
+        context.open_mirror(str(tmp_path))  # the state folder lies in it
     assert context.mirror is second and released == [first.url]
 
 
