@@ -36,7 +36,7 @@ from resumerge.planning.plan import Unit
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, RowMap, Rows
+from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
 from resumerge.sources.types import Source
 
 SIZE, BLOCK = 100, 40
@@ -147,6 +147,24 @@ def test_rows_are_rounded_before_they_are_averaged(tmp_path: Path, cast: str | N
     other = torch.empty(3)
     reader.read_into(again, 22, 25, cast, other)
     assert other.equal(wanted.flatten()[22:])
+
+
+def test_rows_that_no_model_has_are_zero_between_those_that_one_has(tmp_path: Path) -> None:
+    """Whatever was in the buffers before."""
+    values = [random(n, torch.float32, 6, 5) for n in (1, 2)]
+    sources = written(tmp_path, a={"e": values[0]}, b={"e": values[1]})
+    tables = tuple((n, source.tensors["e"]) for n, source in enumerate(sources))
+    none = np.zeros(0, np.int64)
+    rows = Rows.of(
+        np.array([0, ZERO, 0, 1, ZERO]), np.array([1, 0, 4, 2, 0]), 5,
+        (np.zeros(1, np.int64), none, none),
+    )  # fmt: skip
+    buffers, got = Buffers(), torch.full((25,), torch.nan)
+    buffers.take("rows", 100)[:] = 7
+    RowReader(SourceReader(sources), buffers).read_into(RowMap(rows, tables), 0, 25, None, got)
+    nothing = torch.zeros(5)
+    wanted = torch.cat([values[0][1], nothing, values[0][4], values[1][2], nothing])
+    assert got.equal(wanted)
 
 
 def test_two_maps_have_a_mean_each(tmp_path: Path) -> None:
