@@ -1,11 +1,11 @@
-"""5GB is decimal, 5GiB is binary, and what is no size is refused."""
+"""5GB is decimal, 5GiB is binary, and what is no size is refused; what is shown is what it is."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.option_types import parse_size
-from resumerge.sizes import counted, show_size
+from resumerge.sizes import counted, show_age, show_seconds, show_size, show_tick
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,64 @@ def test_what_is_shown_can_be_read_again(nbytes: int) -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "0 tensors"), (1, "1 tensor"), (2, "2 tensors")])
 def test_one_of_a_kind(count: int, text: str) -> None:
     assert counted(count, "tensor") == text
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.5, "1 kB"),
+        (1500, "1.5 kB"),
+        (-1500, "-1.5 kB"),
+        (999_499, "999 kB"),
+        (1_710_000_000, "1.71 GB"),
+        (999_600_000_000, "1 TB"),
+        (1_234_567_000_000_000, "1235 TB"),
+    ],
+)
+def test_a_size_has_three_digits(nbytes: float, text: str) -> None:
+    assert show_size(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"),
+        (59.9, "59.9 s"),
+        (60, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h 0 min"),
+        (7500, "2 h 5 min"),
+        (100 * 3600 + 59, "100 h 0 min"),
+    ],
+)
+def test_a_time_has_two_units(seconds: float, text: str) -> None:
+    assert show_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (40, "40 s"),
+        (60, "1 min"),
+        (720, "12 min"),
+        (3600, "1 h"),
+        (5 * 3600, "5 h"),
+        (86400, "1 day"),
+        (1.9 * 86400, "1 day"),
+        (30 * 86400, "30 days"),
+    ],
+)
+def test_an_age_has_one_unit(seconds: float, text: str) -> None:
+    assert show_age(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (0.025, "0.025 s"), (1.25, "1.25 s"), (60, "1 min 0 s"), (125, "2 min 5 s")],
+)
+def test_a_tick_has_the_digits_that_it_needs(seconds: float, text: str) -> None:
+    assert show_tick(seconds) == text

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from plain_folder import PlainFolder
 
+from resumerge.backup_names import is_backup
 from resumerge.errors import Resumable
 from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.stores.folder import FolderStore
@@ -97,3 +98,19 @@ def test_where_nothing_can_be_renamed_the_user_is_asked_to(tmp_path: Path) -> No
         asked.make_way("config.json", OURS)
     assert asked.store.get("config.json") == b"mine"
     assert not asked.told
+
+
+def test_an_earlier_backup_is_not_written_over(asked: Asked) -> None:
+    for number, name in enumerate(("config.json.kept", "config.json.kept2", "config.json")):
+        (asked.store.folder / name).write_bytes(b"mine %d" % number)
+    assert asked.make_way("config.json", OURS)
+    names = ("config.json.kept", "config.json.kept2", "config.json.kept3")
+    contents = {name: (asked.store.folder / name).read_bytes() for name in names}
+    assert contents == {name: b"mine %d" % number for number, name in enumerate(names)}
+    assert asked.told == [("config.json", "config.json.kept3")]
+
+
+def test_only_a_name_with_the_suffix_is_a_backups() -> None:
+    backups = ["config.json.kept", "config.json.kept2", "a\nb.kept10", "folder/x.kept"]
+    others = [".kept", "config.json.kept.txt", "config.json.kept2a", "kept", "config.kept.json"]
+    assert [name for name in [*backups, *others] if is_backup(name)] == backups

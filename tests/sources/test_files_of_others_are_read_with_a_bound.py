@@ -28,6 +28,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.lock import LOCK_FILE, lock_holder, run_lock
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError
+from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.hub.cache import remembered_commit, repo_folder
 from resumerge.hub.metadata_cache import DATABASE, MetadataCache
 from resumerge.ledger import Ledger
@@ -230,3 +231,27 @@ def test_a_damaged_schema_of_that_metadata_is_made_anew(tmp_path: Path) -> None:
     assert cache.header("e") is None
     cache.store_header("e", b"2")
     assert cache.header("e") == b"2"
+
+
+def test_a_file_is_read_up_to_its_bound_and_no_byte_longer(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(path)
+    assert read_foreign(path, 5) == read_foreign(tmp_path / "link", 6) == b"12345"
+    with pytest.raises(UnfitFile, match="5 bytes, and at most 4 are expected"):
+        read_foreign(path, 4)
+    path.write_bytes(b"")
+    assert read_foreign(path, 0) == b""
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in [
+        (tmp_path, "a folder"),
+        (tmp_path / "pipe", "a named pipe"),
+        (Path(os.devnull), "a device"),
+    ]:
+        with bounded(), pytest.raises(UnfitFile, match=f"{kind}, and not a file"):
+            read_foreign(path, 100)
+    with pytest.raises(FileNotFoundError):
+        read_foreign(tmp_path / "nothing", 100)

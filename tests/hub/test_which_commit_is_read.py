@@ -1,0 +1,154 @@
+"""Promise: a run reads the commit that it began with; else the recipe's, or that of its branch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hub_models import ref, shard, sharded, single
+from loopback_hub import Hub
+
+from resumerge.errors import InputError, Resumable
+from resumerge.hub.cache import remembered_commit, repo_folder
+from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.hub.snapshot import cached_snapshot
+from resumerge.sources import Source
+from resumerge.sources.hub.files import fetch
+from resumerge.sources.hub.model import open_hub
+
+NAME = "model.safetensors"
+
+
+def weights(source: Source) -> bytes:
+    fetch(source, source.files)
+    return (source.folder / NAME).read_bytes()
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["", "the hub is away"])
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_pinned_commit_counts_more_than_what_the_recipe_names(
+    hub: Hub, sleeps: list[float], offline: bool, away: bool
+) -> None:
+    first = hub.commit("org/model", single(fill=1), branch="dev")
+    assert weights(open_hub(ref("org/model@dev"))) == single(fill=1)[NAME]
+    second = hub.commit("org/model", single(fill=2), branch="dev")
+    assert weights(open_hub(ref("org/model@dev"))) == single(fill=2)[NAME]
+    hub.gone = away
+    for name in ("org/model@dev", f"org/model@{second}"):
+        source = open_hub(ref(name), revision=first, offline=offline)
+        assert source.revision == first == source.folder.name
+        assert (source.folder / NAME).read_bytes() == single(fill=1)[NAME]
+
+
+def test_a_commit_that_the_recipe_names_is_read_from_the_cache_while_the_hub_is_away(
+    hub: Hub, sleeps: list[float]
+) -> None:
+    first = hub.commit("org/model", single(fill=1))
+    assert weights(open_hub(ref(f"org/model@{first}"))) == single(fill=1)[NAME]
+    hub.commit("org/model", single(fill=2))
+    hub.gone = True
+    again = open_hub(ref(f"org/model@{first}"))
+    assert (again.revision, again.files[NAME].present) == (first, True)
+
+
+def test_a_branch_is_not_read_from_the_cache_while_the_hub_is_away(
+    hub: Hub, sleeps: list[float]
+) -> None:
+    """It may have moved; who wants what the cache has says `--offline`."""
+    commit = hub.commit("org/model", single(fill=1))
+    weights(open_hub(ref("org/model")))
+    hub.gone = True
+    for name in ("org/model", "org/model@main"):
+        with pytest.raises(Resumable, match="cannot be reached"):
+            open_hub(ref(name))
+        assert open_hub(ref(name), offline=True).revision == commit
+
+
+def test_what_the_hub_said_is_told_where_the_cache_cannot_stand_in(
+    hub: Hub, sleeps: list[float]
+) -> None:
+    commit = hub.commit("org/model", single())
+    hub.fail(status=403, times=None)
+    with pytest.raises(InputError, match="HTTP 403"):
+        open_hub(ref("org/model"), revision=commit)
+    hub.faults.clear()
+    hub.gone = True
+    with pytest.raises(Resumable, match="cannot be reached"):
+        open_hub(ref("org/model"), revision=commit)
+
+
+def test_each_branch_is_remembered_by_its_own_name(hub: Hub) -> None:
+    main = hub.commit("org/model", single(fill=1))
+    dev = hub.commit("org/model", single(fill=2), branch="dev")
+    pull = hub.commit("org/model", single(fill=3), branch="refs/pr/1")
+    for name, commit in [("", main), ("@dev", dev), ("@refs/pr/1", pull)]:
+        weights(open_hub(ref(f"org/model{name}")))
+        source = open_hub(ref(f"org/model{name}"), offline=True)
+        assert source.revision == commit
+    assert [remembered_commit("org/model", name) for name in ("main", "dev", "refs/pr/1")] == [
+        main, dev, pull
+    ]  # fmt: skip
+    moved = hub.commit("org/model", single(fill=4), branch="dev")
+    open_hub(ref("org/model@dev"))
+    assert remembered_commit("org/model", "dev") == moved
+    assert remembered_commit("org/model", "main") == main
+
+
+def test_a_branch_whose_commit_the_cache_lost_is_not_there(hub: Hub) -> None:
+    commit = hub.commit("org/model", single())
+    weights(open_hub(ref("org/model")))
+    snapshots = repo_folder("org/model") / "snapshots"
+    (snapshots / commit).rename(snapshots / ("0" * 40))
+    for name in ("org/model", f"org/model@{commit}"):
+        with pytest.raises(InputError, match="the cache does not have this model"):
+            open_hub(ref(name), offline=True)
+
+
+def test_offline_a_model_whose_headers_are_known_can_be_planned(hub: Hub, tmp_path: Path) -> None:
+    """Its weights are named as missing when they are needed."""
+    metadata = MetadataCache(tmp_path / "state")
+    hub.commit("org/model", sharded(2))
+    online = open_hub(ref("org/model"), metadata=metadata)
+    fetch(online, [shard(1, 2)])
+    source = open_hub(ref("org/model"), offline=True, metadata=metadata)
+    assert source.tensors == online.tensors
+    assert [file.present for file in source.files.values()] == [True, False]
+    with pytest.raises(InputError, match=f"missing: {shard(2, 2)}\n"):
+        fetch(source, source.files, metadata, offline=True)
+
+
+def test_an_index_that_names_the_wrong_file_of_a_tensor_is_refused(hub: Hub) -> None:
+    files = sharded(2)
+    one, two = shard(1, 2), shard(2, 2)
+    hub.commit("org/model", {**files, one: files[two], two: files[one]})
+    with pytest.raises(InputError, match="The index and a file disagree"):
+        open_hub(ref("org/model"))
+
+
+def test_what_was_listed_without_a_size_is_as_large_as_it_is_in_the_cache(
+    hub: Hub, tmp_path: Path
+) -> None:
+    """Some mirrors of the Hub list no sizes."""
+    metadata = MetadataCache(tmp_path / "state")
+    commit = hub.commit("org/model", single())
+    weights(open_hub(ref("org/model")))
+    listed = {NAME: (-1, "a" * 64), "config.json": (5, ""), "away.json": (-1, "b" * 40)}
+    metadata.store_listing("org/model", commit, listed)
+    files = cached_snapshot("org/model", None, metadata).files
+    assert (files[NAME].size, files[NAME].etag) != (-1, "a" * 64)
+    assert files[NAME].whole and files["config.json"].whole
+    assert "away.json" not in files
+
+
+def test_a_damaged_file_of_a_cache_without_links_is_replaced(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import file_download
+
+    monkeypatch.setattr(file_download, "are_symlinks_supported", lambda cache_dir=None: False)
+    hub.commit("org/model", single(fill=1))
+    source = open_hub(ref("org/model"))
+    assert weights(source) == single(fill=1)[NAME]
+    (source.folder / NAME).write_bytes(single(fill=2)[NAME])
+    assert weights(source) == single(fill=1)[NAME]
+    assert not (source.folder / NAME).is_symlink()
