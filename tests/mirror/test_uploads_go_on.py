@@ -117,6 +117,39 @@ def test_a_download_goes_on_where_it_was_cut_off(tmp_path: Path, shard: Path) ->
     assert sha256(here) == sha256(shard)
 
 
+def test_what_was_begun_here_and_is_too_long_is_downloaded_anew(
+    tmp_path: Path, shard: Path
+) -> None:
+    store, here = FolderStore(tmp_path / "mirror"), tmp_path / "here"
+    store.upload("a.safetensors", shard, nothing)
+    here.write_bytes(b"?" * (NBYTES + 1))
+    store.download("a.safetensors", here, nothing)
+    assert sha256(here) == sha256(shard)
+    moved: list[int] = []
+    store.download("a.safetensors", here, moved.append)
+    assert not sum(moved), "all of it is here"
+
+
+def test_bytes_that_go_to_the_mirror_and_back_are_told_and_no_others(
+    tmp_path: Path, shard: Path
+) -> None:
+    """The rate is limited by them; what is read on this disk alone is none of the mirror's."""
+    mirror, moved = tmp_path / "mirror", list[int]()
+
+    def upload() -> int:
+        moved.clear()
+        FolderStore(mirror).upload("a.safetensors", shard, moved.append)
+        return sum(moved)
+
+    assert upload() == 2 * NBYTES, "sent, and read again to compare"
+    assert upload() == NBYTES, "compared"
+    os.truncate(mirror / "a.safetensors", 3 * PIECE)
+    (mirror / "a.safetensors").rename(mirror / "a.safetensors.part")
+    assert upload() == NBYTES - 3 * PIECE + NBYTES
+    assert max(moved) <= PIECE
+    assert moved.count(0) >= 3, "it can be stopped while it reads what it does not send"
+
+
 def test_a_drive_that_is_not_mounted_is_not_made(tmp_path: Path, shard: Path) -> None:
     store = FolderStore(tmp_path / "mnt" / "drive" / "model")
     with pytest.raises(FileNotFoundError):

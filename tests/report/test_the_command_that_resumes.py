@@ -165,6 +165,54 @@ def test_whatever_is_repeated_is_read_as_it_was(
     )
 
 
+GIVEN: dict[str, Any] = {
+    "memory": 10**9,
+    "threads": 3,
+    "device": "cuda",
+    "shard_size": 10**9,
+    "seed": 4,
+    "offline": True,
+    "trust_sources": True,
+    "no_recheck": True,
+    "restart": True,
+    "memory_wait": 5.0,
+    "evict": True,
+    "mirror_then_delete": True,
+    "mirror_rate": 10**6,
+    "mirror_wait": 7.5,
+    "take_over": True,
+    "bring_back": True,
+    "output": Path("elsewhere"),
+}
+AGAIN = {
+    "no_recheck": ["--no-recheck"],
+    "mirror_then_delete": ["--mirror-then-delete"],
+    "mirror_rate": ["--mirror-rate", "1000000"],
+    "mirror_wait": ["--mirror-wait", "7.5"],
+    "bring_back": ["--bring-back"],
+}
+"""What the attempt that stopped may not have got as far as to write into the ledger, or what its
+user wanted of all that is left to do. Starting over, or taking over, is wanted once."""
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_only_these_options_are_given_again(home: Path, name: str) -> None:
+    options = Options(**{name: GIVEN[name]})
+    line = resume_command("made-up", home / "state", options)
+    assert words(line)[5:] == AGAIN.get(name, [])
+
+
+def test_these_options_are_nothing_without_a_mirror() -> None:
+    needing = [name for name in GIVEN if Options(**{name: GIVEN[name]}).needing_mirror()]
+    assert needing == [
+        "mirror_then_delete", "mirror_rate", "mirror_wait", "take_over", "bring_back"
+    ]  # fmt: skip
+    assert not Options(mirror="drive").needing_mirror()
+    assert Options(take_over=True, mirror_wait=0.0).needing_mirror() == [
+        "--mirror-wait", "--take-over"
+    ]  # fmt: skip
+
+
 # Other commands
 
 
