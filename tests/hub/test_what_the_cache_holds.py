@@ -13,11 +13,12 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.cache import link_etag, remembered_commit, repo_folder
+from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.client import brief, explain
 from resumerge.hub.content_hash import REGULAR_LIMIT, guess_etag, is_intact
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import cached_files
-from resumerge.sources.hub.files import fetch, hub_file
+from resumerge.sources.hub.files import fetch, hub_file, is_cached
 from resumerge.sources.hub.model import open_hub
 
 NAME = "model.safetensors"
@@ -104,6 +105,25 @@ def test_a_file_that_is_known_to_be_damaged_is_not_present(hub: Hub, tmp_path: P
     fetch(again, [NAME], metadata)
     assert file.blob.read_bytes() == single()[NAME]
     assert open_hub(ref("org/model"), metadata=metadata).files[NAME].present
+
+
+def test_a_damage_is_told_once_each_time_and_by_its_own_number(hub: Hub, tmp_path: Path) -> None:
+    """What was computed since the file was last known to be right is computed again."""
+    metadata, told = MetadataCache(tmp_path / "state"), list[tuple[str, str, int]]()
+    callbacks = DownloadCallbacks(
+        event=lambda kind, model, file, damage: told.append((kind, file, damage))
+    )
+    hub.commit("org/model", single())
+    source = open_hub(ref("org/model"))
+    for _ in range(2):
+        fetch(source, [NAME, "config.json"], metadata, callbacks)
+        file = hub_file(source, NAME)
+        file.blob.write_bytes(single(fill=1)[NAME])
+        with pytest.raises(InputError, match=r"missing: model\.safetensors \(damaged"):
+            fetch(source, [NAME], metadata, callbacks, offline=True)
+        assert not is_cached(file, metadata, callbacks), "known, and not told again"
+    first, second = metadata.damages(hub_file(source, NAME).blob, since="")
+    assert told == [("source_damaged", NAME, damage.id) for damage in (first, second)]
 
 
 @pytest.mark.parametrize(

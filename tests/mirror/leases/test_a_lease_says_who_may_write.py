@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made_up_leases import ELSEWHERE, HERE, SECONDS, seconds_to_acquire, wait_for, write
@@ -41,6 +42,20 @@ def test_a_renewal_finds_another_owner_under_the_same_token(
     with pytest.raises(Resumable, match="Another machine has taken over"):
         leases[0].check()
     assert (store.folder / lease_name(1)).read_bytes() == ELSEWHERE.as_bytes()
+
+
+def test_a_renewal_finds_a_snapshot_of_a_later_machine(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    """Its lease may have been removed, or may not be listed yet."""
+    leases.append(Lease.acquire(store, "run"))
+    earlier, later = (f".resumerge/ledger-00000{token}-000001-{'0' * 32}.db" for token in (1, 2))
+    store.put({earlier: b""})
+    renewed = found(store).heartbeat
+    wait_for(lambda: found(store).heartbeat > renewed + 1)
+    assert not leases[0].is_lost
+    store.put({later: b""})
+    wait_for(lambda: leases[0].is_lost)
 
 
 def test_what_is_half_written_under_our_token_is_ours(
@@ -117,6 +132,29 @@ def test_renewals_go_on_after_one_that_failed(store: PlainFolder, leases: list[L
 def test_a_renewal_that_failed_is_tried_again_soon() -> None:
     """On the Hub and in a folder; where renewals are frequent, not more often than they are."""
     assert [retry_seconds(interval) for interval in (120.0, 10.0, 4.0, 0.2)] == [15, 1.25, 1, 0.2]
+
+
+def test_it_is_renewed_four_times_in_its_time_and_sooner_after_a_failure(
+    store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    class Hasty(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            if len(waits) == 4:
+                store.fails = fails
+            return super().wait(0.01 if len(waits) < 8 else timeout)
+
+    def fails(operation: str) -> None:
+        raise OSError("for now")
+
+    hasty = SimpleNamespace(Event=Hasty, Lock=threading.Lock, Thread=threading.Thread)
+    monkeypatch.setattr("resumerge.mirror.lease.threading", hasty)
+    monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", "400")
+    leases.append(Lease.acquire(store, "run"))
+    wait_for(lambda: len(waits) == 8)
+    assert waits == [100, 100, 100, 100, 12.5, 12.5, 12.5, 12.5]
 
 
 def test_a_check_asks_the_store_only_after_late_renewals(
