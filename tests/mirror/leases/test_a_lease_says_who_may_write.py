@@ -142,8 +142,8 @@ def test_it_is_renewed_four_times_in_its_time_and_sooner_after_a_failure(
     class Hasty(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             waits.append(timeout or 0.0)
-            if len(waits) == 4:
-                store.fails = fails
+            if len(waits) in (4, 6):
+                store.fails = fails if len(waits) == 4 else lambda operation: None
             return super().wait(0.01 if len(waits) < 8 else timeout)
 
     def fails(operation: str) -> None:
@@ -154,7 +154,7 @@ def test_it_is_renewed_four_times_in_its_time_and_sooner_after_a_failure(
     monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", "400")
     leases.append(Lease.acquire(store, "run"))
     wait_for(lambda: len(waits) == 8)
-    assert waits == [100, 100, 100, 100, 12.5, 12.5, 12.5, 12.5]
+    assert waits == [100, 100, 100, 100, 12.5, 12.5, 100, 100]
 
 
 def test_a_check_asks_the_store_only_after_late_renewals(
