@@ -146,6 +146,27 @@ def test_what_the_disk_changed_is_found_out(
     assert store.get("new" if how != "upload" else "old") == b"one"
 
 
+def test_what_is_replaced_is_away_at_no_moment_where_that_can_be(tmp_path: Path) -> None:
+    """A reader, and the machine that follows one that was killed, finds the old or the new."""
+
+    class Present(Storage):
+        def remove(self, path: Path) -> None:
+            assert path.name not in files
+            super().remove(path)
+
+        def begin(self, path: Path, *, exclusive: bool = False) -> int:
+            assert path.name not in files or not path.exists()
+            return super().begin(path, exclusive=exclusive)
+
+    files, local = {"config.json", "a.safetensors"}, tmp_path / "local"
+    store = FolderStore(tmp_path / "mirror", Present())
+    for size in (3000, 2000):
+        local.write_bytes(bytes(size))
+        store.upload("a.safetensors", local, lambda nbytes: None)
+        store.put({"config.json": bytes(size)})
+    assert {name: store.list()[name] for name in files} == dict.fromkeys(files, 2000)
+
+
 def test_what_was_wrong_once_is_sent_anew_and_then_believed(tmp_path: Path) -> None:
     """Also where the shard itself, and not its beginning, was damaged."""
     local = tmp_path / "local"
