@@ -208,7 +208,7 @@ def retry_after(error: BaseException) -> float:
     """Seconds that the Hub asks to wait (a number or a date in ``Retry-After``); 0 without one."""
     answer = http_error(error)
     text = answer.response.headers.get("Retry-After", "") if answer is not None else ""
-    if text.isdigit():
+    if text.isdecimal():
         return float(text)
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())

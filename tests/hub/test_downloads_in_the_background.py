@@ -117,6 +117,15 @@ def test_where_files_are_evicted_a_download_waits_for_space(
     assert fetcher.is_ready(source, FILES[0])
 
 
+def test_where_nothing_is_evicted_the_output_has_its_space_already(
+    source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_a_disk(2 * source.files[FILES[0]].size, monkeypatch)
+    wanted = [(source, name) for name in FILES]
+    with Prefetcher(wanted, metadata, reserved_bytes=lambda blocked: 10**12) as fetcher:
+        until_all_are_ready(fetcher, COUNT)
+
+
 def test_where_nothing_can_free_any_the_run_stops(
     source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

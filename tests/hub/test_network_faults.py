@@ -40,6 +40,18 @@ def test_hub_that_asks_for_patience_is_given_it(hub: Hub, sleeps: list[float]) -
     assert sleeps == [7]
 
 
+@pytest.mark.parametrize(
+    "asked", ["soon", "-5", "\u00b2", "1e400", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2015"]
+)
+def test_hub_that_asks_for_no_time_is_asked_again_as_usual(
+    hub: Hub, sleeps: list[float], asked: str
+) -> None:
+    hub.commit("org/model", single())
+    hub.fail("/api/models", status=429, headers={"Retry-After": asked})
+    assert open_hub(ref("org/model")).tensors
+    assert sleeps == [1]
+
+
 def test_header_cut_short_is_read_again(hub: Hub, sleeps: list[float]) -> None:
     hub.commit("org/model", single())
     hub.fail("/cdn/", cut_after=20)
