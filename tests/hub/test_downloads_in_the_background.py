@@ -92,6 +92,53 @@ def test_a_download_that_was_begun_needs_only_the_rest(
     assert needed == [file.size - 300_000]
 
 
+def test_what_an_earlier_download_brought_is_progress(
+    source: Source, metadata: MetadataCache
+) -> None:
+    """Nor is space kept for it a second time."""
+    file = hub_file(source, FILES[0])
+    file.blob.parent.mkdir(parents=True, exist_ok=True)
+    file.partial.write_bytes(sharded(COUNT, numel=200_000)[FILES[0]][:300_000])
+    done: list[int] = []
+
+    def on_start(file: HubFile, inode: int) -> None:
+        assert fetcher.progress is not None
+        done.append(fetcher.progress.bytes_done)
+
+    with Prefetcher([(source, FILES[0])], metadata, on_start=on_start) as fetcher:
+        until_all_are_ready(fetcher, 1)
+    assert done == [300_000]
+
+
+def test_while_another_arrives_there_may_be_space_later(
+    hub: Hub, source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller has no work until then, merges it, and evicts it."""
+    of_a_disk(source.files[FILES[0]].size, monkeypatch)
+    asked, started = list[bool](), list[str]()
+
+    def reserved_bytes(blocked: bool) -> int:
+        asked.append(blocked)
+        return 0
+
+    def on_start(file: HubFile, inode: int) -> None:
+        started.append(file.name)
+
+    wanted = [(source, name) for name in FILES[:2]]
+    hub.fail(hub.blob_of("org/model", FILES[0]).sha256, stall_after=1000, times=None)
+    fetcher = Prefetcher(
+        wanted, metadata, evicting=True, on_start=on_start, reserved_bytes=reserved_bytes
+    )
+    fetcher.blocked_at = 0
+    with fetcher:
+        until = time.monotonic() + 60
+        while len(asked) < 4 and time.monotonic() < until:
+            fetcher.wait(0.1)
+        assert len(asked) >= 4 and all(asked)
+        assert started == FILES[:1]
+        hub.over.set()
+
+
 def test_where_files_are_evicted_a_download_waits_for_space(
     source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
