@@ -30,6 +30,23 @@ def test_nothing_is_begun_without_the_lease(replication: Replication) -> None:
     assert replication.store.list() == before
 
 
+def test_what_failed_is_not_tried_again_without_the_lease(replication: Replication) -> None:
+    """Another machine took over during the pause."""
+    puts: list[bool] = []
+
+    def happens(name: str) -> None:
+        if name == "put" and threading.current_thread().name == "mirror":
+            puts.append(replication.lease.is_lost)
+            if len(puts) == 1:
+                replication.lose()
+                raise OSError("for a moment")
+
+    replication.store.fails = happens
+    replication.begin()
+    replication.wait_until_over()
+    assert puts == [False]
+
+
 def test_no_local_shard_is_deleted_without_the_lease(replication: Replication) -> None:
     """The snapshot that names it may be the last thing that was written."""
     shards = replication.shards()
