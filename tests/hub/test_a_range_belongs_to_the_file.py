@@ -63,6 +63,7 @@ def test_the_rest_is_asked_for_of_the_file_as_it_was(
     [request] = downloads(hub)
     assert request.headers["Range"] == f"bytes={there}-"
     assert request.headers["If-Range"] == f'"{hub.blob_of("org/model", NAME).cdn_etag}"'
+    assert request.headers["Accept-Encoding"] == "identity", "a range of it is one of the file"
     assert metadata.validator(hub_file(source, NAME).partial) is None, "it is whole"
 
 

@@ -125,6 +125,17 @@ def test_an_index_that_names_the_wrong_file_of_a_tensor_is_refused(hub: Hub) -> 
         open_hub(ref("org/model"))
 
 
+def test_what_the_hub_lists_is_not_asked_for_file_by_file(hub: Hub) -> None:
+    """Not even an empty file."""
+    hub.commit("org/model", single() | {"merges.txt": b""})
+    source = open_hub(ref("org/model"))
+    assert source.companions["merges.txt"].size == 0
+    asked = {request.file for request in hub.requests}
+    assert asked == {"", "config.json", NAME}
+    fetch(source, ["merges.txt"])
+    assert (source.folder / "merges.txt").read_bytes() == b""
+
+
 def test_what_was_listed_without_a_size_is_as_large_as_it_is_in_the_cache(
     hub: Hub, tmp_path: Path
 ) -> None:
