@@ -68,11 +68,12 @@ def test_an_attempt_that_did_not_end_in_order_was_killed_when_it_was_last_seen(
 def test_speed_is_that_of_the_last_attempt_and_what_is_left_takes_as_long(
     tmp_path: Path, alive: bool
 ) -> None:
-    found = status(tmp_path, THREE_LEFT, "UPDATE attempts SET last_seen = ended", alive=alive)
+    seen = f"UPDATE attempts SET last_seen = '{at(120)}' WHERE n = 2"
+    found = status(tmp_path, THREE_LEFT, seen, alive=alive)
     assert found["bytes"] == {"total": 10_000, "committed": 7000}
     assert found["units"] == {"total": 10, "committed": 7}
-    assert found["rate_bytes_per_s"] == 100
-    assert found["eta_s"] == (30 if alive else None), "nobody works on it"
+    assert found["rate_bytes_per_s"] == 150, "of the time in which it was seen"
+    assert found["eta_s"] == (20 if alive else None), "nobody works on it"
 
 
 def test_an_attempt_that_committed_nothing_has_no_speed(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from made_up_leases import wait_for
@@ -143,6 +144,26 @@ def test_bytes_that_arrive_are_progress(replication: Replication) -> None:
     replication.begin(stall_seconds=0.6)
     replication.finish()
     assert check_mirror(replication.store).state == "finished"
+
+
+def test_what_succeeds_is_progress_though_no_byte_of_it_was_told(
+    replication: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each upload takes ten seconds, of which five may pass in vain."""
+    now = [1000.0]
+    monkeypatch.setattr("resumerge.mirror.transfer.time", SimpleNamespace(monotonic=lambda: now[0]))
+    replication.store.pieces = 0
+    waiting: list[bool] = []
+
+    def happens(name: str) -> None:
+        if name.startswith("upload "):
+            waiting.append(replication.replicator.frees(waited=60.0))
+            now[0] += 10
+
+    replication.store.fails = happens
+    replication.begin(then_delete=True, stall_seconds=5)
+    replication.finish()
+    assert len(waiting) > 2 and all(waiting)
 
 
 def test_the_rate_is_kept(replication: Replication) -> None:

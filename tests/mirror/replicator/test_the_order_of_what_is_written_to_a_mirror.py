@@ -3,8 +3,11 @@ upload, record, snapshot, delete; companions, manifest."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from made_up_leases import SECONDS, wait_for
@@ -201,13 +204,14 @@ def test_local_shards_stay_unless_they_are_to_go(replication: Replication) -> No
     assert not replicator.frees(0.0)
 
 
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: os.truncate(path, 5)])
 def test_a_file_that_vanished_there_is_uploaded_again_before_the_end(
-    replication: Replication,
+    replication: Replication, harm: Callable[[Path], None]
 ) -> None:
     shards = sorted(replication.shards())
     replication.begin()
     wait_for(lambda: len(replication.ledger.mirrored()) == len(shards))
-    (replication.store.folder / shards[0]).unlink()
+    harm(replication.store.folder / shards[0])
     replication.finish()
     [lost] = replication.ledger.events("mirror_lost_file")
     assert lost["data"]["name"] == shards[0]
