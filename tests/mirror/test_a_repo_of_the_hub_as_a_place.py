@@ -49,6 +49,19 @@ def test_a_repo_that_is_gone_is_not_taken_for_an_empty_one(hub: Hub, store: HubS
         assert caught.value.denied
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_repo_that_may_not_be_read_now_is_not_taken_for_an_empty_one(
+    hub: Hub, store: HubStore, status: int
+) -> None:
+    """Such as with a token that has expired: a run of another machine may be there."""
+    hub.commit(REPO, {"config.json": b"{}"})
+    hub.fail("/api/models", status=status, times=None)
+    for ask in (store.list, lambda: store.sha256("config.json", nothing)):
+        with pytest.raises(StoreError) as caught:
+            ask()
+        assert caught.value.denied
+
+
 def test_small_files_come_and_go_in_one_commit(hub: Hub, store: HubStore) -> None:
     store.put({".resumerge/a": b"old", "config.json": b"{}"})
     store.put({".resumerge/b": b"new"}, remove=[".resumerge/a"])
@@ -229,6 +242,18 @@ def test_a_shard_with_another_content_takes_the_place_of_the_first(
     store.upload(SHARD, shard(tmp_path, seed=2), nothing)
     store.put({})
     assert hub.contents(REPO) == {SHARD: shard(tmp_path, seed=2).read_bytes()}
+
+
+def test_an_upload_that_waits_is_forgotten_where_the_next_is_there_already(
+    hub: Hub, store: HubStore, tmp_path: Path
+) -> None:
+    """Another process has committed it; the next commit would put the first in its place."""
+    first, second = shard(tmp_path), shard(tmp_path, seed=1)
+    store.upload(SHARD, first, nothing)
+    hub.commit(REPO, {SHARD: second.read_bytes()})
+    store.upload(SHARD, second, nothing)
+    store.put({"a": b"1"})
+    assert hub.contents(REPO) == {SHARD: second.read_bytes(), "a": b"1"}
 
 
 def test_bytes_are_told_before_they_go_out_and_in_pieces(
