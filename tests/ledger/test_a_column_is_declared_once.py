@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,38 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_rows import change, query
+from ledger_rows import change, make, query
 
 from resumerge.ledger import Ledger
 from resumerge.ledger.import_ledger import import_ledger
 from resumerge.ledger.tables import STAYS, TABLES, Column
 from resumerge.ledger.validators import or_null, text
-from resumerge.ledger.validity import RECIPE_TEXT, InvalidLedger, text_digest
-
-TIME = "2026-01-01T00:00:00+00:00"
-PARTS = json.dumps({"recipe": "r", RECIPE_TEXT: text_digest("")})
-
-RUN = {
-    **{"id": "run", "created": TIME, "config_path": "recipe.yaml", "config_text": "", "host": None},
-    **{"output": "out", "fingerprint": hashlib.sha256(PARTS.encode()).hexdigest()},
-    **{"fingerprint_parts": PARTS, "options": "{}", "versions": "{}", "state": "running"},
-}
-SHARD = {
-    **{"number": 0, "name": "model.safetensors", "nbytes": 24, "header_bytes": 8},
-    **{"header_checksum": "0" * 32, "state": "open"},
-}
-UNIT = {
-    **{"number": 0, "name": "weight", "shard": 0, "offset": 8, "nbytes": 16, "dtype": "F32"},
-    **{"shape": "[4]", "block_elements": 4, "expression": "{}", "blocks": 1, "state": "pending"},
-    **{"committed_blocks": 0},
-}
-
-
-def make(path: Path) -> Ledger:
-    """A ledger of one tensor."""
-    ledger = Ledger.create(path)
-    ledger.begin(RUN, [], [SHARD], [UNIT])
-    return ledger
+from resumerge.ledger.validity import InvalidLedger
 
 
 def columns(ledger: Path, table: str) -> dict[str, dict[str, Any]]:

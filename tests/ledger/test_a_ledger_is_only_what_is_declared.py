@@ -9,8 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from ledger_rows import change
-from test_a_column_is_declared_once import UNIT, make
+from ledger_rows import UNIT, change, make
 
 from resumerge.ledger import Ledger, UnitCommit
 from resumerge.ledger.import_ledger import import_ledger

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from ledger_rows import query
-from test_a_column_is_declared_once import make
+from ledger_rows import change, make, query
+from ordered_storage import Ordered
 
 from resumerge.ledger import (
     LEDGER_FILE,
@@ -105,3 +107,52 @@ def test_a_snapshot_is_read_without_a_file_beside_it(folder: Path) -> None:
     with closing(Ledger(folder / SNAPSHOT_FILE, read_only=True)) as snapshot:
         assert snapshot.events("before")
         assert {path.name for path in folder.iterdir()} == before
+
+
+def test_a_snapshot_is_durable_before_it_takes_the_place_of_the_one_before(folder: Path) -> None:
+    storage = Ordered()
+    with closing(Ledger(folder / LEDGER_FILE)) as ledger:
+        take_snapshot(ledger, storage)
+    fresh = "ledger.snapshot.partial"
+    assert storage.done == [f"remove {fresh}", f"sync {fresh}", f"rename to {SNAPSHOT_FILE}"]
+
+
+def test_a_restored_ledger_is_durable_and_without_a_log_of_others_before_it_has_its_name(
+    folder: Path,
+) -> None:
+    """Killed in between, the log would be replayed into it."""
+    storage = Ordered()
+    restore_snapshot(folder, storage)
+    fresh, suffixes = "ledger.restored.partial", ("-wal", "-shm", "-journal")
+    assert storage.done == [
+        *(f"remove {fresh}{suffix}" for suffix in suffixes),
+        f"sync {fresh}",
+        "rename to ledger.damaged.db",
+        *(f"remove {LEDGER_FILE}{suffix}" for suffix in suffixes),
+        f"rename to {LEDGER_FILE}",
+    ]
+
+
+@pytest.mark.parametrize("left", [b"cut short", b"SQLite format 3\0" + bytes(5000)])
+def test_a_copy_takes_the_place_of_what_a_kill_left(folder: Path, left: bytes) -> None:
+    (folder / "ledger.snapshot.partial").write_bytes(left)
+    with closing(Ledger(folder / LEDGER_FILE)) as ledger:
+        take_snapshot(ledger, Storage())
+    assert kinds(folder / SNAPSHOT_FILE) == ["before"] + ["after"] * 20
+
+
+@pytest.mark.timeout(60)
+def test_a_snapshot_that_is_a_pipe_is_not_waited_for(folder: Path) -> None:
+    (folder / SNAPSHOT_FILE).unlink()
+    os.mkfifo(folder / SNAPSHOT_FILE)
+    with pytest.raises(sqlite3.DatabaseError, match="named pipe"):
+        restore_snapshot(folder, Storage())
+
+
+def test_a_snapshot_that_contradicts_itself_leaves_the_ledger_in_its_place(folder: Path) -> None:
+    """SQLite finds nothing wrong with it."""
+    change(folder / SNAPSHOT_FILE, "UPDATE units SET nbytes = 17")
+    before = (folder / LEDGER_FILE).read_bytes()
+    with pytest.raises(sqlite3.DatabaseError, match="nbytes"):
+        restore_snapshot(folder, Storage())
+    assert (folder / LEDGER_FILE).read_bytes() == before

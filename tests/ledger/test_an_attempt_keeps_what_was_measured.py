@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_rows import change, query
-from test_a_column_is_declared_once import RUN, SHARD, UNIT
+from ledger_rows import RUN, SHARD, UNIT, change, query
 
 from resumerge.ledger import Ledger, UnitCommit
 from resumerge.supervisor import ledger_entries

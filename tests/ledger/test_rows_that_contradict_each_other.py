@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import xxhash
-from ledger_rows import change
-from test_a_column_is_declared_once import RUN, SHARD, TIME, UNIT
+from ledger_rows import RUN, SHARD, TIME, UNIT, change
 
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit
 from resumerge.ledger.file_names import is_folder_name, is_safe_name

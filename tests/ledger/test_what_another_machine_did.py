@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_rows import change
-from test_a_column_is_declared_once import RUN, SHARD, UNIT
+from ledger_rows import RUN, SHARD, UNIT, change
 
 from resumerge.ledger import Ledger, UnitCommit
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_a_column_is_declared_once import RUN, SHARD, UNIT
+from ledger_rows import RUN, SHARD, UNIT
 
 from resumerge.engine.recovery.recovery import LAST_BATCHES
 from resumerge.ledger import Ledger, UnitCommit

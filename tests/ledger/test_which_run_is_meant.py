@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_a_column_is_declared_once import RUN, SHARD, UNIT
+from ledger_rows import RUN, SHARD, UNIT
 
 from resumerge.errors import InputError
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from made_up_leases import ELSEWHERE, SECONDS, wait_for
+from ordered_storage import Ordered
 from plain_folder import PlainFolder
 
 from resumerge.engine.replication.abandon import abandon_mirror, back_up, find_written
@@ -108,22 +109,6 @@ def test_what_was_renamed_by_an_earlier_attempt_is_done(mirror: MirrorSession) -
 # Brought back
 
 
-class Ordered(Storage):
-    """Knows what was done to files here."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.done: list[str] = []
-
-    def sync_file(self, path: Path) -> None:
-        super().sync_file(path)
-        self.done.append(f"sync {path.name}")
-
-    def rename(self, source: Path, target: Path) -> None:
-        super().rename(source, target)
-        self.done.append(f"rename to {target.name}")
-
-
 @pytest.mark.parametrize("left", [None, b"of the kill", b"wrong", b"much longer than the shard"])
 def test_what_comes_back_is_durable_before_it_has_its_name(
     mirror: MirrorSession, tmp_path: Path, left: bytes | None
@@ -136,8 +121,8 @@ def test_what_comes_back_is_durable_before_it_has_its_name(
         (out / f"{SHARD}.partial").write_bytes(left)
     fetch_from_mirror(mirror, SHARD, sha256(data), out, storage)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == {SHARD: data}
-    of_the_shard = [done for done in storage.done if SHARD in done]
-    assert of_the_shard == [f"sync {SHARD}.partial", f"rename to {SHARD}"]
+    done = [f"remove {SHARD}.partial", f"sync {SHARD}.partial", f"rename to {SHARD}"]
+    assert storage.of(SHARD) == done
 
 
 @pytest.mark.parametrize(("there", "what"), [(b"wrong", "damaged"), (None, "missing")])
