@@ -196,6 +196,24 @@ def test_damage_in_a_mirror_alone(made: Path, there: Path) -> None:
     assert json.loads(json.dumps(found.as_json()))["intact"] is False
 
 
+def test_what_an_unfinished_mirror_lacks_is_pending_and_no_damage(made: Path, there: Path) -> None:
+    """What is damaged was compared, and its bytes do not count."""
+    put(made, there, "DELETE FROM mirrored WHERE name LIKE '%00001-of%'")
+    (run,) = RunStore(made / "merged.state").runs()
+    with closing(Ledger(run / "ledger.db", read_only=True)) as ledger:
+        pending = len(ledger.units(0))
+        _, *rest = ledger.shards()
+    assert 0 < pending < 21 and len(rest) > 2
+    nbytes = sum(shard["nbytes"] for shard in rest)
+    for damaged in ({}, {rest[0]["name"]: "it is missing"}):
+        if damaged:
+            (there / rest[0]["name"]).unlink()
+            nbytes -= rest[0]["nbytes"]
+        found = resumerge.verify(there)
+        assert (found.units, found.pending, found.files) == (21 - pending, pending, len(rest))
+        assert (found.damaged, found.nbytes, found.marked) == (damaged, nbytes, False)
+
+
 def test_a_mirror_that_is_away_is_no_damage(freed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resumerge.mirror.retrying.RETRY_SECONDS", 0.3)
     state, mirror = freed.with_name("out.state"), freed.with_name("mirror")

@@ -6,12 +6,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ledger_rows import TIME
 from made_up_leases import ELSEWHERE, SECONDS, wait_for
 from ordered_storage import Ordered
 from plain_folder import PlainFolder
 
+from resumerge.engine.lifecycle.fetch_model import (
+    LARGEST_RECIPE,
+    PAGE,
+    fetch_model,
+    fetched_names,
+    is_made_of,
+)
 from resumerge.engine.replication.abandon import abandon_mirror, back_up, find_written
 from resumerge.engine.replication.checks import check_apart
 from resumerge.engine.replication.reconcile import fetch_from_mirror
@@ -19,8 +28,10 @@ from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Interrupted, Resumable
+from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name
 from resumerge.options import Options
+from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 
 SHARD = "model-00001-of-00002.safetensors"
@@ -133,6 +144,113 @@ def test_what_is_not_right_there_does_not_come_back(
     with pytest.raises(Resumable, match=f"{SHARD} is {what} in the mirror"):
         fetch_from_mirror(mirror, SHARD, sha256(b"right"), tmp_path / "out", Storage())
     assert not list((tmp_path / "out").iterdir())
+
+
+FILES = {
+    **{"README.md": b"# a", "config.json": b"{}", "tokenizer.json": b"t", SHARD: b"s", OTHER: b"o"},
+    "mergekit_config.yml": b"merge_method: passthrough\nmodels: [{model: a}]\n",
+}
+
+
+def finished(**facts: Any) -> Manifest:
+    """What a mirror with these files says of itself."""
+    files = {name: (len(data), sha256(data)) for name, data in FILES.items()}
+    return Manifest("run", "0" * 64, **{"files": files, **facts}, **NOTHING_ELSE)
+
+
+NOTHING_ELSE: dict[str, Any] = {"created": TIME, "units": 2, "attempts": []}
+
+
+def test_a_model_comes_back_with_config_json_last_and_what_is_here_stays(
+    mirror: MirrorSession, tmp_path: Path
+) -> None:
+    """A shard of another size is none of it; the card here is the user's, whatever its size."""
+    out, storage = tmp_path / "out", Ordered()
+    mirror.store.put(FILES)
+    out.mkdir()
+    here = {"tokenizer.json": b"T", "README.md": b"my own words", SHARD: b"cut off"}
+    for name, data in here.items():
+        (out / name).write_bytes(data)
+    fetched = fetch_model(mirror, finished(), out, storage)
+    assert fetched == ["mergekit_config.yml", SHARD, OTHER, "config.json"]
+    assert storage.of("rename") == [f"rename to {name}" for name in fetched]
+    found = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert found == {**FILES, **here, SHARD: FILES[SHARD]}
+    assert fetch_model(mirror, finished(), out, storage) == []
+
+
+def test_of_a_model_that_comes_back_the_card_alone_may_be_edited_there(
+    mirror: MirrorSession, tmp_path: Path
+) -> None:
+    mirror.store.put({**FILES, "README.md": b"my own words", "tokenizer.json": b"T"})
+    with pytest.raises(Resumable, match=r"tokenizer\.json is damaged"):
+        fetch_model(mirror, finished(), tmp_path / "out", Storage())
+    assert (tmp_path / "out" / "README.md").read_bytes() == b"my own words"
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
+def test_what_comes_back_has_to_fit_in_whole_pages_and_what_is_here_needs_none(
+    mirror: MirrorSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    mirror.store.put(FILES)
+    out.mkdir()
+    (out / SHARD).write_bytes(FILES[SHARD])
+    monkeypatch.setattr("resumerge.engine.lifecycle.fetch_model.free_bytes", lambda path: free)
+    free = (len(FILES) - 1) * PAGE - 1
+    with pytest.raises(Resumable) as stopped:
+        fetch_model(mirror, finished(), out, Storage())
+    assert stopped.value.reason == "disk_full"
+    assert [path.name for path in out.iterdir()] == [SHARD]
+    free += 1
+    assert len(fetch_model(mirror, finished(), out, Storage())) == len(FILES) - 1
+
+
+def test_what_was_copied_before_or_begun_is_no_file_of_others(tmp_path: Path) -> None:
+    for name, data in {SHARD: b"s", OTHER: b"longer", "README.md": b"mine"}.items():
+        (tmp_path / name).write_bytes(data)
+    begun = {f"{name}.partial" for name in FILES}
+    assert fetched_names(finished(), tmp_path) == {SHARD, "README.md", *begun}
+
+
+@pytest.mark.parametrize(
+    ("options", "facts", "made"),
+    [
+        ({}, {}, True),
+        ({"seed": 0, "shard_size": 9000}, {"seed": 0, "shard_size": 9000}, True),
+        ({}, {"seed": 5, "shard_size": 9000}, True),
+        ({"seed": 0}, {"seed": 5}, False),
+        ({"seed": 0}, {"seed": None}, False),
+        ({"shard_size": 9000}, {"shard_size": 8000}, False),
+    ],
+)
+def test_a_model_is_of_the_options_that_are_given(
+    mirror: MirrorSession, options: dict[str, int], facts: dict[str, int], made: bool
+) -> None:
+    """Those that are not given may be any."""
+    mirror.store.put(FILES)
+    recipe = parse_recipe("# the same\nmodels:\n- model: a\nmerge_method: passthrough\n")
+    assert is_made_of(finished(**facts), recipe, Options(**options), mirror) is made
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        FILES["mergekit_config.yml"].replace(b"a}", b"b}"),
+        FILES["mergekit_config.yml"] + b"# edited",
+    ],
+)
+def test_a_model_is_of_the_recipe_that_it_names(mirror: MirrorSession, there: bytes) -> None:
+    """Where that was edited, it is not known of which it is."""
+    data = FILES["mergekit_config.yml"]
+    mirror.store.put({**FILES, "mergekit_config.yml": there})
+    recipe = parse_recipe(data.decode())
+    assert not is_made_of(finished(), recipe, Options(), mirror)
+    said = {"mergekit_config.yml": (len(there), sha256(there))}
+    same = there.startswith(data)
+    assert is_made_of(finished(files=said), recipe, Options(), mirror) is same
+    for files in ({}, {"mergekit_config.yml": (LARGEST_RECIPE + 1, sha256(there))}):
+        assert not is_made_of(finished(files=files), recipe, Options(), mirror)
 
 
 # One command's use of a mirror

@@ -15,9 +15,11 @@ from resumerge.ledger import LEDGER_FILE
 def test_killed_while_restoring_the_ledger(
     bench: Bench, reference: dict[str, bytes], operations: int, mode: str
 ) -> None:
+    """Without the recheck of an interrupted run, which would find the damage as well."""
     crashed = []
 
     def check(merge: Merge, at: int) -> None:
+        merge.options = {**merge.options, "no_recheck": True}
         merge.run(operations * 3 // 4)
         (folder,) = merge.runs()
         (folder / LEDGER_FILE).write_bytes(b"not a database" * 1000)
