@@ -89,17 +89,19 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
         metadata.close()
 
 
-@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("lies", ["linked", "under its name", "without a name"])
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_was_computed_from_it_is_pending_and_nothing_else(
-    found: Found, links: bool, whole: bool
+    found: Found, lies: str, whole: bool
 ) -> None:
-    """A tensor that is committed in part was computed from it as well. Where the disk has no links,
-    the cache has the content under the name itself."""
+    """A tensor that is committed in part was computed from it as well. Where a disk has no links, the
+    cache has the content under the name itself."""
     found.commit(NORM, whole=whole)
     found.commit(HEAD, whole=whole)
     found.put(FIRST)
-    found.damage(SECOND, links=links)
+    found.damage(SECOND, links=lies != "under its name")
+    if lies == "without a name":
+        hub_file(found.plan.sources[1], SECOND).pointer.unlink()
     assert found.found() == {SECOND}
     assert found.forget() == [("b", SECOND, 1)]
     assert found.committed() == {NORM}

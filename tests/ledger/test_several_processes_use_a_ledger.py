@@ -1,0 +1,70 @@
+"""Promise: who writes waits for another who writes; who checks sees one moment of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_rows import make
+
+from resumerge.ledger import Ledger, UnitCommit
+from resumerge.ledger.validity import check_agreement
+
+
+@pytest.fixture
+def ledgers(tmp_path: Path) -> Iterator[tuple[Ledger, Ledger]]:
+    """The same one, opened as by two processes."""
+    with (
+        closing(make(tmp_path / "ledger.db")) as ledger,
+        closing(Ledger(tmp_path / "ledger.db")) as other,
+    ):
+        yield ledger, other
+
+
+def test_a_write_waits_for_another(ledgers: tuple[Ledger, Ledger]) -> None:
+    """What is written may depend on what was read just before."""
+    ledger, other = ledgers
+    writing = threading.Event()
+
+    def write() -> None:
+        with other._transaction():
+            other.start_attempt({"pid": 2, "host": "here", "boot_id": None})
+            writing.set()
+            time.sleep(0.2)
+            other.event("first")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert writing.wait(60)
+    ledger.event("second")
+    thread.join()
+    told = [(event["kind"], event["attempt"]) for event in ledger.events()]
+    assert told == [("first", 1), ("second", 1)]
+
+
+def test_rows_are_compared_as_they_are_at_one_moment(
+    ledgers: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process begins an attempt and commits between the reading of two tables."""
+    ledger, other = ledgers
+
+    def meanwhile(tables: Mapping[str, Any], units: Any) -> None:
+        number = other.start_attempt({"pid": 2, "host": "here", "boot_id": None})
+        done = UnitCommit(0, bytes(16), b"", CHECKSUM, 0.5)
+        other.commit_batch(number, 1, [done], {"units_committed": 1, "bytes_committed": 16})
+        check_agreement(tables, units)
+
+    monkeypatch.setattr("resumerge.ledger.ledger.check_agreement", meanwhile)
+    ledger.check_rows()
+    monkeypatch.undo()
+    ledger.check_rows()
+    assert ledger.progress()[0].checksum == CHECKSUM
+
+
+CHECKSUM = "e5189a9599e3f86205ea23ef06e28b2d"
+"""Of the one block's hash."""
