@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ledger_rows import change, query
 from merging import merge, working_in
+from ordered_storage import Ordered
 from tiny_models import TWO_LAYERS, write_family
 
 from resumerge.engine.lifecycle.import_run import localize, output_of
@@ -68,6 +69,13 @@ def test_only_what_the_mirror_has_is_committed(folder: Path) -> None:
     assert query(folder / SNAPSHOT_FILE, "SELECT output FROM run") == [
         {"output": str(folder.parent / "here")}
     ]
+
+
+def test_it_is_durable_before_its_folder_can_have_its_name(folder: Path) -> None:
+    storage = Ordered()
+    localize(folder, folder.parent / "home", folder.parent / "here", "/my/mirror", storage)
+    assert storage.done[-2:] == [f"rename to {RECIPE_FILE}", f"sync {LEDGER_FILE}"]
+    assert f"rename to {SNAPSHOT_FILE}" in storage.done
 
 
 def test_what_was_not_sealed_there_is_not_kept_though_the_mirror_has_such_a_file(

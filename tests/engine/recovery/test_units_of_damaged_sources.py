@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from ledger_rows import RUN, SHARD, UNIT
+from ledger_rows import RUN, SHARD, UNIT, change
 from made_up_plans import llama, plan, tensor
 
 from resumerge.engine.recovery.damage import find_damage, forget_damaged
@@ -94,8 +94,8 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
 def test_what_was_computed_from_it_is_pending_and_nothing_else(
     found: Found, lies: str, whole: bool
 ) -> None:
-    """A tensor that is committed in part was computed from it as well. Where a disk has no links, the
-    cache has the content under the name itself."""
+    """A tensor that is committed in part was computed from it as well. Where a disk has no
+    links, the cache has the content under the name itself."""
     found.commit(NORM, whole=whole)
     found.commit(HEAD, whole=whole)
     found.put(FIRST)
@@ -133,7 +133,7 @@ def test_the_next_damage_of_the_same_file_is_another(found: Found) -> None:
 def test_a_damage_from_before_the_run_is_none_of_it(found: Found) -> None:
     found.commit(HEAD)
     found.damage(SECOND)
-    found.ledger._set("run", {"created": "2999-01-01T00:00:00+00:00"})
+    change(found.ledger.path, "UPDATE run SET created = '2999-01-01T00:00:00+00:00'")
     assert found.found() == set()
     assert found.forget() == []
     assert found.committed() == {HEAD}

@@ -1,0 +1,112 @@
+"""Promise: an output is a new or empty folder outside of every source, wherever links lead; what a
+new run replaces does not count against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_up_plans import llama, plan
+
+from resumerge.engine.checks import disk
+from resumerge.engine.checks.disk import check_downloads, space_needed
+from resumerge.engine.checks.new_run import new_run_problems
+from resumerge.engine.checks.paths import check_output, check_outside
+from resumerge.engine.context import RunContext
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.ledger.run_store import RunStore
+from resumerge.options import Options
+from resumerge.sources.types import SourceFile
+from resumerge.storage import Storage
+
+RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+
+
+def found(out: Path, *ours: str) -> str:
+    """What a message says is in the way; empty if nothing is."""
+    return "".join(problem.found for problem in check_output(out, ours))
+
+
+def test_folders_without_files_are_empty(tmp_path: Path) -> None:
+    assert found(tmp_path / "new" / "out") == ""
+    (tmp_path / "out" / "1_Pooling").mkdir(parents=True)
+    assert found(tmp_path / "out") == ""
+
+
+def test_a_file_or_a_link_at_any_depth_is_something_else(tmp_path: Path) -> None:
+    (tmp_path / "out" / "a").mkdir(parents=True)
+    (tmp_path / "out" / "a" / "folder").symlink_to(tmp_path)
+    assert found(tmp_path / "out") == "a/folder"
+    (tmp_path / "out" / "nowhere").symlink_to("gone")
+    (tmp_path / "out" / "a" / "b").write_text("mine")
+    assert found(tmp_path / "out") == "a/b, a/folder, nowhere"
+
+
+def test_what_is_replaced_is_in_nobodys_way_and_all_else_is(tmp_path: Path) -> None:
+    """A file of the same name in another folder is another file."""
+    (tmp_path / "a").mkdir()
+    for name in ("config.json", "a/config.json"):
+        (tmp_path / name).write_text("{}")
+    assert found(tmp_path, "config.json", "a/config.json") == ""
+    assert found(tmp_path, "config.json") == "a/config.json"
+    assert found(tmp_path, "config.json.partial", "a/config.json") == "config.json"
+
+
+def test_what_an_unfinished_run_left_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.partial").write_bytes(b"")
+    [problem] = check_output(tmp_path)
+    assert "--state-dir" in problem.fix
+
+
+def test_an_output_is_outside_of_a_source_wherever_links_lead(tmp_path: Path) -> None:
+    """A folder whose name begins with that of a source is none inside it."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "link").symlink_to("model")
+    source, link = tmp_path / "model", tmp_path / "link"
+    inside = [source, source / "x" / "y", link, link / "x", tmp_path / "new" / ".." / "model" / "x"]
+    for folder in (source, link):
+        assert [len(check_outside(out, [folder])) for out in inside] == [1] * len(inside)
+        for out in (tmp_path, tmp_path / "model2", tmp_path / "model.out"):
+            assert check_outside(out, [folder]) == []
+    assert len(check_outside(source, [tmp_path / "other", source])) == 1
+
+
+@pytest.mark.parametrize("taken", [0, 4])
+def test_what_is_replaced_gives_its_space_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    """What of it is on the disk: a file may have holes."""
+    made = plan(RECIPE, llama("a"), llama("b"))
+    out, size = tmp_path / "out", 1 << 20
+    out.mkdir()
+    with (out / "model.safetensors").open("wb") as file:
+        file.write(bytes(taken * 4096))
+        file.truncate(size)
+    freed = (out / "model.safetensors").stat().st_blocks * 512
+    assert freed < size
+    options = Options(state_dir=tmp_path / "state")
+    runs = RunStore(options.state_dir)
+    context = RunContext(options, Reporter(), Storage(), StopRequest(), runs)
+    free = space_needed(made, then_delete=False) - freed
+    monkeypatch.setattr(disk, "free_bytes", lambda path: free)
+    assert new_run_problems(context, made, out, ["model.safetensors"]) == []
+    free -= 1
+    [problem] = new_run_problems(context, made, out, ["model.safetensors"])
+    assert "The disk is too small" in problem.what
+
+
+def test_downloads_and_an_output_on_another_disk_need_their_own_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    made = plan(RECIPE, llama("a"), llama("b"))
+    file = SourceFile("m.safetensors", 1000, {"etag": "e" * 64}, present=False)
+    there = replace(made.sources[1], kind="hub", revision="c" * 40, files={file.name: file})
+    made = replace(made, sources=(made.sources[0], there))
+    monkeypatch.setattr(disk, "free_bytes", lambda path: 1000)
+    assert check_downloads(made, Path("/proc/out"), 300, offline=False, evict=False) == []
+    assert check_downloads(made, tmp_path / "out", 300, offline=False, evict=False)
