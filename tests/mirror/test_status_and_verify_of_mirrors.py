@@ -212,6 +212,7 @@ def test_what_an_unfinished_mirror_lacks_is_pending_and_no_damage(made: Path, th
         found = resumerge.verify(there)
         assert (found.units, found.pending, found.files) == (21 - pending, pending, len(rest))
         assert (found.damaged, found.nbytes, found.marked) == (damaged, nbytes, False)
+        assert not found.remake
 
 
 def test_a_mirror_that_is_away_is_no_damage(freed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

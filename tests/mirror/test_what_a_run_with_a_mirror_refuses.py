@@ -1,0 +1,106 @@
+"""Promise: a run keeps its mirror and its output; neither comes to lie in the other or in a source,
+and what is found in one mirror says nothing of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from finished_runs import Bed
+from machines import files_of
+from made_up_mirrors import RECIPE, put, resume
+from merging import merge, working_in
+
+import resumerge
+from resumerge.engine.lifecycle.session import Session
+from resumerge.errors import InputError
+from resumerge.options import Options
+
+
+def test_who_resumes_from_one_mirror_names_no_other(bed: Bed, tmp_path: Path) -> None:
+    """The same one in other words is no other."""
+    with pytest.raises(InputError, match="keeps that mirror"):
+        bed.resume(bed.mirror, mirror=str(tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
+    assert bed.resume(bed.mirror, mirror=f"{bed.mirror}/").already_done
+
+
+def test_a_run_stays_in_its_output(bed: Bed, tmp_path: Path) -> None:
+    """The same one by another path is no other."""
+    with pytest.raises(InputError, match="another output folder on this machine"):
+        bed.resume(bed.out, output=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    (tmp_path / "link").symlink_to(bed.out)
+    assert bed.resume(bed.out, output=tmp_path / "link").already_done
+
+
+@pytest.mark.parametrize("where", ["", "here", "a/b"])
+def test_a_model_does_not_come_back_into_its_mirror(bed: Bed, where: str) -> None:
+    before = files_of(bed.mirror)
+    bed.forget()
+    with pytest.raises(InputError):
+        bed.resume(bed.mirror, bring_back=True, output=bed.mirror / where)
+    assert files_of(bed.mirror) == before
+    assert bed.resume(bed.mirror, bring_back=True, output=bed.out).already_done
+
+
+def test_a_run_is_not_brought_into_its_mirror_nor_over_files_of_others(
+    made: Path, there: Path
+) -> None:
+    put(made, there)
+    before = files_of(there)
+    with pytest.raises(InputError, match="contains the output"):
+        resume(made, there, output=there / "out")
+    mine = there.parent / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds something else(.|\n)*notes\.txt"):
+        resume(made, there, output=mine)
+    assert files_of(there) == before
+    assert files_of(mine) == {"notes.txt": b"mine"}
+    resume(made, there, output=there.parent / "out")
+
+
+def test_a_mirror_that_a_run_gets_later_lies_in_no_source(bed: Bed, tmp_path: Path) -> None:
+    out = merge(bed.work, RECIPE, tmp_path / "alone")
+    (out / "model.safetensors").unlink()
+    inside = str(bed.work / "math" / "mirror")
+    with working_in(bed.work), pytest.raises(InputError, match="The mirror lies inside a source"):
+        Session(Options(state_dir=tmp_path / "alone.state", mirror=inside)).resume(str(out))
+    assert not (bed.work / "math" / "mirror").exists()
+
+
+@pytest.mark.parametrize("other", [RECIPE.replace("math", "code"), RECIPE + "dtype: float16\n"])
+def test_a_finished_model_of_another_recipe_is_not_what_was_asked_for(bed: Bed, other: str) -> None:
+    before = files_of(bed.mirror)
+    bed.forget()
+    (bed.work / "recipe.yaml").write_text(other)
+    with pytest.raises(InputError, match="The mirror holds another run"):
+        bed.run()
+    assert files_of(bed.mirror) == before
+    (bed.work / "recipe.yaml").write_text(f"# the same\n{RECIPE}")
+    assert bed.run().already_done
+
+
+def test_damage_in_a_mirror_that_the_run_had_before_is_none_of_its_own(
+    bed: Bed, tmp_path: Path
+) -> None:
+    now = tmp_path / "now"
+    assert not bed.run(mirror=str(now)).already_done
+    min(bed.mirror.glob("*.safetensors")).write_bytes(b"damaged")
+    found = resumerge.verify(bed.mirror, state_dir=bed.state)
+    assert found.damaged and not found.marked
+    assert "mirror_damaged" not in bed.events()
+    assert bed.resume(bed.out).already_done
+    min(now.glob("*.safetensors")).write_bytes(b"damaged")
+    assert resumerge.verify(now, state_dir=bed.state).marked
+    assert not bed.resume(bed.out).already_done
+    assert resumerge.verify(now, state_dir=bed.state).intact
+
+
+def test_a_card_may_be_edited_and_not_be_missing(bed: Bed) -> None:
+    (bed.mirror / "README.md").unlink()
+    found = resumerge.verify(bed.mirror, state_dir=bed.state)
+    assert found.damaged == {"README.md": "it is missing"}
+    bed.resume(bed.out)
+    assert resumerge.verify(bed.mirror, state_dir=bed.state).intact
