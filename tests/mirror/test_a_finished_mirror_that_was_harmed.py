@@ -7,16 +7,26 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from finished_runs import Bed
 from machines import files_of
+from made_up_leases import ELSEWHERE, SECONDS, wait_for
 
 import resumerge
 from resumerge.cli.main import app
+from resumerge.engine.replication.reconcile import Reconciler
+from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Resumable
+from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.names import lease_name
+from resumerge.options import Options
 from resumerge.storage import Storage
 
 
@@ -192,3 +202,59 @@ def test_without_the_run_and_a_shard_it_says_what_to_do(bed: Bed) -> None:
     for go_on in (lambda: bed.resume(bed.mirror), bed.run):
         with pytest.raises(InputError, match=f"--mirror {bed.mirror} --restart"):
             go_on()
+
+
+@pytest.mark.parametrize("harm", [flip, None])
+def test_what_this_machine_lacks_of_a_finished_model_is_compared_there(
+    bed: Bed, harm: Callable[[Path], None] | None
+) -> None:
+    """It lost a shard, and cannot know whether the other machine's is right."""
+    before, name = files_of(bed.mirror), shard_of(bed.mirror).name
+    (folder,) = RunStore(bed.state).runs()
+    with closing(Ledger(folder / "ledger.db")) as ledger:
+        ledger.forget([unit["number"] for unit in ledger.units(0)], "lost")
+        ledger.set_state("interrupted")
+    (bed.out / name).unlink()
+    if harm is not None:
+        harm(bed.mirror / name)
+    assert bed.resume(bed.out).already_done is (harm is None)
+    assert files_of(bed.mirror) == before
+    assert (bed.out / name).exists() is (harm is not None)
+    assert resumerge.verify(bed.mirror, state_dir=bed.state).intact
+
+
+@pytest.mark.parametrize("harmed", [True, False])
+def test_a_mirror_is_not_said_to_be_whole_while_what_is_damaged_is_brought_again(
+    bed: Bed, harmed: bool
+) -> None:
+    """Another machine would take it for finished."""
+    if harmed:
+        flip(shard_of(bed.mirror))
+        assert resumerge.verify(bed.mirror, state_dir=bed.state).marked
+    (folder,) = RunStore(bed.state).runs()
+    session = MirrorSession(str(bed.mirror), Options(), Reporter(), StopRequest())
+    with closing(Ledger(folder / "ledger.db")) as ledger:
+        Reconciler(ledger, bed.out, session, Storage()).reconcile(named=False)
+    session.release()
+    assert (bed.mirror / ".resumerge" / "done.json").exists() is not harmed
+
+
+def test_who_lost_the_lease_does_not_open_a_finished_mirror_again(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine that has it may have finished it meanwhile."""
+    shard_of(bed.mirror).unlink()
+    before = (bed.mirror / ".resumerge" / "done.json").read_bytes()
+    monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", str(SECONDS))
+    (folder,) = RunStore(bed.state).runs()
+    session = MirrorSession(str(bed.mirror), Options(), Reporter(), StopRequest())
+    lease = session.acquire_lease(folder.name)
+    session.store.put({lease_name(lease.token + 1): ELSEWHERE.as_bytes()})
+    wait_for(lambda: lease.is_lost)
+    with (
+        closing(Ledger(folder / "ledger.db")) as ledger,
+        pytest.raises(Resumable, match="Another machine has taken over"),
+    ):
+        Reconciler(ledger, bed.out, session, Storage()).reconcile(named=False)
+    session.release()
+    assert (bed.mirror / ".resumerge" / "done.json").read_bytes() == before
