@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from finished_runs import Bed
+from ledger_rows import change
 from machines import files_of
 from made_up_leases import ELSEWHERE, SECONDS, wait_for
 
@@ -258,3 +259,19 @@ def test_who_lost_the_lease_does_not_open_a_finished_mirror_again(
         Reconciler(ledger, bed.out, session, Storage()).reconcile(named=False)
     session.release()
     assert (bed.mirror / ".resumerge" / "done.json").read_bytes() == before
+
+
+def test_what_another_machine_finished_and_somebody_harmed_is_mended_by_one_that_began_it(
+    bed: Bed,
+) -> None:
+    """It had not come to the files beside the shards, which it finds in the mirror."""
+    before, (folder,) = files_of(bed.mirror), RunStore(bed.state).runs()
+    with closing(Ledger(folder / "ledger.db")) as ledger:
+        for name in ledger.companions():
+            (bed.out / name).unlink()
+            ledger.forget_mirrored(name)
+        change(ledger.path, "DELETE FROM companions")
+        ledger.set_state("interrupted")
+    shard_of(bed.mirror).unlink()
+    assert not bed.resume(bed.out).already_done
+    assert files_of(bed.mirror) == files_of(bed.out) == before

@@ -101,6 +101,15 @@ def test_a_shard_that_is_sealed_there_and_not_mirrored_is_not_adopted(run: Run, 
     assert (run.out / f"{run.shards[1]}.partial").exists()
 
 
+def test_of_the_files_there_shards_alone_are_adopted(run: Run, made: Path) -> None:
+    """Those beside them are written again at the end, where they differ or not."""
+    card = f"VALUES ('README.md', 2, '{'0' * 64}', '2026-01-01T00:00:00+00:00')"
+    put(made, run.there, f"INSERT INTO mirrored {card}")
+    run.lacks(1)
+    run.reconcile()
+    assert run.ledger.mirrored().keys() == set(run.shards)
+
+
 @pytest.mark.parametrize("column", ["id", "fingerprint"])
 def test_another_runs_progress_is_refused(run: Run, made: Path, column: str) -> None:
     """The same models and recipe are not the same run, nor the reverse."""
@@ -142,6 +151,19 @@ def test_the_same_mirror_under_another_name_keeps_what_it_has(
     own = run.ledger.run()
     assert own is not None and own["mirror"] == str(moved)
     assert run.ledger.mirrored().keys() == set(run.shards)
+
+
+def test_the_same_mirror_under_another_name_has_what_is_whole_there(
+    run: Run, made: Path, tmp_path: Path
+) -> None:
+    """What was cut off or lost on the way is sent again."""
+    put(made, run.there)
+    moved = run.there.rename(tmp_path / "moved")
+    (moved / run.shards[0]).write_bytes(b"cut off")
+    (moved / run.shards[1]).unlink()
+    run.reconcile(moved, named=True)
+    assert run.ledger.mirrored().keys() == set(run.shards[2:])
+    assert run.ledger.unmirrored_shards() == run.shards[:2]
 
 
 @pytest.mark.parametrize("is_here", [True, False])

@@ -4,11 +4,13 @@ loads; what is edited gets another name; what comes back is compared and durable
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 from ledger_rows import TIME
 from made_up_leases import ELSEWHERE, SECONDS, wait_for
 from ordered_storage import Ordered
@@ -75,6 +77,21 @@ def test_config_json_goes_first_then_the_manifest_before_other_metadata(
     assert written.backups == {OTHER: f"{OTHER}.kept"}
     abandon_mirror(mirror, written)
     assert set(mirror.files()) == {f"{OTHER}.kept", lease_name(2)}
+
+
+@pytest.mark.parametrize(("run", "backups"), [("run", []), ("other", ["config.json"])])
+def test_what_the_manifest_of_the_run_says_is_newer_than_what_is_known(
+    mirror: MirrorSession, run: str, backups: list[str]
+) -> None:
+    """Another machine may have finished it. What another run says is nothing of this one."""
+    files = {"config.json": {"bytes": 2, "sha256": sha256(b"{}")}}
+    said = {**{"run": run, "fingerprint": "0", "seed": 0, "shard_size": 1, "units": 1},
+            **{"created": TIME, "attempts": [], "files": files}}  # fmt: skip
+    checksum = xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
+    done = json.dumps({**said, "checksum": checksum}).encode()
+    mirror.store.put({"config.json": b"{}", MANIFEST_FILE: done})
+    written = find_written(mirror, "run", {"config.json": (2, sha256(b"[]"))})
+    assert [*written.backups] == backups
 
 
 def test_nothing_is_given_up_where_there_is_a_file_of_somebody(mirror: MirrorSession) -> None:
