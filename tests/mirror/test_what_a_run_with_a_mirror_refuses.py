@@ -13,7 +13,7 @@ from merging import merge, working_in
 
 import resumerge
 from resumerge.engine.lifecycle.session import Session
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Resumable
 from resumerge.options import Options
 
 
@@ -104,3 +104,32 @@ def test_a_card_may_be_edited_and_not_be_missing(bed: Bed) -> None:
     assert found.damaged == {"README.md": "it is missing"}
     bed.resume(bed.out)
     assert resumerge.verify(bed.mirror, state_dir=bed.state).intact
+
+
+def test_what_the_mirror_alone_has_needs_space_here_only_if_it_is_to_come(
+    made: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(made, there)
+    monkeypatch.setattr("resumerge.engine.checks.disk.free_bytes", lambda path: 0)
+    with pytest.raises(Resumable, match="The disk is too small") as stopped:
+        resume(made, there, bring_back=True)
+    assert stopped.value.reason == "disk_full"
+    assert not list(there.parent.glob("work/merged/*"))
+    resume(made, there)
+    assert (there / "config.json").exists()
+
+
+def test_a_shard_that_nobody_has_needs_its_space(
+    made: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(made, there)
+    (lost, *_) = there.glob("*.safetensors")
+    size = lost.stat().st_size
+    lost.unlink()
+    monkeypatch.setattr("resumerge.engine.checks.disk.free_bytes", lambda path: free)
+    free = size - 1
+    with pytest.raises(Resumable, match="The disk is too small"):
+        resume(made, there)
+    free = size
+    resume(made, there)
+    assert lost.stat().st_size == size

@@ -4,12 +4,13 @@ with."""
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from ledger_rows import query
-from merging import merge, working_in
+from merging import merge, shards_of, working_in
 from ordered_storage import Ordered
 from tiny_models import LLAMA, write_family
 
@@ -77,3 +78,20 @@ def test_another_seed_is_refused_whatever_number_it_is(
         merge(models, RECIPE, out, seed=given)
     merge(models, RECIPE, out)
     assert (out / "model.safetensors").exists()
+
+
+def test_run_takes_the_models_that_the_recipe_names_now_and_resume_those_of_before(
+    models: Path, tmp_path: Path
+) -> None:
+    """Where the command is given in another folder."""
+    out = merge(models, RECIPE, tmp_path / "out")
+    before = shards_of(out)
+    (out / "model.safetensors").unlink()
+    other = Path(shutil.copytree(models, tmp_path / "other"))
+    shutil.rmtree(other / "math")
+    (other / "code").rename(other / "math")
+    with pytest.raises(InputError, match="A source changed"):
+        merge(other, RECIPE, out)
+    with working_in(other):
+        Session(Options(state_dir=tmp_path / "out.state")).resume(str(out))
+    assert shards_of(out) == before
