@@ -3,8 +3,10 @@ loads; what is edited gets another name; what comes back is compared and durable
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +163,28 @@ def test_what_is_not_right_there_does_not_come_back(
     with pytest.raises(Resumable, match=f"{SHARD} is {what} in the mirror"):
         fetch_from_mirror(mirror, SHARD, sha256(b"right"), tmp_path / "out", Storage())
     assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".partial", ".partial.part"])
+def test_a_disk_here_that_fails_is_not_the_mirror(
+    mirror: MirrorSession, plain: PlainFolder, tmp_path: Path, suffix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Nothing is waited for, and what was begun fills no disk."""
+    monkeypatch.setattr("resumerge.mirror.retrying.RETRY_SECONDS", 0.1)
+    out, tried = tmp_path / "out", []
+    plain.put({SHARD: b"s"})
+
+    def fails(name: str, path: Path, moved: object) -> None:
+        tried.append(name)
+        (out / f"{SHARD}{suffix}").write_bytes(b"begun")
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(out / f"{SHARD}{suffix}"))
+
+    monkeypatch.setattr(plain, "download", fails)
+    with pytest.raises(Resumable) as stopped:
+        fetch_from_mirror(mirror, SHARD, sha256(b"s"), out, Storage())
+    assert stopped.value.reason == "io"
+    assert (tried, [*out.iterdir()]) == ([SHARD], [])
 
 
 FILES = {

@@ -191,8 +191,6 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             if shard["name"] in away:
                 found = {row["number"]: away[shard["name"]] for row in committed}
                 found = {number: what for number, what in found.items() if what}
-                if mark and found:
-                    ledger.forget_mirrored(shard["name"])
             damaged.update({row["name"]: "found damaged before" for row in forgotten})
             compared += len(committed)
             nbytes += sum(row["nbytes"] for row in committed if row["number"] not in found)
