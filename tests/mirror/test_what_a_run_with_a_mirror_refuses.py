@@ -14,6 +14,7 @@ from merging import merge, working_in
 import resumerge
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
+from resumerge.mirror.names import SnapshotName
 from resumerge.options import Options
 
 
@@ -96,6 +97,18 @@ def test_damage_in_a_mirror_that_the_run_had_before_is_none_of_its_own(
     assert resumerge.verify(now, state_dir=bed.state).marked
     assert not bed.resume(bed.out).already_done
     assert resumerge.verify(now, state_dir=bed.state).intact
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_left_of_the_books_of_a_finished_run_goes(bed: Bed, known: bool) -> None:
+    """The machine that finished it was killed before it came to that."""
+    books = bed.mirror / ".resumerge"
+    before = {path.name for path in books.iterdir()}
+    (bed.mirror / SnapshotName(1, 1, "0" * 32).name).write_bytes(b"left")
+    if not known:
+        bed.forget()
+    assert bed.resume(bed.mirror).already_done
+    assert {path.name for path in books.iterdir()} == before
 
 
 def test_a_card_may_be_edited_and_not_be_missing(bed: Bed) -> None:
