@@ -3,6 +3,7 @@ and what is found in one mirror says nothing of another."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,19 @@ def test_a_finished_model_of_another_recipe_is_not_what_was_asked_for(bed: Bed, 
     assert files_of(bed.mirror) == before
     (bed.work / "recipe.yaml").write_text(f"# the same\n{RECIPE}")
     assert bed.run().already_done
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_another_recipe_does_not_take_the_place_of_what_the_mirror_alone_has(
+    bed: Bed, named: bool
+) -> None:
+    """Without a mirror a run that has no file left would make way."""
+    before = files_of(bed.mirror)
+    shutil.rmtree(bed.out)
+    (bed.work / "recipe.yaml").write_text(RECIPE.replace("math", "code"))
+    with pytest.raises(InputError, match="The recipe changed since the run was created"):
+        bed.run(mirror=str(bed.mirror) if named else None)
+    assert files_of(bed.mirror) == before
 
 
 def test_damage_in_a_mirror_that_the_run_had_before_is_none_of_its_own(
