@@ -160,3 +160,19 @@ def test_a_shard_that_nobody_has_needs_its_space(
     free = size
     resume(made, there)
     assert lost.stat().st_size == size
+
+
+def test_a_run_that_came_from_its_mirror_gets_no_second_output(
+    made: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(made, there)
+    with monkeypatch.context() as patch, pytest.raises(Resumable):
+        patch.setattr("resumerge.engine.checks.disk.free_bytes", lambda path: 0)
+        resume(made, there, bring_back=True)
+    work = there.parent / "work"
+    (work / "recipe.yaml").write_text(RECIPE)
+    session = Session(Options(state_dir=there.parent / "state", mirror=str(there)))
+    with working_in(work), pytest.raises(InputError, match="another output folder") as refused:
+        session.run(work / "recipe.yaml", work / "other")
+    assert str(work / "merged") in str(refused.value)
+    assert not (work / "other").exists()
