@@ -1,8 +1,8 @@
 """The options of a merge. Each one is declared once, as a field of `Options`.
 
-From that declaration come the option of the command line (``cli/arguments.py``), the parameter of
-the Python function and its documentation (``api.py``), the check of its value, what a run's ledger
-keeps and a resumed run inherits, and the words of the command that resumes a run.
+From that declaration come the option of the command line (``cli/parsing/arguments.py``), the
+parameter of the Python function and its documentation (``api.py``), the check of its value, what a
+run's ledger keeps and a resumed run inherits, and the words of the command that resumes a run.
 
 To add an option, add a field to `Options`. For type checkers, add its name to the `TypedDict` of
 the functions that take it; a test compares the two.

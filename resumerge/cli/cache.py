@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from resumerge.cli.arguments import json_option, options_of, target_argument
-from resumerge.cli.command import Command
+from resumerge.cli.parsing.arguments import json_option, options_of, target_argument
+from resumerge.cli.parsing.command import Command
 from resumerge.engine.reports.cache_check import check_cache, repair_cache
 from resumerge.options import Options
 from resumerge.report.resume_command import repair_command

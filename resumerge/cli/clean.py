@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from resumerge.cli.arguments import argument, json_option, options_of
-from resumerge.cli.command import Command
+from resumerge.cli.parsing.arguments import argument, json_option, options_of
+from resumerge.cli.parsing.command import Command
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from resumerge.cli.command import Command
+from resumerge.cli.parsing.command import Command
 from resumerge.ledger.run_store import RunStore
 from resumerge.report.status import status_json
 from resumerge.ui.terminal.status import show_run

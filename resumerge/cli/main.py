@@ -8,8 +8,8 @@ import click
 from rich.markup import escape
 
 import resumerge
-from resumerge.cli.command import LazyGroup
-from resumerge.cli.mergekit_options import without_mergekit_options
+from resumerge.cli.parsing.command import LazyGroup
+from resumerge.cli.parsing.mergekit_options import without_mergekit_options
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import InputError, Problem, ResumergeError
 from resumerge.logs import log_as_environment_says

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from click.exceptions import Exit
 
-from resumerge.cli.arguments import json_style
+from resumerge.cli.detach import detach
+from resumerge.cli.parsing.arguments import json_style
 from resumerge.engine.resources.allocation_errors import (
     check_address_space,
     is_out_of_memory,
@@ -57,6 +58,7 @@ def merge(
     progress: Style,
     as_json: bool,
     stall_seconds: float | None,
+    in_background: bool,
 ) -> NoReturn:
     """Merge, and end the command.
 
@@ -64,11 +66,15 @@ def merge(
         work: calls `run` or `resume` of a session.
         stall_seconds: a worker without progress for this long is restarted; 0: never. None merges
             in this process, without a supervisor.
+        in_background: go on in a process that needs no terminal; this one returns at once.
     """
+    style = json_style(progress, as_json)
+    if in_background:
+        detach(RunStore(options.state_dir), as_json=style is Style.JSON)
     sys.stdout = lossy(sys.stdout)
     check_address_space()
     allow_many_open_files()
-    command = MergeCommand(options, work, style=json_style(progress, as_json))
+    command = MergeCommand(options, work, style=style)
     code = command.merge() if stall_seconds is None else command.supervise(stall_seconds)
     raise Exit(code)
 

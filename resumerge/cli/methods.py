@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from resumerge.cli.arguments import argument, json_option
-from resumerge.cli.command import Command
+from resumerge.cli.parsing.arguments import argument, json_option
+from resumerge.cli.parsing.command import Command
 from resumerge.report.methods import methods_json
 from resumerge.ui.terminal.methods import show_methods
 from resumerge.ui.terminal.terminal import out, print_document

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from resumerge.cli.arguments import (
+from resumerge.cli.parsing.arguments import (
     argument,
     json_option,
     json_style,
@@ -14,7 +14,7 @@ from resumerge.cli.arguments import (
     progress_option,
     recipe_argument,
 )
-from resumerge.cli.command import Command
+from resumerge.cli.parsing.command import Command
 from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.engine.resources.allocation_errors import check_address_space
 from resumerge.errors import Problem

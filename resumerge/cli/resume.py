@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from resumerge.cli.arguments import (
+from resumerge.cli.merge_command import merge
+from resumerge.cli.parsing.arguments import (
     json_option,
     options_of,
     process_options,
     progress_option,
     run_argument,
 )
-from resumerge.cli.command import Command
-from resumerge.cli.merge_command import merge
+from resumerge.cli.parsing.command import Command
 from resumerge.options import Options
 from resumerge.ui.progress.styles import Style
 
@@ -26,6 +26,7 @@ from resumerge.ui.progress.styles import Style
 def command(
     run: str | None,
     options: Options,
+    detach: bool,
     no_supervise: bool,
     stall_timeout: float,
     progress: Style,
@@ -37,5 +38,6 @@ def command(
         lambda session: session.resume(run),
         progress=progress,
         as_json=as_json,
+        in_background=detach,
         stall_seconds=None if no_supervise else stall_timeout,
     )

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from resumerge.cli.arguments import (
+from resumerge.cli.merge_command import merge
+from resumerge.cli.parsing.arguments import (
     argument,
     json_option,
     options_of,
@@ -14,8 +15,7 @@ from resumerge.cli.arguments import (
     progress_option,
     recipe_argument,
 )
-from resumerge.cli.command import Command
-from resumerge.cli.merge_command import merge
+from resumerge.cli.parsing.command import Command
 from resumerge.options import Options
 from resumerge.ui.progress.styles import Style
 
@@ -31,6 +31,7 @@ def command(
     config: Path,
     out: Path,
     options: Options,
+    detach: bool,
     no_supervise: bool,
     stall_timeout: float,
     progress: Style,
@@ -42,5 +43,6 @@ def command(
         lambda session: session.run(config, out),
         progress=progress,
         as_json=as_json,
+        in_background=detach,
         stall_seconds=None if no_supervise else stall_timeout,
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from resumerge.cli.arguments import json_option, options_of, run_argument
-from resumerge.cli.command import Command
+from resumerge.cli.parsing.arguments import json_option, options_of, run_argument
+from resumerge.cli.parsing.command import Command
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.report.status import status_json

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from resumerge.cli.arguments import json_option, options_of, run_argument
-from resumerge.cli.command import Command
+from resumerge.cli.parsing.arguments import json_option, options_of, run_argument
+from resumerge.cli.parsing.command import Command
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import is_mirror_url

@@ -31,6 +31,12 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
     return shell_line(words)
 
 
+def watch_command(run: str, state_dir: Path | None) -> str:
+    """``resumerge status RUN --watch``, for any working folder."""
+    folder = str(RunStore(state_dir).folder)
+    return shell_line(["resumerge", "status", run, "--state-dir", folder, "--watch"])
+
+
 GONE = (
     "The run's folder in the state folder was deleted while it worked, and its ledger with it. So "
     "what is in its output folder cannot be resumed. Delete or move that, then start over:"

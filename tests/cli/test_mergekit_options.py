@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commands import resumerge
 
-from resumerge.cli.mergekit_options import without_mergekit_options
+from resumerge.cli.parsing.mergekit_options import without_mergekit_options
 
 MERGEKIT = Path(sys.executable).with_name("mergekit-yaml")
 REFUSED = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}

@@ -26,7 +26,7 @@ DUMMY_OPTION = """
 
 DUMMY_COMMAND = '''
 import click
-from resumerge.cli.command import Command
+from resumerge.cli.parsing.command import Command
 
 @click.command("greet", cls=Command)
 def command() -> None:

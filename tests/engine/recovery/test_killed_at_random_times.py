@@ -13,6 +13,9 @@ from command_line import ENV, WORDS, call, committed, hashes, start
 from resumerge.ledger.run_store import RunStore
 from resumerge.native.library import KERNELS
 
+MOST_KILLS = 8
+"""Of one merge: a machine that is slow enough would never come to its end."""
+
 
 @pytest.mark.slow
 def test_killed_at_random_times(
@@ -35,9 +38,10 @@ def kill_until_done(folder: Path, expected: dict[str, str], draw: random.Random)
         process = start(resume if RunStore(state).runs() else WORDS, folder)
         if kills % 3:  # else at any time, torch may not even be imported
             while process.poll() is None and committed(state) == before:
-                time.sleep(0.01)
+                time.sleep(0.05)
         time.sleep(draw.uniform(0.0, 0.4 if kills % 3 else 2.5))
-        process.kill()
+        if kills < MOST_KILLS:
+            process.kill()
         _, stderr = process.communicate()
         code = process.returncode
         assert code in (0, -9), stderr

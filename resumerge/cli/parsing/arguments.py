@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from resumerge.cli.command import Argument
+from resumerge.cli.parsing.command import Argument
 from resumerge.option_types import (
     Count,
     Flag,
@@ -111,7 +111,7 @@ def _enter(context: click.Context, parameter: click.Parameter, folder: Path | No
 
 
 def process_options(function: Function) -> Function:
-    """How the process of a merge runs: ``--no-supervise``, ``--stall-timeout``, ``--chdir``."""
+    """How the process of a merge runs: ``--detach``, ``--no-supervise``, and so on."""
     for decorate in (
         click.option(
             "--chdir",
@@ -132,6 +132,11 @@ def process_options(function: Function) -> Function:
         ),
         click.option(
             "--no-supervise", is_flag=True, help="Run in this process, without a supervisor."
+        ),
+        click.option(
+            "--detach",
+            is_flag=True,
+            help="Go on when the terminal closes; `resumerge status --watch` follows.",
         ),
     ):
         function = decorate(function)

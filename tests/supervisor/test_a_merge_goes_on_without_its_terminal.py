@@ -1,0 +1,122 @@
+"""Promise: with --detach a merge goes on when the terminal closes, and tells what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from supervised import PATIENCE_SECONDS, Supervised
+
+from resumerge.ledger.run_store import RunStore
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def detach(merge: Supervised, *words: str) -> tuple[dict[str, object], str]:
+    """What `--detach --json` tells, and what it prints for people."""
+    process = merge.start("--detach", "--json", *words)
+    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, stderr
+    (line,) = stdout.splitlines()
+    return json.loads(line), stderr
+
+
+def run_folder(merge: Supervised) -> Path:
+    (run,) = RunStore(merge.state).runs()
+    return run
+
+
+@pytest.mark.parametrize("more", [[], ["--no-supervise"]])
+def test_the_terminal_closes(
+    merge: Supervised, reference: dict[str, bytes], more: list[str]
+) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(merge.models)
+        command = [*merge.command, "--detach", *more]
+        os.execve(command[0], command, merge.options["env"])
+    said = b""
+    with suppress(OSError):  # that is the end of what a terminal has to say
+        while piece := os.read(terminal, 65536):
+            said += piece
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0, said.decode()
+    assert merge.outcomes() == [None], "it returns while the merge works"
+    assert said.decode().splitlines()[-1].endswith("--watch")
+    wait_until(lambda: merge.outcomes() == ["done"])
+    log = run_folder(merge) / "detached.log"
+    wait_until(lambda: "Done in" in log.read_text())
+    assert merge.files() == reference
+    assert not list(merge.state.glob("*detached*"))
+
+
+def test_what_it_tells_is_how_to_stop_it_and_its_output(
+    merge: Supervised, reference: dict[str, bytes]
+) -> None:
+    told, stderr = detach(merge)
+    run = run_folder(merge)
+    assert (told["kind"], told["run"]) == ("detached", run.name)
+    assert f"kill {told['pid']}" in stderr
+    assert stderr.splitlines()[-1] == told["watch"]
+    wait_until(lambda: merge.committed())
+    os.kill(int(str(told["pid"])), signal.SIGTERM)
+    wait_until(lambda: merge.outcomes() == ["interrupted"])
+    log = Path(str(told["log"]))
+    wait_until(lambda: "resumerge resume" in log.read_text())
+    lines = (run / "detached.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["exit_code"] == 143
+    merge.resume()
+    assert merge.files() == reference
+
+
+def test_a_run_that_is_refused_says_so_here(merge: Supervised) -> None:
+    (merge.folder / "recipe.yaml").write_text(
+        "merge_method: slowly\nmodels: [{model: nowhere}, {model: math}]\n"
+    )
+    process = merge.start("--detach", "--json")
+    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 2
+    assert "nowhere" in stderr
+    (line,) = stdout.splitlines()
+    assert json.loads(line)["exit_code"] == 2
+    assert not list(merge.state.iterdir())
+
+
+def test_another_process_works_on_the_run(merge: Supervised, reference: dict[str, bytes]) -> None:
+    process = merge.start()
+    worker = merge.wait_until_committed(process)
+    os.kill(worker, signal.SIGSTOP)
+    second = merge.start("--detach")
+    _, stderr = second.communicate(timeout=PATIENCE_SECONDS)
+    assert second.returncode == 2
+    assert "Another process is working on this run" in stderr
+    os.kill(worker, signal.SIGCONT)
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert merge.files() == reference
+
+
+def test_ctrl_c_stops_what_has_no_run_yet(merge: Supervised, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    method = tmp_path / "long.py"
+    method.write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(600)\n")
+    merge.environment["RESUMERGE_METHODS"] = str(method)
+    process = merge.start("--detach")
+    wait_until(begun.exists)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 130, stderr
+    assert not list(merge.state.iterdir())
