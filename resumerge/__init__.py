@@ -17,6 +17,7 @@ __all__ = [
     "cache_repair",
     "clean",
     "plan",
+    "push",
     "resume",
     "run",
     "status",
@@ -24,7 +25,17 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from resumerge.api import cache_check, cache_repair, clean, plan, resume, run, status, verify
+    from resumerge.api import (
+        cache_check,
+        cache_repair,
+        clean,
+        plan,
+        push,
+        resume,
+        run,
+        status,
+        verify,
+    )
     from resumerge.errors import InputError, Interrupted, Resumable
 
     __version__: str

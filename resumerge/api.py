@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 
 from resumerge.engine.checks.paths import OUTPUT, STATE
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
+from resumerge.engine.push import push as upload
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
@@ -46,6 +47,8 @@ from resumerge.ui.notebook.results import (
     DisplayedVerification,
 )
 from resumerge.ui.terminal.plan import PLANNING
+from resumerge.ui.terminal.push import UploadProgress
+from resumerge.ui.terminal.terminal import err
 
 # tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.
 warnings.filterwarnings("ignore", message="IProgress not found")
@@ -206,6 +209,27 @@ def verify(
     if name is not None and is_mirror_url(name):
         return DisplayedVerification.of(verify_mirror(name, runs, Storage()))
     return DisplayedVerification.of(verify_run(runs.find(name), Storage()))
+
+
+def push(out: StrPath, repo: str, *, state_dir: StrPath | None = None) -> dict[str, Any]:
+    """Upload a finished model to the Hub; what the repo has already is not sent again.
+
+    Args:
+        out: the folder of the model.
+        repo: ``org/name``; one that does not exist is created, private.
+        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+
+    Returns:
+        The document of ``resumerge push --json``.
+
+    Raises:
+        InputError: this is no finished model, it is damaged, or the repo cannot take it.
+        Resumable: the repo cannot be reached; call it again.
+    """
+    folder = as_path(out, OUTPUT)
+    with UploadProgress(err) as progress:
+        pushed = upload(folder, repo, _runs(state_dir), progress.begins, progress.moved)
+    return pushed.as_json()
 
 
 def clean(

@@ -109,7 +109,7 @@ def _option(type: OptionType, help: str, *commands: str, default: Any = None, **
 _MERGES = ("run", "resume")
 _PLANS = ("run", "plan")
 _ALL = ("run", "resume", "plan")
-_READERS = ("status", "verify", "clean", "cache check", "cache repair")
+_READERS = ("status", "verify", "clean", "push", "cache check", "cache repair")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,10 @@ from resumerge.ui.terminal.console import escape_unknown_letters, print_json_lin
 from resumerge.ui.terminal.streams import lossy, occupy_closed_streams
 from resumerge.ui.terminal.terminal import err, print_text
 
-COMMANDS = ("run", "resume", "status", "plan", "verify", "clean", "methods", "demo", "cache")
+COMMANDS = (
+    *("run", "resume", "status", "plan", "verify", "push"),
+    *("clean", "methods", "demo", "cache"),
+)
 """Each is `command` in the module of its name."""
 
 INTERRUPTED = 130

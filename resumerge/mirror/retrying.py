@@ -17,11 +17,19 @@ RETRY_SECONDS = 20.0
 
 _PERMANENT = {errno.EROFS, errno.EACCES, errno.EPERM}
 
+_FIXES = {
+    "mirror": "change its permissions, or name another mirror; to continue a run that is in this "
+    "one, copy the folder to a writable place and resume that"
+}
+
 T = TypeVar("T")
 
 
-def retry(store: Store, call: Callable[[], T]) -> T:
+def retry(store: Store, call: Callable[[], T], noun: str = "mirror") -> T:
     """Do something with a store, again if it fails for a moment.
+
+    Args:
+        noun: what the store is to the user.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -36,18 +44,16 @@ def retry(store: Store, call: Callable[[], T]) -> T:
     except OSError as error:
         if _is_temporary(error):
             raise Resumable(
-                "mirror", f"The mirror at {store.url} cannot be reached: {error}"
+                "mirror", f"The {noun} at {store.url} cannot be reached: {error}"
             ) from error
         message, fix = (
             (error.message, error.fix) if isinstance(error, StoreError) else (str(error), "")
         )
         raise refuse(
-            "The mirror cannot be used",
+            f"The {noun} cannot be used",
             where=store.url,
             found=message,
-            fix=fix
-            or "change its permissions, or name another mirror; to continue a run that is in this "
-            "one, copy the folder to a writable place and resume that",
+            fix=fix or _FIXES.get(noun, "change its permissions, or name another"),
         ) from error
 
 

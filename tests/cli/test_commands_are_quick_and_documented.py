@@ -12,7 +12,10 @@ from commands import resumerge
 from resumerge.native.library import instruction_sets
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-COMMANDS = ["run", "resume", "status", "plan", "verify", "clean", "methods", "demo", "cache"]
+COMMANDS = [
+    *("run", "resume", "status", "plan", "verify", "push"),
+    *("clean", "methods", "demo", "cache"),
+]
 
 HEAVY = {
     *("torch", "transformers", "safetensors", "pandas", "huggingface_hub", "requests", "httpx"),

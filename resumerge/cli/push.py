@@ -1,0 +1,50 @@
+"""``resumerge push``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from click.exceptions import Exit
+
+from resumerge.cli.parsing.arguments import argument, json_option, options_of
+from resumerge.cli.parsing.command import Command
+from resumerge.engine.push import push
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import Interrupted, Resumable
+from resumerge.ledger.run_store import RunStore
+from resumerge.options import Options
+from resumerge.report.resume_command import repeat_command
+from resumerge.ui.terminal.console import print_json_line
+from resumerge.ui.terminal.push import UploadProgress, show_pushed
+from resumerge.ui.terminal.terminal import err, print_document, print_text
+
+
+@click.command("push", cls=Command)
+@argument("out", "OUT", "The folder of a finished model.", type=click.Path(path_type=Path))
+@argument("repo", "REPO", "A model's repo on the Hub: org/name. A new one is private.")
+@options_of("push")
+@json_option
+def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
+    """Upload a finished model to the Hub. Repeated, it sends only what the repo lacks."""
+    stop = StopRequest(final=True)
+    try:
+        with stop.listening(), UploadProgress(err) as progress:
+
+            def moved(nbytes: int) -> None:
+                stop.check()
+                progress.moved(nbytes)
+
+            pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved)
+    except (Interrupted, Resumable) as stopped:
+        print_text(f"{stopped}. What was sent is not sent again:", err)
+        again = repeat_command()
+        if as_json:
+            print_json_line(sys.stdout, **stopped.as_json() | {"resume": again})
+        print_text(again, err)
+        raise Exit(stopped.exit_code) from None
+    if as_json:
+        print_document(pushed.as_json())
+    else:
+        print_text(show_pushed(pushed))

@@ -1,0 +1,132 @@
+"""Upload a finished model to a repo of the Hub; what the repo has already is not sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.execute.shard_files import PARTIAL
+from resumerge.engine.recovery.verify import verify_run
+from resumerge.errors import refuse
+from resumerge.ledger import LEDGER_FILE, read_run
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.retrying import retry
+from resumerge.mirror.stores.base import METADATA, Moved, Store
+from resumerge.mirror.stores.registry import has_scheme, open_store
+from resumerge.storage import Storage
+
+WEIGHTS = (".safetensors", ".bin")
+
+Begins = Callable[[str, int, int], object]
+"""Gets the name of the next file, its bytes, and the bytes of all files."""
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What a repo has now.
+
+    Args:
+        url: of the repo.
+        files: names of the model's files.
+        nbytes: their size.
+        sent: bytes that the repo lacked.
+    """
+
+    url: str
+    files: list[str]
+    nbytes: int
+    sent: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``push --json``."""
+        return {"repo": self.url, "files": self.files, "bytes": self.nbytes, "sent": self.sent}
+
+
+def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> Pushed:
+    """Upload every file of a model, in one commit at the end.
+
+    A repo that does not exist is created, private. Where this machine knows the run that made the
+    model, the weights are compared with its checksums first.
+
+    Args:
+        out: the folder of the model.
+        repo: ``org/name``, or the address of any store.
+        moved: may raise, to stop.
+
+    Raises:
+        InputError: this is no finished model, it is damaged, or the repo is not for it; nothing
+            was sent.
+        Resumable: the repo cannot be reached. What was sent is not sent again.
+    """
+    files = _files(out)
+    store = open_store(repo if has_scheme(repo) else f"hf://{repo}")
+    _check(out, runs)
+    _check_is_no_mirror(store)
+    sizes = {name: (out / name).stat().st_size for name in files}
+    sent = 0
+
+    def count(nbytes: int) -> None:
+        nonlocal sent
+        sent += nbytes
+        moved(nbytes)
+
+    for name in files:
+        begins(name, sizes[name], sum(sizes.values()))
+        retry(store, lambda name=name: store.upload(name, out / name, count), "repo")  # type: ignore[misc]
+    retry(store, lambda: store.put({}), "repo")
+    return Pushed(store.url, files, sum(sizes.values()), sent)
+
+
+def _files(out: Path) -> list[str]:
+    """The names of a model's files, small ones first; hidden ones are not its own."""
+    names = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    found = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    if unfinished := [name for name in found if name.suffix == PARTIAL]:
+        raise refuse(
+            "The model is not finished",
+            where=out,
+            found=f"unfinished files: {', '.join(map(str, sorted(unfinished)[:3]))}",
+            fix="resume its run, or remove these files",
+        )
+    if not any(name.suffix in WEIGHTS for name in found):
+        raise refuse(
+            "There is no model to upload",
+            where=out,
+            expected="a folder with weights, as `resumerge run` writes it",
+            found="no weights" if out.is_dir() else "no folder",
+            fix="name the output folder of a run that is done",
+        )
+    return sorted(map(str, found), key=lambda name: ((out / name).stat().st_size, name))
+
+
+def _check(out: Path, runs: RunStore) -> None:
+    """Compare the model with the ledger of its newest run, where there is one."""
+    made_by = runs.of_output(out)
+    if not made_by:
+        return
+    run = made_by[-1]
+    mend = f"`resumerge resume {run.name}`"
+    state = read_run(run / LEDGER_FILE, "state")
+    if state != "done":
+        raise refuse("The model is not finished", where=out, found=f"its run is {state}", fix=mend)
+    found = verify_run(run, Storage())
+    if not found.intact:
+        raise refuse(
+            "The model is damaged",
+            where=out,
+            found=", ".join(f"{name}: {what}" for name, what in list(found.damaged.items())[:5]),
+            fix=f"compute the damaged tensors again with {mend}",
+        )
+
+
+def _check_is_no_mirror(store: Store) -> None:
+    """Refuse a place where a run keeps its state: its files are promised to other machines."""
+    if any(name.startswith(f"{METADATA}/") for name in retry(store, store.list, "repo")):
+        raise refuse(
+            "The repo is the mirror of a run",
+            where=store.url,
+            found=f"files in {METADATA}/",
+            fix=f"look at it with `resumerge status {store.url}`, or name another repo",
+        )
