@@ -16,6 +16,7 @@ __all__ = [
     "cache_check",
     "cache_repair",
     "clean",
+    "init",
     "plan",
     "push",
     "resume",

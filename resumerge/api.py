@@ -14,7 +14,10 @@ from __future__ import annotations
 import inspect
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from resumerge.engine.checks.paths import OUTPUT, STATE
@@ -37,6 +40,8 @@ from resumerge.options import (
     as_path,
     declared,
 )
+from resumerge.planning.new_recipe import new_recipe, write_recipe
+from resumerge.recipe.as_yaml import as_yaml
 from resumerge.report.status import status_json
 from resumerge.storage import Storage
 from resumerge.ui.notebook.in_process import keepalive_in_notebook, merge_in_process
@@ -94,9 +99,33 @@ def _documentation(option: Option) -> str:
     return textwrap.fill(text, 96, initial_indent="    ", subsequent_indent="        ")
 
 
+def init(
+    file: StrPath,
+    *,
+    method: str,
+    models: Sequence[str],
+    base: str | None = None,
+    dtype: str = "bfloat16",
+) -> None:
+    """Write a recipe with comments, which `run` takes.
+
+    Args:
+        file: a new YAML file.
+        method: the merge method.
+        models: folders or Hub repos, without the base model.
+        base: the base model, where the method has one.
+        dtype: of the output.
+
+    Raises:
+        InputError: there is no such method, these are not the models that it takes, or the file
+            cannot be written.
+    """
+    write_recipe(as_path(file, RECIPE), new_recipe(method, models, base, dtype))
+
+
 @_with_options("run")
 def run(
-    config: StrPath,
+    config: StrPath | Mapping[str, Any],
     out: StrPath,
     *,
     reporter: Reporter | None = None,
@@ -108,7 +137,7 @@ def run(
     There is no supervisor: if this process is killed, nothing restarts it; call `resume`.
 
     Args:
-        config: the recipe, a YAML file.
+        config: the recipe: a YAML file, or a mapping with its keys.
         out: the folder to write the model to.
         OPTIONS
         reporter: an object that is told about progress, in place of what `progress` names.
@@ -124,8 +153,11 @@ def run(
         the command would have.
     """
     chosen = Options.read("run", options)
-    recipe, folder = as_path(config, RECIPE), as_path(out, OUTPUT)
-    return merge_in_process(chosen, lambda session: session.run(recipe, folder), reporter, progress)
+    folder = as_path(out, OUTPUT)
+    with _recipe_file(config) as recipe:
+        return merge_in_process(
+            chosen, lambda session: session.run(recipe, folder), reporter, progress
+        )
 
 
 @_with_options("resume")
@@ -166,7 +198,7 @@ def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> D
 
 @_with_options("plan")
 def plan(
-    config: StrPath,
+    config: StrPath | Mapping[str, Any],
     out: StrPath | None = None,
     *,
     progress: str = "auto",
@@ -177,7 +209,7 @@ def plan(
     Only headers of the sources are read. Nothing is written, and the mirror is not contacted.
 
     Args:
-        config: the recipe, a YAML file.
+        config: the recipe: a YAML file, or a mapping with its keys.
         out: the folder that the model would be written to.
         OPTIONS
         progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
@@ -186,9 +218,9 @@ def plan(
     Raises:
         InputError: the value of an argument is invalid.
     """
-    chosen, recipe = Options.read("plan", options), as_path(config, RECIPE)
+    chosen = Options.read("plan", options)
     folder = None if out is None else as_path(out, OUTPUT)
-    with keepalive_in_notebook(PLANNING, progress):
+    with _recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
         return DisplayedPlan(describe_plan(recipe, folder, chosen, progress))
 
 
@@ -293,6 +325,18 @@ def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheR
         InputError, Resumable: as `run`.
     """
     return repair_cache(str(target), Options.read("cache repair", {"state_dir": state_dir}))
+
+
+@contextmanager
+def _recipe_file(config: StrPath | Mapping[str, Any]) -> Iterator[Path]:
+    """The recipe as a file; one of a mapping is there for the call only: a run keeps a copy."""
+    if not isinstance(config, Mapping):
+        yield as_path(config, RECIPE)
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "recipe.yaml"
+        path.write_text(as_yaml(config), encoding="utf-8")
+        yield path
 
 
 def _runs(state_dir: StrPath | None) -> RunStore:

@@ -18,7 +18,7 @@ from resumerge.ui.terminal.streams import lossy, occupy_closed_streams
 from resumerge.ui.terminal.terminal import err, print_text
 
 COMMANDS = (
-    *("run", "resume", "status", "plan", "verify", "push"),
+    *("init", "plan", "run", "resume", "status", "verify", "push"),
     *("clean", "methods", "demo", "cache"),
 )
 """Each is `command` in the module of its name."""

@@ -29,6 +29,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.report.resume_command import (
     GONE,
+    TO_GO_ON,
     has_mirror,
     is_gone,
     repeat_command,
@@ -153,7 +154,7 @@ class MergeCommand:
                 line = {"exit_code": 1, "message": f"{BUG} {error!r}"}
                 print_json_line(sys.stdout, "error", **line, run=self._run, resume=command)
             if command is not None:
-                self._print(command)
+                self._print_command(command)
             return 1
         finally:
             self._close()
@@ -190,20 +191,25 @@ class MergeCommand:
         if self._as_json:
             line = stopped.as_json() | {"run": self._run, "resume": command}
             print_json_line(sys.stdout, **line)
-        self._print(command)
+        self._print_command(command)
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:
         """A second signal. A signal handler must not write to buffered streams, only `os.write`."""
         stopped, command = Interrupted(signum), self._resume_command(self._run)
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
-        text = f"{show_cursor}Stopped at once. What was committed is kept.\n{command}\n"
+        text = f"{show_cursor}Stopped at once. What was committed is kept.\n{TO_GO_ON}\n{command}\n"
         with suppress(OSError):
             if self._as_json:
                 line = stopped.as_json() | {"run": self._run, "resume": command}
                 os.write(1, json.dumps(line).encode() + b"\n")
         with suppress(OSError):
             os.write(2, text.encode())
+
+    def _print_command(self, command: str) -> None:
+        """The last line, which programs read and people copy."""
+        self._print(TO_GO_ON)
+        self._print(command)
 
     def _print(self, text: str) -> None:
         self._err.print(text, highlight=False, soft_wrap=True)

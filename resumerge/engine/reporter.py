@@ -32,6 +32,8 @@ class Result:
         merging_seconds: spent computing, writing and committing in this attempt.
         mirror: where the model is too, or alone.
         notes: what the model lacks, a line each.
+        output_bytes: of all shards; 0 where nothing was left to do.
+        peak_rss: bytes, of this process.
     """
 
     id: str
@@ -41,6 +43,8 @@ class Result:
     merging_seconds: float = 0.0
     mirror: str | None = None
     notes: tuple[str, ...] = ()
+    output_bytes: int = 0
+    peak_rss: int = 0
 
     @property
     def where(self) -> str:

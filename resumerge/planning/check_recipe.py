@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resumerge.errors import InputError, Problem
-from resumerge.methods import METHODS
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.methods import METHODS, Method
 from resumerge.planning.parameters import check_parameters
 from resumerge.planning.slices import check_inputs, with_bases
 from resumerge.planning.tokenizers.chat_template import choose_template
@@ -56,6 +56,21 @@ def _check_names(recipe: Recipe) -> list[Problem]:
         return [unknown_method(recipe)]
     invalid, _ = check_parameters(recipe, METHODS[meant])
     return invalid if name in METHODS else [unknown_method(recipe), *invalid]
+
+
+def find_method(name: str) -> Method:
+    """The merge method of a name that a user typed.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in METHODS:
+        raise refuse(
+            f"Unknown merge method {name!r}",
+            expected=", ".join(METHODS),
+            fix=f"{did_you_mean(name, METHODS) or 'Name one of these.'} {OWN_METHODS}",
+        )
+    return METHODS[name]
 
 
 def unknown_method(recipe: Recipe) -> Problem:

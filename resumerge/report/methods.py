@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from resumerge.errors import refuse
 from resumerge.methods import METHODS, Method, Parameter
 from resumerge.methods.base import FLOAT32_MAX
-from resumerge.recipe.spelling import did_you_mean
+from resumerge.planning.check_recipe import find_method
 
 
 def methods_json(name: str | None) -> dict[str, Any]:
@@ -16,13 +15,7 @@ def methods_json(name: str | None) -> dict[str, Any]:
     Raises:
         InputError: there is no such method.
     """
-    if name is not None and name not in METHODS:
-        raise refuse(
-            f"Unknown merge method {name!r}",
-            expected=", ".join(METHODS),
-            fix=did_you_mean(name, METHODS) or "name one of them",
-        )
-    chosen = [METHODS[name]] if name is not None else list(METHODS.values())
+    chosen = [find_method(name)] if name is not None else list(METHODS.values())
     return {"methods": [_method(method) for method in chosen]}
 
 

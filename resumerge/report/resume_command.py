@@ -16,6 +16,9 @@ from resumerge.mirror.stores.registry import normalise
 from resumerge.options import Options
 from resumerge.printable import shell_line
 
+TO_GO_ON = "To go on:"
+"""The line before a command to type, which is the last one."""
+
 
 def resume_command(run: str, state_dir: Path | None, options: Options | None = None) -> str:
     """``resumerge resume RUN --state-dir DIR``, for any working folder and any shell.

@@ -13,7 +13,7 @@ from resumerge.native.library import instruction_sets
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
-    *("run", "resume", "status", "plan", "verify", "push"),
+    *("init", "plan", "run", "resume", "status", "verify", "push"),
     *("clean", "methods", "demo", "cache"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tiny_models import write_family
 
 import resumerge
 from resumerge.engine.checks.memory import most_threads
+from resumerge.engine.reporter import ProgressUpdate, Reporter
 from resumerge.errors import InputError, Resumable
 
 LINEAR = """merge_method: linear
@@ -156,3 +158,37 @@ def test_a_run_may_be_named_by_a_path(folder: Path) -> None:
     assert resumerge.status(Path("out"))["runs"][0]["state"] == "done"
     assert resumerge.verify(Path("out")).intact
     assert resumerge.resume(Path("out")).already_done
+
+
+def test_a_recipe_may_be_a_mapping(folder: Path) -> None:
+    models = [{"model": folder / "math"}, {"model": "code"}]
+    recipe = {"merge_method": "linear", "parameters": {"weight": 1}}
+    with pytest.raises(InputError, match="cannot be written as YAML"):
+        resumerge.run({**recipe, "models": models}, "out")
+    with pytest.raises(InputError, match="ties needs a base model"):
+        resumerge.run({**recipe, "merge_method": "ties", "models": [{"model": "math"}]}, "out")
+    assert not (folder / "out").exists() and not (folder / "state").exists()
+    whole = {**recipe, "models": [{"model": "math"}, {"model": "code"}]}
+    assert resumerge.plan(whole)["problems"] == []
+    resumerge.run(whole, "out")
+    resumerge.run("recipe.yaml", "other")
+    assert resumerge.run(whole, "out").already_done
+    weights = "model.safetensors"
+    assert (folder / "out" / weights).read_bytes() == (folder / "other" / weights).read_bytes()
+
+
+def test_an_interrupted_recipe_from_python_is_resumed_by_its_name(folder: Path) -> None:
+    whole = {
+        "merge_method": "linear",
+        "parameters": {"weight": 1},
+        "models": [{"model": "math"}, {"model": "code"}],
+    }
+    with pytest.raises(Resumable):
+        resumerge.run(whole, "out", reporter=_Full())
+    assert not resumerge.resume("out").already_done
+    assert resumerge.verify("out").intact
+
+
+class _Full(Reporter):
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")

@@ -143,12 +143,27 @@ def process_options(function: Function) -> Function:
     return function
 
 
-progress_option = click.option(
-    "--progress",
-    type=click.Choice(Style, case_sensitive=False),
-    default=Style.AUTO,
-    help="How progress is shown.  [default: auto]",
-)
+def progress_option(function: Function) -> Function:
+    """``--progress``, and ``--quiet`` for one of its values."""
+    for decorate in (
+        click.option(
+            "-q",
+            "--quiet",
+            "progress",
+            flag_value=Style.NONE,
+            type=click.Choice(Style, case_sensitive=False),
+            help="Show no progress: --progress none.",
+        ),
+        click.option(
+            "--progress",
+            type=click.Choice(Style, case_sensitive=False),
+            default=Style.AUTO,
+            help="How progress is shown.  [default: auto]",
+        ),
+    ):
+        function = decorate(function)
+    return function
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 

@@ -21,7 +21,6 @@ _FLAGS = {
         "lazy-unpickle",
         "low-cpu-memory",
         "multi-gpu",
-        "quiet",
         "read-to-gpu",
         "safe-serialization",
         "trust-remote-code",

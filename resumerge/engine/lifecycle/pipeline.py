@@ -33,6 +33,7 @@ from resumerge.engine.replication.setup import replicator_of
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
+from resumerge.host.memory import peak_rss
 from resumerge.ledger import Ledger
 from resumerge.planning import Plan
 
@@ -135,6 +136,8 @@ def _attempt(
         merging_seconds=seconds,
         mirror=replicator.store.url if replicator is not None else None,
         notes=plan.reminders,
+        output_bytes=plan.output_bytes,
+        peak_rss=peak_rss(),
     )
     context.reporter.done(result)
     return result

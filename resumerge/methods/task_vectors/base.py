@@ -33,7 +33,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
         Parameter(
             "normalize", "divide by the sum of the weights that took part", normalize, "bool"
         ),
-        Parameter("int8_mask", "accepted; masks never take more than a byte here", False, "bool"),
+        Parameter("int8_mask", "accepted, but has no effect", False, "bool"),
     ]
     if rescale is not None:
         shared += [

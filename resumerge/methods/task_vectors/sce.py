@@ -38,7 +38,7 @@ class Sce(Method):
             high=1.0,
             saturates=True,
         ),
-        Parameter("int8_mask", "accepted; masks never take more than a byte here", False, "bool"),
+        Parameter("int8_mask", "accepted, but has no effect", False, "bool"),
     )
     base = "required"
     torch_cost = BlockCost(10.3, scratch=4.0, per_input=5.3)

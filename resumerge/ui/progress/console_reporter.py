@@ -19,6 +19,7 @@ from rich.table import Column
 from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
+from resumerge.printable import shell_line
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.sources.hub.prefetch import DownloadProgress
 from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Ticker
@@ -100,7 +101,13 @@ class ConsoleReporter(ProgressState):
         for note in result.notes:
             self.note(note)
         spent = show_seconds(time.monotonic() - self._started)
-        self._print(f"[green]Done[/green] in {spent}: {escape(result.places)}")
+        self._print(
+            f"[green]Done[/green] in {spent}: {escape(result.places)} "
+            f"({show_size(result.output_bytes)}, peak memory {show_size(result.peak_rss)})"
+        )
+        if result.where != result.mirror:
+            self._print(f"[dim]To upload it:[/dim] {escape(_push_command(result))}")
+        self._print(f"[dim]To remove its ledger:[/dim] {escape(_clean_command(result))}")
 
     def close(self) -> None:
         """Print no more, and remove the bar from the terminal."""
@@ -119,6 +126,19 @@ class ConsoleReporter(ProgressState):
     def _print(self, text: str) -> None:
         self._clock.reset()
         self._console.print(text, markup=True, highlight=False, soft_wrap=True)
+
+
+def _push_command(result: Result) -> str:
+    words = ["resumerge", "push", result.where, "ORG/NAME", "--state-dir", _state(result)]
+    return shell_line(words)
+
+
+def _clean_command(result: Result) -> str:
+    return shell_line(["resumerge", "clean", result.id, "--state-dir", _state(result)])
+
+
+def _state(result: Result) -> str:
+    return str(result.ledger.parents[1])
 
 
 def _columns(width: int) -> list[ProgressColumn]:

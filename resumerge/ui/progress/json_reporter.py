@@ -80,6 +80,8 @@ class JsonReporter(ProgressState):
             mirror=result.mirror,
             already_done=result.already_done,
             merging_s=round(result.merging_seconds, 3),
+            bytes=result.output_bytes,
+            peak_rss=result.peak_rss,
             notes=list(result.notes),
         )
 

@@ -10,6 +10,7 @@ from rich.control import Control
 from rich.segment import ControlType
 
 from resumerge.errors import Resumable
+from resumerge.report.resume_command import TO_GO_ON
 from resumerge.sizes import show_seconds, show_size
 from resumerge.supervisor.supervisor import MOST_FAILURES, WorkerSpec
 from resumerge.supervisor.worker_exit import WorkerExit
@@ -101,7 +102,7 @@ class Supervision:
         self._clear()
         self._print("The worker did not stop in time and was killed. Everything committed is kept.")
         self._event("interrupted", run=run, resume=command, exit_code=128 + signum)
-        self._print(command)
+        self._print_command(command)
 
     def refused(self, run: str, why: str) -> None:
         self._stopped("refused", why, run)
@@ -111,7 +112,7 @@ class Supervision:
         command = self._command(run)
         stopped = Resumable(reason, message).as_json()
         self._event(**stopped, run=run, resume=command)
-        self._print(command)
+        self._print_command(command)
 
     def _clear(self) -> None:
         """Remove what the progress bar of a killed worker left on the terminal."""
@@ -120,6 +121,10 @@ class Supervision:
                 Control((ControlType.CARRIAGE_RETURN,), (ControlType.ERASE_IN_LINE, 2))
             )
             self._err.show_cursor()
+
+    def _print_command(self, command: str) -> None:
+        self._print(TO_GO_ON)
+        self._print(command)
 
     def _print(self, text: str) -> None:
         if self._clock is not None:

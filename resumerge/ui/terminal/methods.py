@@ -23,10 +23,13 @@ def _range(parameter: dict[str, Any]) -> str:
 
 def _show(method: dict[str, Any]) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    table.add_column(no_wrap=True)  # a name that is cut off cannot be typed
+    table.add_column()
     for p in method["parameters"]:
         default = "required" if p["required"] else f"default {p['default']}"
-        where = "each model" if p["per_model"] else "merge"
-        table.add_row(p["name"], where, default, _range(p), p["meaning"])
+        where = "of each model" if p["per_model"] else "of the merge"
+        facts = ", ".join(filter(None, (where, default, _range(p))))
+        table.add_row(p["name"], Text.assemble(f"{p['meaning']} ", (f"({facts})", "dim")))
     base = {"none": "", "optional": ", base_model optional", "required": ", needs base_model"}
     head = Text.assemble(
         (method["name"], "bold"), f"  {method['summary']}{base[method['base_model']]}"

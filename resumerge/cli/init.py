@@ -1,0 +1,67 @@
+"""``resumerge init``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from resumerge.cli.parsing.arguments import argument
+from resumerge.cli.parsing.command import Command
+from resumerge.errors import refuse
+from resumerge.methods import METHODS
+from resumerge.planning.check_recipe import find_method
+from resumerge.planning.new_recipe import new_recipe, write_recipe
+from resumerge.printable import shell_line
+from resumerge.ui.terminal.terminal import err, print_text
+
+NEW_RECIPE = "merge.yaml"
+
+
+@click.command("init", cls=Command)
+@argument("file", "[FILE]", f"The recipe to write. Default: {NEW_RECIPE}.", default=NEW_RECIPE)
+@click.option("--method", metavar="METHOD", help="The merge method: see `resumerge methods`.")
+@click.option(
+    "--models", metavar="MODEL,...", multiple=True, help="Folders or Hub repos: org/name."
+)
+@click.option("--base", metavar="MODEL", help="The base model, where the method has one.")
+@click.option("--dtype", metavar="DTYPE", default="bfloat16", help="Of the output: bfloat16, ...")
+def command(
+    file: str, method: str | None, models: tuple[str, ...], base: str | None, dtype: str
+) -> None:
+    """Write a recipe with comments, from three questions or from options."""
+    named = [name for words in models for name in words.split(",") if name]
+    if not (method and named):
+        method, named, base = _ask(method, named, base)
+    write_recipe(Path(file), new_recipe(method, named, base, dtype))
+    print_text(f"Wrote {file}. To check it, and to merge:", err)
+    print_text(shell_line(["resumerge", "plan", file]), err)
+    print_text(shell_line(["resumerge", "run", file, "merged"]), err)
+
+
+def _ask(
+    method: str | None, models: list[str], base: str | None
+) -> tuple[str, list[str], str | None]:
+    """The method, the models and the base model, as the user answers."""
+    if not sys.stdin.isatty():
+        raise refuse(
+            "Nobody can be asked here",
+            expected="--method and --models",
+            found="no terminal",
+            fix="name them: resumerge init --method ties --models org/a,org/b --base org/base",
+        )
+    if method is None:
+        for name in METHODS:
+            print_text(f"  {name:<18}{METHODS[name].summary}", err)
+        method = click.prompt("Method", default="linear", err=True)
+    chosen = find_method(method)
+    if base is None and chosen.base != "none":
+        if chosen.base == "required":
+            base = click.prompt("Base model", err=True)
+        else:
+            question = "Base model (or nothing)"
+            base = click.prompt(question, default="", show_default=False, err=True) or None
+    if not models:
+        models = click.prompt("Models to merge, with spaces between", err=True).split()
+    return method, models, base

@@ -1,0 +1,101 @@
+"""A recipe to begin with: the parameters of one method, with what they mean and their defaults."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from resumerge.errors import InputError, refuse
+from resumerge.methods import Parameter
+from resumerge.planning.check_recipe import check_recipe, find_method
+from resumerge.recipe.load import parse_recipe
+
+USUAL = {"weight": 1.0, "t": 0.5}
+"""Values of parameters that have no default."""
+
+COMMENTS_AT = 34
+"""Column at which comments begin, where what they explain is shorter."""
+
+_PLAIN = re.compile(r"[A-Za-z./~][A-Za-z0-9_./+@~-]*")
+
+
+def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str) -> str:
+    """A recipe with comments, which `resumerge run` takes as it is.
+
+    Args:
+        models: without the base model.
+        base: the base model; None for none.
+        dtype: of the output.
+
+    Raises:
+        InputError: there is no such method, or these are not the models that it takes.
+    """
+    chosen = find_method(method)
+    per_model = [parameter for parameter in chosen.parameters if parameter.per_model]
+    lines = [_commented(f"merge_method: {method}", chosen.summary)]
+    if base is not None:
+        lines.append(f"base_model: {_text(base)}")
+    lines.append("models:")
+    for model in models:
+        lines.append(f"  - model: {_text(model)}")
+        lines += _parameters(per_model, "    ")
+    lines += _parameters([p for p in chosen.parameters if not p.per_model], "")
+    lines += [
+        _commented(f"dtype: {dtype}", "of the output: bfloat16, float16 or float32"),
+        _commented("# tokenizer_source: union", "where the models' vocabularies differ"),
+    ]
+    text = "\n".join(lines) + "\n"
+    if problems := check_recipe(parse_recipe(text, "the new recipe")):
+        raise InputError(problems)
+    return text
+
+
+def write_recipe(file: Path, text: str) -> None:
+    """Write a recipe to a new file.
+
+    Raises:
+        InputError: there is such a file, or it cannot be written.
+    """
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except OSError as error:
+        raise refuse(
+            "The recipe cannot be written",
+            where=file,
+            found=error.strerror,
+            fix="name another file, or remove this one",
+        ) from None
+
+
+def _parameters(parameters: Sequence[Parameter], indent: str) -> list[str]:
+    """A block of parameters; those that have a default are comments, and so may the block be."""
+    if not parameters:
+        return []
+    lines = [
+        _commented(f"{indent}  {_setting(parameter)}", parameter.meaning)
+        if parameter.required
+        else _commented(f"{indent}  # {_setting(parameter)}", parameter.meaning)
+        for parameter in parameters
+    ]
+    is_empty = not any(parameter.required for parameter in parameters)
+    return [f"{indent}{'# ' * is_empty}parameters:", *lines]
+
+
+def _setting(parameter: Parameter) -> str:
+    value = USUAL.get(parameter.name, 1.0) if parameter.required else parameter.default
+    text = json.dumps(value)
+    if isinstance(value, float) and "." not in text:
+        text = text.replace("e", ".0e")  # without the dot it is no number for YAML
+    return f"{parameter.name}: {text}"
+
+
+def _commented(line: str, comment: str) -> str:
+    return f"{line.ljust(COMMENTS_AT)}  # {comment}"
+
+
+def _text(model: str) -> str:
+    """A model's name as YAML."""
+    return model if _PLAIN.fullmatch(model) else json.dumps(model)

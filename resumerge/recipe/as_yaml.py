@@ -1,0 +1,32 @@
+"""A recipe that is given as a Python mapping, as the text that is read otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from resumerge.errors import refuse
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def as_yaml(recipe: Mapping[str, Any]) -> str:
+    """The text of a recipe, in the order of its keys.
+
+    Raises:
+        InputError: there is a value that YAML has no form for.
+    """
+    try:
+        return yaml.dump(dict(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise refuse(
+            "The recipe cannot be written as YAML",
+            expected="text, numbers, truth values, lists and mappings",
+            found=str(error).partition("\n")[0] or type(error).__name__,
+            fix="convert such values, like float(x)",
+        ) from None

@@ -1,0 +1,114 @@
+"""Promise: `init` writes a recipe that runs as it is, with every other setting as a comment."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from commands import resumerge
+
+import resumerge as package
+from resumerge.errors import InputError
+from resumerge.methods import METHODS
+from resumerge.planning.check_recipe import check_recipe
+from resumerge.planning.new_recipe import new_recipe
+from resumerge.recipe.load import parse_recipe
+
+
+def made(method: str) -> str:
+    """A recipe with as few models as the method takes."""
+    needs_base = METHODS[method].base == "required"
+    fewest = max(1, METHODS[method].fewest - needs_base)
+    models = [f"org/model-{n}" for n in range(fewest)]
+    return new_recipe(method, models, "org/base" if needs_base else None, "bfloat16")
+
+
+@pytest.mark.parametrize("method", METHODS.built_in)
+def test_every_method_has_one_that_nothing_is_wrong_with(method: str) -> None:
+    recipe = parse_recipe(made(method))
+    assert recipe.merge_method == method
+    assert check_recipe(recipe) == []
+    assert recipe.notes == ()
+
+
+@pytest.mark.parametrize("method", METHODS.built_in)
+def test_what_is_commented_out_is_the_default(method: str) -> None:
+    text = made(method)
+    whole = re.sub(r"^( *)# (?=[a-z])", r"\1", text, flags=re.MULTILINE)
+    recipe = parse_recipe(whole)
+    assert check_recipe(recipe) == []
+    values = dict(re.findall(r"# ([a-z_0-9]+): (\S+)  +#", text))
+    for parameter in METHODS[method].parameters:
+        if not parameter.required:
+            assert type(parameter.default)(eval(values[parameter.name].title())) == (
+                parameter.default
+            )
+
+
+@pytest.mark.parametrize(
+    ("method", "models", "base", "problem"),
+    [
+        ("tise", ["a/b"], None, "Did you mean 'ties'"),
+        ("ties", ["a/b"], None, "needs a base model"),
+        ("slerp", ["a/b", "a/c", "a/d"], "a/e", "takes exactly 2 models"),
+    ],
+)
+def test_what_cannot_be_merged_is_not_written(
+    method: str, models: list[str], base: str | None, problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        package.init(tmp_path / "merge.yaml", method=method, models=models, base=base)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a: b", "#x", "- y", "{z}", "null", "1e3", "ä b", "it's", '"'])
+def test_odd_names_of_models_stay_as_they_are(name: str) -> None:
+    recipe = parse_recipe(new_recipe("linear", [f"./{name}", "org/b"], None, "float16"))
+    assert str(recipe.modules[0].slices[0].inputs[0].model) == f"./{name}"
+
+
+def test_what_it_writes_is_merged(place: Path, tmp_path: Path) -> None:
+    models = f"{place / 'math'},{place / 'code'}"
+    words = ("init", "new.yaml", "--method", "ties", "--models", models)
+    done = resumerge(*words, "--base", place / "base", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "resumerge run new.yaml merged"
+    merged = resumerge("run", "new.yaml", "merged", cwd=tmp_path)
+    assert merged.returncode == 0, merged.stderr
+
+
+def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "merge.yaml").write_text("mine")
+    done = resumerge("init", "--method", "linear", "--models", "a/b", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "File exists" in done.stderr
+    assert (tmp_path / "merge.yaml").read_text() == "mine"
+
+
+def test_where_nobody_can_be_asked_the_options_are_named(tmp_path: Path) -> None:
+    done = resumerge("init", "--method", "linear", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--models" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_three_questions_in_a_terminal(tmp_path: Path) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execv(sys.executable, [sys.executable, "-m", "resumerge", "init"])
+    os.write(terminal, b"ties\norg/base\norg/a org/b\n")
+    said = b""
+    with suppress(OSError):  # that is the end of what a terminal has to say
+        while piece := os.read(terminal, 65536):
+            said += piece
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0, said.decode()
+    written = (tmp_path / "merge.yaml").read_text()
+    assert written == new_recipe("ties", ["org/a", "org/b"], "org/base", "bfloat16")
