@@ -16,13 +16,23 @@ from resumerge.ledger.validity import InvalidLedger
 Missing = Mapping[str, Sequence[str]]
 """The names of the columns that a ledger lacks, by table; of a table that it lacks, all."""
 
+VIEWS = {
+    "progress": (
+        "CREATE VIEW progress AS SELECT at, attempt, bytes_done, total.nbytes AS bytes_total, "
+        "round(100.0 * bytes_done / total.nbytes, 1) AS percent, "
+        "rss, budget, batch_bytes FROM samples, (SELECT sum(nbytes) AS nbytes FROM units) AS total"
+    )
+}
+"""For people who look at the file with other programs; nothing here reads them."""
+
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 
 
 def check_schema(connection: sqlite3.Connection) -> Missing:
     """Check that the schema is one that `create_missing` makes, of this version or an older one.
 
-    Further tables and columns are accepted if nothing in them computes or constrains.
+    Further tables and columns are accepted if nothing in them computes or constrains, and no other
+    view than those of `VIEWS`.
 
     Args:
         connection: of which rows are read by the names of their columns.
@@ -41,6 +51,8 @@ def check_schema(connection: sqlite3.Connection) -> Missing:
     for row in rows:
         if row["type"] == "index" and row["sql"] is None:
             continue  # of a primary key
+        if row["type"] == "view" and row["sql"] == VIEWS.get(row["name"]):
+            continue
         table = _TABLE.fullmatch(str(row["sql"]))
         if row["type"] != "table" or table is None:
             shown = str(row["name"])[:60]
@@ -52,7 +64,7 @@ def check_schema(connection: sqlite3.Connection) -> Missing:
 
 
 def create_missing(connection: sqlite3.Connection) -> None:
-    """Create the tables and columns that are declared and not in the file. Keeps what is there.
+    """Create what is declared and not in the file: tables, columns, views. Keeps what is there.
 
     Raises:
         InvalidLedger: its schema is not a ledger's.
@@ -64,6 +76,9 @@ def create_missing(connection: sqlite3.Connection) -> None:
             continue
         for definition in definitions:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {definition}")
+    there = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
+    for name in VIEWS.keys() - there:
+        connection.execute(VIEWS[name])
 
 
 def read_missing_as_null(connection: sqlite3.Connection, missing: Missing) -> None:
