@@ -57,6 +57,11 @@ class AttemptTables(Connection):
             "UPDATE attempts SET outcome = ?, ended = last_seen WHERE ended IS NULL", ["killed"]
         )
 
+    def sample(self, attempt: int, measured: Mapping[str, int]) -> None:
+        """Record memory and progress at this moment."""
+        with self._transaction():
+            self._insert("samples", {"at": now(), "attempt": attempt, **measured})
+
     def event(self, kind: str, **data: Any) -> None:
         """Record that something happened."""
         with self._transaction():

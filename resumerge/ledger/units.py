@@ -185,7 +185,7 @@ class UnitTables(AttemptTables, FileTables):
             )
             self._set("attempts", {**totals, "batches": batch, "last_seen": now()}, attempt)
             if sample is not None:
-                self._insert("samples", {"at": now(), "attempt": attempt, **sample})
+                self.sample(attempt, sample)
 
     def forget(self, numbers: Iterable[int], kind: str, **data: Any) -> None:
         """Make units pending again and their shards open, with an event that says why.

@@ -55,6 +55,7 @@ def panels_of(history: History) -> list[Panel]:
     peak = max(point.rss_high for point in history.points)
     now = f"{show_size(last.rss_high)} now, " if alive else ""
     worked = sum(life.seconds for life in history.lifetimes)
+    done = max(last.done, history.lifetimes[-1].done_after)
     return [
         Panel(
             "memory",
@@ -76,7 +77,7 @@ def panels_of(history: History) -> list[Panel]:
         Panel(
             "throughput",
             "throughput",
-            f"mean {show_size(last.done / worked)}/s" if worked else "",
+            f"mean {show_size(done / worked)}/s" if worked else "",
             "output committed",
             lambda cell: cell.rate,
             unit="/s",

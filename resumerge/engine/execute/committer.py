@@ -93,6 +93,8 @@ class Committer:
         )
         self._bytes_before = self.bytes_committed
         self._units_committed = 0
+        if sample := self._sample():  # the first batch may take long, and memory grows before it
+            execution.ledger.sample(execution.attempt, sample)
 
     def submit(self, batch: list[WrittenBlock]) -> None:
         """Start to commit a batch, its blocks in order; returns when the batch before is committed.

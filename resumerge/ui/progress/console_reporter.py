@@ -17,6 +17,7 @@ from rich.progress import (
 from rich.table import Column
 
 from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
+from resumerge.ledger.run_store import RunStore
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.printable import shell_line
@@ -105,9 +106,10 @@ class ConsoleReporter(ProgressState):
             f"[green]Done[/green] in {spent}: {escape(result.places)} "
             f"({show_size(result.output_bytes)}, peak memory {show_size(result.peak_rss)})"
         )
-        if result.where != result.mirror:
-            self._print(f"[dim]To upload it:[/dim] {escape(_push_command(result))}")
-        self._print(f"[dim]To remove its ledger:[/dim] {escape(_clean_command(result))}")
+        self._print(
+            f"[dim]To upload it:[/dim] {escape(_then(result, 'push', result.where, 'ORG/NAME'))}"
+        )
+        self._print(f"[dim]To remove its ledger:[/dim] {escape(_then(result, 'clean', result.id))}")
 
     def close(self) -> None:
         """Print no more, and remove the bar from the terminal."""
@@ -128,17 +130,11 @@ class ConsoleReporter(ProgressState):
         self._console.print(text, markup=True, highlight=False, soft_wrap=True)
 
 
-def _push_command(result: Result) -> str:
-    words = ["resumerge", "push", result.where, "ORG/NAME", "--state-dir", _state(result)]
-    return shell_line(words)
-
-
-def _clean_command(result: Result) -> str:
-    return shell_line(["resumerge", "clean", result.id, "--state-dir", _state(result)])
-
-
-def _state(result: Result) -> str:
-    return str(result.ledger.parents[1])
+def _then(result: Result, *words: str) -> str:
+    """A command to type next, in this folder."""
+    state = result.ledger.parents[1]
+    more = [] if state == RunStore().folder else ["--state-dir", str(state)]
+    return shell_line(["resumerge", *words, *more])
 
 
 def _columns(width: int) -> list[ProgressColumn]:
