@@ -40,8 +40,8 @@ from resumerge.options import (
     as_path,
     declared,
 )
-from resumerge.planning.new_recipe import new_recipe, write_recipe
 from resumerge.recipe.as_yaml import as_yaml
+from resumerge.report.new_recipe import new_recipe, write_recipe
 from resumerge.report.status import status_json
 from resumerge.storage import Storage
 from resumerge.ui.notebook.in_process import keepalive_in_notebook, merge_in_process

@@ -12,8 +12,8 @@ from resumerge.cli.parsing.command import Command
 from resumerge.errors import refuse
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import find_method
-from resumerge.planning.new_recipe import new_recipe, write_recipe
 from resumerge.printable import shell_line
+from resumerge.report.new_recipe import new_recipe, write_recipe
 from resumerge.ui.terminal.terminal import err, print_text
 
 NEW_RECIPE = "merge.yaml"

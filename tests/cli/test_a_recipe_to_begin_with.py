@@ -16,8 +16,8 @@ import resumerge as package
 from resumerge.errors import InputError
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import check_recipe
-from resumerge.planning.new_recipe import new_recipe
 from resumerge.recipe.load import parse_recipe
+from resumerge.report.new_recipe import new_recipe
 
 
 def made(method: str) -> str:

@@ -9,8 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from ledger_rows import change, query
-from test_a_column_is_declared_once import make
+from ledger_rows import change, make, query
 
 from resumerge.ledger import Ledger
 from resumerge.ledger.validity import InvalidLedger
