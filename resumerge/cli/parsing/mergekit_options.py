@@ -8,7 +8,12 @@ from collections.abc import Sequence
 COMMANDS = ("run", "plan")
 """Commands that mergekit has, too."""
 
-_RENAMED = {"--cuda": ["--device", "cuda"], "--no-cuda": [], "-j": ["--threads"]}
+_RENAMED = {
+    "--cuda": ["--device", "cuda"],
+    "--no-cuda": [],
+    "--no-quiet": [],
+    "-j": ["--threads"],
+}
 
 _FLAGS = {
     f"--{prefix}{name}"
