@@ -91,7 +91,7 @@ def test_what_was_measured_is_told() -> None:
     found = linear()
     _, basis = seconds(found, read=2e6, compute=REFERENCE_COMPUTE / 2)
     assert "reads 2 MB/s, writes unknown" in basis
-    assert "a core computes at 0.5 times the reference" in basis
+    assert "a core computes 0.5 times as fast as" in basis
     _, basis = seconds(found)
     assert "a core" not in basis
 

@@ -30,7 +30,11 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     write = plan.output_bytes / speed.write if speed.write else 0.0
     start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
     parts = {"reading": read, "writing": write, "computing": compute}
-    core = f", a core computes at {1 / scale:.1f} times the reference" if speed.compute else ""
+    core = (
+        f", a core computes {1 / scale:.1f} times as fast as that of docs/benchmarks.md"
+        if speed.compute
+        else ""
+    )
     basis = (
         f"measured just now: reads {_rate(speed.read)}, writes {_rate(speed.write)}{core}; "
         f"{max(parts, key=lambda name: parts[name])} takes longest"
