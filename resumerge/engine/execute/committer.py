@@ -93,8 +93,8 @@ class Committer:
         )
         self._bytes_before = self.bytes_committed
         self._units_committed = 0
-        if sample := self._sample():  # the first batch may take long, and memory grows before it
-            execution.ledger.sample(execution.attempt, sample)
+        # The first batch may take long, and memory grows before it.
+        execution.ledger.sample(execution.attempt, self._measured())
 
     def submit(self, batch: list[WrittenBlock]) -> None:
         """Start to commit a batch, its blocks in order; returns when the batch before is committed.
@@ -176,6 +176,9 @@ class Committer:
         if now - self._sampled < max(SAMPLE_SECONDS, (now - self._started) / SAMPLES):
             return None
         self._sampled = now
+        return self._measured()
+
+    def _measured(self) -> dict[str, int]:
         governor = self._execution.governor
         return {
             "rss": governor.rss,

@@ -29,6 +29,7 @@ class Bench:
         self.now = 1000.0
         self.told: list[tuple[str, Any]] = []
         self.batches: list[tuple[Any, ...]] = []
+        self.samples: list[tuple[Any, ...]] = []
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
         snapshot = lambda ledger, storage: self.told.append(("snapshot", None))  # noqa: E731
         monkeypatch.setattr(module, "take_snapshot", snapshot)
@@ -36,6 +37,7 @@ class Bench:
             peak_rss=5, batch_bytes=6, rss=7, budget=8, memory=SimpleNamespace(available=9)
         )
         ledger = SimpleNamespace(
+            sample=lambda *sample: self.samples.append(sample),
             commit_batch=lambda *batch: self.batches.append(batch),
             seal=lambda number: self.told.append(("sealed in the ledger", number)),
         )
@@ -132,6 +134,7 @@ def test_an_attempt_goes_on_where_the_one_before_ended(
 def test_samples_are_few(found: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch, found, [PENDING] * 3)
     *_, sample = bench.commit((0, 0))
+    assert bench.samples == [(3, {**sample, "bytes_done": 0})], "one before anything is done"
     assert sample == {
         "rss": 7, "available": 9, "budget": 8, "batch_bytes": 6, "bytes_done": 4 * 16
     }  # fmt: skip
