@@ -73,6 +73,19 @@ def test_an_error_of_the_hub_is_told_at_once_and_the_second_try_succeeds(
     assert commits(hub) == 2
 
 
+def test_a_signed_address_that_expired_is_no_denial(
+    hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path
+) -> None:
+    """The storage behind the Hub answers 403 then, and the next try gets a new address."""
+    hub.part_bytes = None
+    hub.fail(STEPS["put"], status=403)
+    with pytest.raises(StoreError, match="HTTP 403") as caught:
+        bring(store, tmp_path)
+    assert not caught.value.denied
+    bring(store, tmp_path)
+    assert is_brought(hub, tmp_path)
+
+
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("wrong", ["cut_upload", "lose_answer"])
 def test_a_connection_that_breaks_costs_at_most_another_try(
@@ -260,7 +273,7 @@ def test_an_upload_is_cut_short_by_whoever_counts_its_bytes(
     with pytest.raises(type(error)) as caught:
         store.upload(SHARD, path, moved)
     assert caught.value is error
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
     assert told[0] < 3_100_000
     assert hub.requests[-1].received < 4_000_000
     assert commits(hub) == 1

@@ -68,3 +68,23 @@ def test_ended_by(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
         assert [attempt["outcome"] for attempt in ledger.attempts()] == [outcome, "done"]
         assert (ledger.run() or {})["state"] == "done"
+
+
+@pytest.mark.parametrize("step", ["end_attempt", "set_state"])
+def test_an_end_that_cannot_be_noted_is_no_success(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    note = getattr(Ledger, step)
+
+    def full(ledger: Ledger, *words: object, **facts: object) -> None:
+        if "done" in words:
+            raise sqlite3.OperationalError("database or disk is full")
+        note(ledger, *words, **facts)
+
+    with monkeypatch.context() as patch, pytest.raises((Resumable, sqlite3.OperationalError)):
+        patch.setattr(Ledger, step, full)
+        merge(models, RECIPE, tmp_path / "out")
+    merge(models, RECIPE, tmp_path / "out")
+    (folder,) = RunStore(tmp_path / "out.state").runs()
+    with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
+        assert (ledger.run() or {})["state"] == "done"

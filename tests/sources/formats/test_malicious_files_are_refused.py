@@ -125,3 +125,13 @@ def refused(folder: Path, file: str) -> None:
         assert problem.where == str(folder / file)
         assert problem.found
         assert problem.fix
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_an_empty_tensor_begins_where_the_next_one_does(tmp_path: Path, names: str) -> None:
+    """In whatever order the header has them."""
+    entries = {"a": tensor(), "b": tensor(shape=[0], offsets=(0, 0))}
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(file_of({name: entries[name] for name in names}, DATA))
+    found, _ = read_header(path, path.name)
+    assert {name: info.nbytes for name, info in found.items()} == {"a": 8, "b": 0}
