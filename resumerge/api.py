@@ -34,7 +34,6 @@ from resumerge.option_types import StrPath, parse_age, read_address
 from resumerge.options import (
     Option,
     Options,
-    PlanOptions,
     ResumeOptions,
     RunOptions,
     as_path,
@@ -202,7 +201,7 @@ def plan(
     out: StrPath | None = None,
     *,
     progress: str = "auto",
-    **options: Unpack[PlanOptions],
+    **options: Unpack[RunOptions],
 ) -> DisplayedPlan:
     """The document of ``resumerge plan --json``; a recipe's problems are listed in it.
 

@@ -106,8 +106,7 @@ def _option(type: OptionType, help: str, *commands: str, default: Any = None, **
     return field(default=default, metadata={"option": declaration})
 
 
-_MERGES = ("run", "resume")
-_PLANS = ("run", "plan")
+_NEW = ("run", "plan")
 _ALL = ("run", "resume", "plan")
 _READERS = ("status", "verify", "clean", "push", "cache check", "cache repair")
 
@@ -139,12 +138,12 @@ class Options:
         default="cpu",
     )  # fmt: skip
     shard_size: int | None = _option(
-        Size("5GB"), "Size of the largest output shard.", *_PLANS,
+        Size("5GB"), "Size of the largest output shard.", *_NEW,
         default_text=f"{SHARD_SIZE // 10**9}GB", aliases=("--out-shard-size", "--max-shard-size"),
         kept=Kept.PLANNED,
     )  # fmt: skip
     seed: int | None = _option(
-        Number(), "Seed for randomized methods.", *_PLANS,
+        Number(), "Seed for randomized methods.", *_NEW,
         default_text=str(SEED), aliases=("--random-seed",), kept=Kept.PLANNED,
     )  # fmt: skip
     offline: bool = _option(
@@ -154,17 +153,17 @@ class Options:
     trust_sources: bool = _option(
         Flag(), "Take local models for unchanged between attempts, though their files changed: if "
         "they are others, the result is a mixture. Given when a run begins, what it reads is not "
-        "hashed either.", *_MERGES, default=False, kept=Kept.INHERITED,
+        "hashed either.", *_ALL, default=False, kept=Kept.INHERITED,
     )  # fmt: skip
     no_recheck: bool = _option(
-        Flag(), "Do not read again, after an interruption, what was committed before it.", *_MERGES,
+        Flag(), "Do not read again, after an interruption, what was committed before it.", *_ALL,
         default=False, repeated=True,
     )  # fmt: skip
     restart: bool = _option(
-        Flag(), "Abandon the unfinished run in OUT and start over.", *_MERGES, default=False
+        Flag(), "Abandon the unfinished run in OUT and start over.", *_ALL, default=False
     )
     memory_wait: float = _option(
-        Seconds(), "Seconds to wait for free memory before the run stops.", *_MERGES,
+        Seconds(), "Seconds to wait for free memory before the run stops.", *_ALL,
         default=MEMORY_WAIT,
     )  # fmt: skip
     evict: bool = _option(
@@ -176,23 +175,23 @@ class Options:
         *_ALL, repeated=True,
     )  # fmt: skip
     mirror_then_delete: bool | None = _option(
-        Flag(), "Delete each shard on this machine once the mirror has it.", *_MERGES,
+        Flag(), "Delete each shard on this machine once the mirror has it.", *_ALL,
         kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     mirror_rate: int | None = _option(
-        Size("10MB"), "Limit for uploads to the mirror, per second, like 10MB.", *_MERGES,
+        Size("10MB"), "Limit for uploads to the mirror, per second, like 10MB.", *_ALL,
         default_text="no limit", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     mirror_wait: float | None = _option(
-        Seconds(), "Seconds to retry a mirror that fails before the run stops.", *_MERGES,
+        Seconds(), "Seconds to retry a mirror that fails before the run stops.", *_ALL,
         default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     take_over: bool = _option(
         Flag(), "Take the mirror over from another machine, which must no longer be running.",
-        *_MERGES, default=False, needs_mirror=True,
+        *_ALL, default=False, needs_mirror=True,
     )  # fmt: skip
     bring_back: bool = _option(
-        Flag(), "Download shards that only the mirror has, and keep them here.", *_MERGES,
+        Flag(), "Download shards that only the mirror has, and keep them here.", *_ALL,
         default=False, repeated=True, needs_mirror=True,
     )  # fmt: skip
     output: Path | None = _option(
@@ -330,21 +329,18 @@ def _problem(option: Option, value: object, why: str = "") -> Problem:
 # What type checkers see of `resumerge.run`, `resume` and `plan`.
 
 
-class _AnyOptions(TypedDict, total=False):
+class _MergeOptions(TypedDict, total=False):
     state_dir: StrPath | None
     memory: int | str | None
     threads: int | None
     device: str
     offline: bool
-    evict: bool
-    mirror: StrPath | None
-
-
-class _MergeOptions(_AnyOptions, total=False):
     trust_sources: bool
     no_recheck: bool
     restart: bool
     memory_wait: float
+    evict: bool
+    mirror: StrPath | None
     mirror_then_delete: bool | None
     mirror_rate: int | str | None
     mirror_wait: float | None
@@ -352,15 +348,8 @@ class _MergeOptions(_AnyOptions, total=False):
     bring_back: bool
 
 
-class PlanOptions(_AnyOptions, total=False):
-    """Options that `resumerge.plan` takes."""
-
-    shard_size: int | str | None
-    seed: int | None
-
-
 class RunOptions(_MergeOptions, total=False):
-    """Options that `resumerge.run` takes."""
+    """Options that `resumerge.run` takes, and `resumerge.plan`."""
 
     shard_size: int | str | None
     seed: int | None

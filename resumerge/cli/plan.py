@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from resumerge.cli.parsing.arguments import (
     json_option,
     json_style,
     options_of,
+    process_options,
     progress_option,
     recipe_argument,
 )
@@ -36,12 +38,16 @@ from resumerge.ui.terminal.terminal import out as stdout
     type=click.Path(path_type=Path),
 )
 @options_of("plan")
+@process_options
 @progress_option
 @json_option
 def command(
-    config: Path, out: Path | None, options: Options, progress: Style, as_json: bool
+    config: Path, out: Path | None, options: Options, progress: Style, as_json: bool, **process: Any
 ) -> None:
-    """Check everything and estimate. Only headers are read; nothing is written."""
+    """Check everything and estimate. Only headers are read; nothing is written.
+
+    It takes the words of `run`; how the process would run makes no difference.
+    """
     check_address_space()
     as_json = json_style(progress, as_json) is Style.JSON
     with keepalive(None if progress is Style.NONE else err, PLANNING):

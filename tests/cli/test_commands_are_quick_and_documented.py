@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from pathlib import Path
@@ -154,3 +155,11 @@ def test_a_command_line_copied_from_a_tutorial_of_mergekit_works(
     done = resumerge(*words, *options.split(), cwd=place)
     assert done.returncode == 0, done.stderr
     assert "--lazy-unpickle" in done.stderr
+
+
+def test_plan_takes_the_words_of_run() -> None:
+    def options(command: str) -> set[str]:
+        taken = importlib.import_module(f"resumerge.cli.{command}").command.params
+        return {word for option in taken for word in option.opts if word.startswith("-")}
+
+    assert options("run") == options("plan")

@@ -15,11 +15,11 @@ from commands import DISK_FULL, resumerge
 
 import resumerge as package
 from resumerge.errors import InputError
-from resumerge.options import PlanOptions, ResumeOptions, RunOptions, declared
+from resumerge.options import ResumeOptions, RunOptions, declared
 
 DUMMY_OPTION = """
     dummy: int | None = _option(
-        Count(), "A dummy.", *_MERGES, kept=Kept.INHERITED, repeated=True, needs_mirror=False,
+        Count(), "A dummy.", *_ALL, kept=Kept.INHERITED, repeated=True, needs_mirror=False,
     )
 
     def __post_init__(self)"""
@@ -64,9 +64,9 @@ def test_an_option_is_declared_and_nothing_else(copy: Path, place: Path, tmp_pat
     def call(*words: object, before: str = "") -> Any:
         return resumerge(*words, cwd=place, before=before, PYTHONPATH=str(copy))
 
-    for command in ("run", "resume"):
+    for command in ("run", "resume", "plan"):
         assert "--dummy N" in call(command, "--help").stdout
-    assert "--dummy" not in call("plan", "--help").stdout
+    assert "--dummy" not in call("verify", "--help").stdout
     words = ["run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state", "--dummy"]
     assert call(*words, 0).returncode == 2
     stopped = call(*words, 7, before=DISK_FULL)
@@ -89,7 +89,7 @@ def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "types"), [("run", RunOptions), ("resume", ResumeOptions), ("plan", PlanOptions)]
+    ("command", "types"), [("run", RunOptions), ("resume", ResumeOptions), ("plan", RunOptions)]
 )
 def test_type_checkers_see_what_is_declared(command: str, types: Any) -> None:
     expected = {
