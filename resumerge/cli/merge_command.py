@@ -93,6 +93,7 @@ class MergeCommand:
         self._err = console_of(style)
         self._as_json = style is Style.JSON
         self._clock = PrintClock()
+        self._announced = False
         self._session: Session | None = None
         self._shown: PrintedReporter | None = None
 
@@ -117,6 +118,7 @@ class MergeCommand:
             if has_mirror(run, self._options):  # an option would be taken for a new mirror
                 self._options = replace(self._options, mirror=None)
             self._work = lambda session: session.resume(run)
+            self._announced = True
         self._clock.on_print = pipe.printed
         return self.merge(pipe)
 
@@ -162,7 +164,7 @@ class MergeCommand:
     def _new_session(self, stop: StopRequest, pipe: HeartbeatPipe | None) -> Session:
         from resumerge.engine.lifecycle.session import Session
 
-        self._shown = reporter_of(self._style, self._err, self._clock)
+        self._shown = reporter_of(self._style, self._err, self._clock, announced=self._announced)
         reporter: Reporter = self._shown
         if pipe is not None:
             from resumerge.supervisor.heartbeat_reporter import HeartbeatReporter

@@ -51,6 +51,7 @@ def test_killed_by_the_kernel_for_want_of_memory(
     [event] = merge.events("worker_killed")
     assert event["cause"] == "oom"
     assert "killed by the kernel" in stderr
+    assert stderr.count("largest tensor") == 1, "what the run is, is said once"
     [first, second] = merge.rows(
         "SELECT max(budget) AS budget FROM samples GROUP BY attempt ORDER BY attempt"
     )

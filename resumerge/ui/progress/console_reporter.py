@@ -36,12 +36,19 @@ class ConsoleReporter(ProgressState):
     Args:
         bar: a bar, which needs a terminal; else lines. By default a bar where there is a terminal.
         clock: is reset whenever something is printed.
+        announced: a worker before this one has said what the run is, and has its notes printed.
     """
 
     def __init__(
-        self, console: Console, *, bar: bool | None = None, clock: PrintClock | None = None
+        self,
+        console: Console,
+        *,
+        bar: bool | None = None,
+        clock: PrintClock | None = None,
+        announced: bool = False,
     ) -> None:
         super().__init__()
+        self._announced = announced
         self._console = console
         self._as_bar = console.is_terminal if bar is None else bar
         self._bar: Progress | None = None
@@ -51,6 +58,8 @@ class ConsoleReporter(ProgressState):
         self._ticker = Ticker(self._tick)
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+        if self._announced:
+            return
         for note in (*plan.notes, *estimate.notes):
             self.note(note)
         verb = "Resuming" if resumed else "Run"

@@ -33,12 +33,15 @@ def console_of(style: Style) -> SafeConsole:
     return SafeConsole(stderr=True, terminal=terminal)
 
 
-def reporter_of(style: Style, err: SafeConsole, clock: PrintClock) -> PrintedReporter:
+def reporter_of(
+    style: Style, err: SafeConsole, clock: PrintClock, *, announced: bool = False
+) -> PrintedReporter:
     """A reporter that shows progress in a style until it is closed.
 
     Args:
         err: see `console_of`.
         clock: is reset whenever something is printed.
+        announced: people were told what the run is.
     """
     # Reporters import the planner, which takes 0.3 s: a worker listens for signals before that.
     from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
@@ -49,4 +52,4 @@ def reporter_of(style: Style, err: SafeConsole, clock: PrintClock) -> PrintedRep
     if style is Style.NONE:
         return QuietReporter(err)
     bar = style is Style.BAR or (style is Style.AUTO and goes_to(sys.stderr) == TERMINAL)
-    return ConsoleReporter(err, bar=bar and err.is_terminal, clock=clock)
+    return ConsoleReporter(err, bar=bar and err.is_terminal, clock=clock, announced=announced)
