@@ -21,6 +21,7 @@ from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.engine.resources.allocation_errors import check_address_space
 from resumerge.errors import Problem
 from resumerge.options import Options
+from resumerge.ui.progress.console_reporter import QuietReporter
 from resumerge.ui.progress.keepalive import keepalive
 from resumerge.ui.progress.styles import Style
 from resumerge.ui.terminal.plan import PLANNING, show_plan
@@ -51,7 +52,7 @@ def command(
     check_address_space()
     as_json = json_style(progress, as_json) is Style.JSON
     with keepalive(None if progress is Style.NONE else err, PLANNING):
-        document = describe_plan(config, out, options, progress.value)
+        document = describe_plan(config, out, options, progress.value, QuietReporter(err))
     if as_json:
         print_document(document)
     else:

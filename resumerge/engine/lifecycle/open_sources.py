@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,9 @@ from resumerge.errors import InputError, Problem, Resumable
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import MetadataCache, Source, open_source
+
+PATIENCE_SECONDS = 2.0
+"""A user who misspelt a folder is told after so long; the Hub is asked again for longer."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +33,7 @@ def open_sources(
     problems: list[Problem],
     metadata: MetadataCache,
     offline: bool,
+    note: Callable[[str], None] = lambda text: None,
 ) -> dict[ModelRef, Source]:
     """Open every model that the recipe names; returned in the recipe's order.
 
@@ -36,20 +42,23 @@ def open_sources(
     Args:
         pins: `revision` and `folder` of each model, where a run has pinned them.
         problems: of the recipe; the models' problems are added to it.
+        note: is told of a model that is waited for.
 
     Raises:
         NotOpened: with all problems, where a model could not be opened.
         Resumable: the network failed.
     """
     opened: dict[ModelRef, Source] = {}
-    for refs in _local_then_hub(recipe, pins):
+    local, hub = _local_then_hub(recipe, pins)
+    for refs, tell in ((local, lambda text: None), (hub, note)):
         for ref in refs:
+            hint = f"If {ref} is meant to be a folder: {Path.cwd()} has none of that name."
             try:
-                source = open_source(ref, pins, offline=offline, metadata=metadata)
+                with _told_if_slow(f"The Hub has not answered yet about {ref}. {hint}", tell):
+                    source = open_source(ref, pins, offline=offline, metadata=metadata)
                 opened[ref] = source
                 _log.info("opened %s: %s, in %s", ref, source.kind, source.folder)
             except Resumable as error:
-                hint = f"If {ref} is meant to be a folder: {Path.cwd()} has none of that name."
                 raise Resumable(error.reason, f"{error}\n{hint}") from error
             except InputError as error:
                 problems += [_named_in(recipe, ref, problem) for problem in error.problems]
@@ -74,6 +83,18 @@ def with_place(recipe: Recipe, problem: Problem) -> Problem:
 def in_order(problems: list[Problem]) -> InputError:
     """An error with the problems ordered by line."""
     return InputError(sorted(problems, key=lambda p: (p.line is None, p.line or 0)))
+
+
+@contextmanager
+def _told_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
+    """Tell the user, while what is inside goes on, that it takes long."""
+    timer = threading.Timer(PATIENCE_SECONDS, note, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _local_then_hub(

@@ -41,7 +41,9 @@ def pinned_plan(
     context.reporter.doing("opening the models and planning")
     options = context.options
     problems = check_recipe(recipe)
-    sources = open_sources(recipe, pins, problems, context.metadata, options.offline)
+    sources = open_sources(
+        recipe, pins, problems, context.metadata, options.offline, context.reporter.note
+    )
     seed = created_with.get("seed", SEED) if options.seed is None else options.seed
     size = options.shard_size or created_with.get("shard_size", SHARD_SIZE)
     try:

@@ -31,7 +31,11 @@ from resumerge.storage import Storage
 
 
 def describe_plan(
-    config: Path, out: Path | None, options: Options, progress: str = "auto"
+    config: Path,
+    out: Path | None,
+    options: Options,
+    progress: str = "auto",
+    reporter: Reporter | None = None,
 ) -> dict[str, Any]:
     """The document of ``plan --json``; problems are listed in it, not raised.
 
@@ -40,8 +44,9 @@ def describe_plan(
             disk is.
         options: a mirror's address is checked, and nothing is asked of it.
         progress: as a run is to show it.
+        reporter: is told of models that are waited for.
     """
-    document = _described(config, out, options)
+    document = _described(config, out, options, reporter or Reporter())
     host = {**describe_host(), "disk": document.pop("speed")}
     host["disk"] |= {
         "folder": str((out or Path.cwd()).absolute()),
@@ -58,8 +63,10 @@ def describe_plan(
     return {**document, "host": host, "choices": chosen}
 
 
-def _described(config: Path, out: Path | None, options: Options) -> dict[str, Any]:
-    context = RunContext(options, Reporter(), Storage(), StopRequest(), RunStore(options.state_dir))
+def _described(
+    config: Path, out: Path | None, options: Options, reporter: Reporter
+) -> dict[str, Any]:
+    context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
     budget = memory_budget(options.memory)
     if unusable := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
         return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}

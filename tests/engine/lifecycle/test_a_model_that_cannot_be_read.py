@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from resumerge.engine.lifecycle import open_sources as module
 from resumerge.engine.lifecycle.open_sources import SourcesUnavailable, open_sources
-from resumerge.errors import Problem
+from resumerge.errors import Problem, Resumable
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe import parse_recipe
 
@@ -47,3 +48,25 @@ def test_what_a_disk_or_the_system_lacks_can_be_tried_again(
     with pytest.raises(OSError) as failed:
         opened(monkeypatch, tmp_path, code, {})
     assert failed.value.errno == code
+
+
+def test_who_waits_for_the_hub_is_told_that_it_may_be_a_misspelt_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told, texts = threading.Event(), []
+
+    def answer_late(*words: Any, **more: Any) -> None:
+        assert told.wait(60)
+        raise Resumable("network", "gone")
+
+    def note(text: str) -> None:
+        texts.append(text)
+        told.set()
+
+    monkeypatch.setattr(module, "open_source", answer_late)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
+    recipe = parse_recipe("merge_method: passthrough\nmodels:\n  - model: models/a\n")
+    with pytest.raises(Resumable, match="has none of that name"):
+        open_sources(recipe, {}, [], MetadataCache(tmp_path), offline=False, note=note)
+    assert [text for text in texts if "models/a is meant to be a folder" in text] == texts
+    assert len(texts) == 1
