@@ -108,8 +108,6 @@ class ConsoleReporter(ProgressState):
         if result.already_done:
             self._print(f"Run {result.id} is already done: {escape(result.places)}")
             return
-        for note in result.notes:
-            self.note(note)
         spent = show_seconds(time.monotonic() - self._started)
         self._print(
             f"[green]Done[/green] in {spent}: {escape(result.places)} "
@@ -119,6 +117,8 @@ class ConsoleReporter(ProgressState):
             f"[dim]To upload it:[/dim] {escape(_then(result, 'push', result.where, 'ORG/NAME'))}"
         )
         self._print(f"[dim]To remove its ledger:[/dim] {escape(_then(result, 'clean', result.id))}")
+        for note in result.notes:  # what the model lacks must not be overlooked
+            self.note(note)
 
     def close(self) -> None:
         """Print no more, and remove the bar from the terminal."""
