@@ -92,7 +92,10 @@ def test_replaced_while_an_attempt_runs(
     operations: int,
     way: Way,
 ) -> None:
-    """At ten moments: the attempt stops, and resuming merges what is there then."""
+    """At ten moments: the attempt stops, and resuming merges what is there then.
+
+    In the last quarter of the operations nothing is read any more.
+    """
     data, expected = others
     stopped = []
 
@@ -116,7 +119,9 @@ def test_replaced_while_an_attempt_runs(
         merge.finish()
         merge.assert_done(expected)
 
-    bench.each(sorted(random.Random(way.__name__).sample(range(10, operations - 5), 10)), check)
+    bench.each(
+        sorted(random.Random(way.__name__).sample(range(10, operations * 3 // 4), 10)), check
+    )
     assert sum(stopped) >= 5
 
 

@@ -106,9 +106,9 @@ class Place:
 
 
 def alter(ledger: Path, sql: str) -> None:
-    """Execute statements."""
+    """Execute statements; without the view, which would make some of them invalid."""
     with closing(sqlite3.connect(ledger)) as db:
-        db.executescript(sql)
+        db.executescript(f"DROP VIEW IF EXISTS progress; {sql}")
 
 
 def output(folder: Path) -> dict[str, bytes]:
@@ -272,7 +272,7 @@ def test_rows_that_are_missing(stopped: Place, sql: str, named: str) -> None:
     ("sql", "named"),
     [
         ("CREATE TRIGGER t AFTER UPDATE ON run BEGIN SELECT RAISE(ABORT, 'no'); END", "trigger"),
-        ("CREATE UNIQUE INDEX i ON samples (budget)", "index 'i'"),
+        ("CREATE UNIQUE INDEX i ON samples (id)", "index 'i'"),
         ("ALTER TABLE attempts DROP COLUMN outcome; ALTER TABLE attempts DROP COLUMN started",
          r"attempts\.started is missing"),
         ("ALTER TABLE samples ADD COLUMN n INTEGER NOT NULL DEFAULT 5", "table 'samples'"),
