@@ -105,7 +105,8 @@ def test_what_an_earlier_download_brought_is_progress(
         assert fetcher.progress is not None
         done.append(fetcher.progress.bytes_done)
 
-    with Prefetcher([(source, FILES[0])], metadata, on_start=on_start) as fetcher:
+    fetcher = Prefetcher([(source, FILES[0])], metadata, on_start=on_start)
+    with fetcher:
         until_all_are_ready(fetcher, 1)
     assert done == [300_000]
 

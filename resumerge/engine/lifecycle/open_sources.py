@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,12 @@ def open_sources(
     """
     opened: dict[ModelRef, Source] = {}
     local, hub = _local_then_hub(recipe, pins)
-    for refs, tell in ((local, lambda text: None), (hub, note)):
+    for refs in (local, hub):
         for ref in refs:
             hint = f"If {ref} is meant to be a folder: {Path.cwd()} has none of that name."
             try:
-                with _told_if_slow(f"The Hub has not answered yet about {ref}. {hint}", tell):
+                slow = f"The Hub has not answered yet about {ref}. {hint}"
+                with _told_if_slow(slow, note) if ref in hub else nullcontext():
                     source = open_source(ref, pins, offline=offline, metadata=metadata)
                 opened[ref] = source
                 _log.info("opened %s: %s, in %s", ref, source.kind, source.folder)
