@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> 
 
     for name in files:
         begins(name, sizes[name], sum(sizes.values()))
-        retry(store, lambda name=name: store.upload(name, out / name, count), "repo")  # type: ignore[misc]
+        retry(store, partial(store.upload, name, out / name, count), "repo")
     retry(store, lambda: store.put({}), "repo")
     return Pushed(store.url, files, sum(sizes.values()), sent)
 

@@ -28,6 +28,11 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
     for path in (out, *(out / name for name in folders)):
         if path.is_dir():
             storage.sync_folder(path)
+    remove_folder(folder, storage)
+
+
+def remove_folder(folder: Path, storage: Storage) -> None:
+    """Delete a run's folder: it is no run any more in one step."""
     gone = folder.with_name(folder.name + STAGED)
     storage.rename(folder, gone)
     shutil.rmtree(gone, ignore_errors=True)

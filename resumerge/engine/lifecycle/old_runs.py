@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, nullcontext
@@ -10,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.lifecycle.abandon_output import abandon_output
+from resumerge.engine.lifecycle.abandon_output import abandon_output, remove_folder
 from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
 from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.resources.lock import folder_lock, lock_holder, run_lock
 from resumerge.errors import InputError
-from resumerge.ledger.run_store import STAGED, RunStore
+from resumerge.ledger.run_store import RunStore
 from resumerge.storage import Storage
 
 DAMAGED = "damaged"
@@ -96,9 +95,7 @@ def remove_run(run: OldRun, storage: Storage) -> None:
     """
     with run_lock(run.folder, run.id):
         if run.state in ("done", DAMAGED) or run.output is None:
-            gone = run.folder.with_name(run.id + STAGED)
-            storage.rename(run.folder, gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            remove_folder(run.folder, storage)
             return
         ledger, _ = open_ledger(run.folder, storage)
         with closing(ledger), folder_lock(run.output) if run.output.is_dir() else nullcontext():
