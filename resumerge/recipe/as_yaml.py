@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,9 @@ def as_yaml(recipe: Mapping[str, Any]) -> str:
         InputError: there is a value that YAML has no form for.
     """
     try:
-        return yaml.dump(dict(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+        return yaml.dump(
+            dict(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=math.inf
+        )
     except (yaml.YAMLError, RecursionError) as error:
         raise refuse(
             "The recipe cannot be written as YAML",

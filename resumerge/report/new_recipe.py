@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from resumerge.errors import InputError, refuse
 from resumerge.methods import Parameter
 from resumerge.planning.check_recipe import check_recipe, find_method
+from resumerge.recipe.as_yaml import as_yaml
 from resumerge.recipe.load import parse_recipe
 
 USUAL = {"weight": 1.0, "t": 0.5}
@@ -17,8 +16,6 @@ USUAL = {"weight": 1.0, "t": 0.5}
 
 COMMENTS_AT = 34
 """Column at which comments begin, where what they explain is shorter."""
-
-_PLAIN = re.compile(r"[A-Za-z./~][A-Za-z0-9_./+@~-]*")
 
 
 def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str) -> str:
@@ -36,10 +33,10 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
     per_model = [parameter for parameter in chosen.parameters if parameter.per_model]
     lines = [_commented(f"merge_method: {method}", chosen.summary)]
     if base is not None:
-        lines.append(f"base_model: {_text(base)}")
+        lines.append(as_yaml({"base_model": base}).strip())
     lines.append("models:")
     for model in models:
-        lines.append(f"  - model: {_text(model)}")
+        lines.append(f"  - {as_yaml({'model': model}).strip()}")
         lines += _parameters(per_model, "    ")
     lines += _parameters([p for p in chosen.parameters if not p.per_model], "")
     lines += [
@@ -86,16 +83,8 @@ def _parameters(parameters: Sequence[Parameter], indent: str) -> list[str]:
 
 def _setting(parameter: Parameter) -> str:
     value = USUAL.get(parameter.name, 1.0) if parameter.required else parameter.default
-    text = json.dumps(value)
-    if isinstance(value, float) and "." not in text:
-        text = text.replace("e", ".0e")  # without the dot it is no number for YAML
-    return f"{parameter.name}: {text}"
+    return as_yaml({parameter.name: value}).strip()
 
 
 def _commented(line: str, comment: str) -> str:
     return f"{line.ljust(COMMENTS_AT)}  # {comment}"
-
-
-def _text(model: str) -> str:
-    """A model's name as YAML."""
-    return model if _PLAIN.fullmatch(model) else json.dumps(model)
