@@ -10,8 +10,8 @@ from pathlib import Path
 
 from click.exceptions import Exit
 
-from resumerge.engine.resources.lock import lock_holder
-from resumerge.ledger.run_store import RunStore
+from resumerge.engine.resources.lock import LOCK_FILE, lock_holder
+from resumerge.ledger.run_store import STAGED, RunStore
 from resumerge.report.resume_command import watch_command
 from resumerge.storage import Storage
 from resumerge.ui.terminal.console import print_json_line
@@ -76,12 +76,13 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
 
 
 def _run_of(pid: int, runs: RunStore) -> Path | None:
-    """The run that a process of the session works on."""
-    for run in reversed(runs.runs()):
-        worker = (lock_holder(run) or {}).get("pid")
+    """The run that a process of the session works on, by its lock: ledgers are not opened."""
+    locks = (lock for lock in runs.folder.glob(f"*/{LOCK_FILE}") if lock.parent.suffix != STAGED)
+    for lock in locks:
+        worker = (lock_holder(lock.parent) or {}).get("pid")
         try:
             if isinstance(worker, int) and os.getsid(worker) == pid:
-                return run
+                return lock.parent
         except ProcessLookupError:
             continue
     return None
