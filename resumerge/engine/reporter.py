@@ -53,13 +53,18 @@ class Result:
         return str(self.mirror if is_mirror else self.output)
 
     @property
+    def is_here(self) -> bool:
+        """Whether the output folder has the model, and not the mirror alone."""
+        return (self.output / "config.json").exists()
+
+    @property
     def places(self) -> str:
         """Where the complete model is, as text: here, in its mirror, or in both."""
         if self.mirror is None:
             return str(self.output)
         if self.where == self.mirror:
             return self.mirror
-        if not (self.output / "config.json").exists():
+        if not self.is_here:
             return f"{self.mirror}, which alone has it; --bring-back copies it to {self.output}"
         return f"{self.output}, and {self.mirror}"
 

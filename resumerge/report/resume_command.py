@@ -26,18 +26,23 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
     Args:
         options: of the command that stopped; those that have to be given again are in the result.
     """
-    words = ["resumerge", "resume", run, "--state-dir", str(RunStore(state_dir).folder)]
+    words: list[str] = []
     if options is not None:
         mirror = options.mirror and normalise(options.mirror)
         known = has_mirror(run, options)
-        words += replace(options, mirror=None if known else mirror).repeated()
-    return shell_line(words)
+        words = replace(options, mirror=None if known else mirror).repeated()
+    return shell_line(["resumerge", "resume", run, *_in_state(state_dir), *words])
 
 
 def watch_command(run: str, state_dir: Path | None) -> str:
     """``resumerge status RUN --watch``, for any working folder."""
-    folder = str(RunStore(state_dir).folder)
-    return shell_line(["resumerge", "status", run, "--state-dir", folder, "--watch"])
+    return shell_line(["resumerge", "status", run, *_in_state(state_dir), "--watch"])
+
+
+def next_command(state_dir: Path, *words: str) -> str:
+    """A command to type next, in this folder: the usual state folder is not named."""
+    more = [] if state_dir == RunStore().folder else _in_state(state_dir)
+    return shell_line(["resumerge", *words, *more])
 
 
 GONE = (
@@ -87,8 +92,7 @@ def command_of(run: Mapping[str, Any]) -> str:
 
 def repair_command(target: str, state_dir: Path | None) -> str:
     """``resumerge cache repair TARGET``, with the state folder that records the damage."""
-    folder = str(RunStore(state_dir).folder)
-    return shell_line(["resumerge", "cache", "repair", target, "--state-dir", folder])
+    return shell_line(["resumerge", "cache", "repair", target, *_in_state(state_dir)])
 
 
 def repeat_command() -> str:
@@ -101,3 +105,8 @@ def repeat_command() -> str:
     if state and not any(word.split("=")[0] == "--state-dir" for word in words):
         words += ["--state-dir", state]
     return shell_line(["resumerge", *words, "--chdir", str(Path.cwd())])
+
+
+def _in_state(state_dir: Path | None) -> list[str]:
+    """The words that name the state folder, for any working folder."""
+    return ["--state-dir", str(RunStore(state_dir).folder)]

@@ -17,10 +17,9 @@ from rich.progress import (
 from rich.table import Column
 
 from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
-from resumerge.ledger.run_store import RunStore
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.printable import shell_line
+from resumerge.report.resume_command import next_command
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.sources.hub.prefetch import DownloadProgress
 from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Ticker
@@ -113,10 +112,12 @@ class ConsoleReporter(ProgressState):
             f"[green]Done[/green] in {spent}: {escape(result.places)} "
             f"({show_size(result.output_bytes)}, peak memory {show_size(result.peak_rss)})"
         )
-        self._print(
-            f"[dim]To upload it:[/dim] {escape(_then(result, 'push', result.where, 'ORG/NAME'))}"
-        )
-        self._print(f"[dim]To remove its ledger:[/dim] {escape(_then(result, 'clean', result.id))}")
+        state = result.ledger.parents[1]
+        if result.is_here:
+            upload = next_command(state, "push", str(result.output), "ORG/NAME")
+            self._print(f"[dim]To upload it:[/dim] {escape(upload)}")
+        remove = next_command(state, "clean", result.id)
+        self._print(f"[dim]To remove its ledger:[/dim] {escape(remove)}")
         for note in result.notes:  # what the model lacks must not be overlooked
             self.note(note)
 
@@ -137,13 +138,6 @@ class ConsoleReporter(ProgressState):
     def _print(self, text: str) -> None:
         self._clock.reset()
         self._console.print(text, markup=True, highlight=False, soft_wrap=True)
-
-
-def _then(result: Result, *words: str) -> str:
-    """A command to type next, in this folder."""
-    state = result.ledger.parents[1]
-    more = [] if state == RunStore().folder else ["--state-dir", str(state)]
-    return shell_line(["resumerge", *words, *more])
 
 
 def _columns(width: int) -> list[ProgressColumn]:
