@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from commands import resumerge
+from terminals import ended, in_a_terminal
 
 import resumerge as package
 from resumerge.errors import InputError
@@ -98,17 +97,10 @@ def test_where_nobody_can_be_asked_the_options_are_named(tmp_path: Path) -> None
 
 
 def test_three_questions_in_a_terminal(tmp_path: Path) -> None:
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.execv(sys.executable, [sys.executable, "-m", "resumerge", "init"])
+    command = [sys.executable, "-m", "resumerge", "init"]
+    pid, terminal = in_a_terminal(command, tmp_path)
     os.write(terminal, b"ties\norg/base\norg/a org/b\n")
-    said = b""
-    with suppress(OSError):  # that is the end of what a terminal has to say
-        while piece := os.read(terminal, 65536):
-            said += piece
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 0, said.decode()
+    code, said = ended(pid, terminal)
+    assert code == 0, said
     written = (tmp_path / "merge.yaml").read_text()
     assert written == new_recipe("ties", ["org/a", "org/b"], "org/base", "bfloat16")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from supervised import PATIENCE_SECONDS, Supervised
+from terminals import ended, in_a_terminal
 
 from resumerge.ledger.run_store import RunStore
 
@@ -42,20 +41,11 @@ def run_folder(merge: Supervised) -> Path:
 def test_the_terminal_closes(
     merge: Supervised, reference: dict[str, bytes], more: list[str]
 ) -> None:
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(merge.models)
-        command = [*merge.command, "--detach", *more]
-        os.execve(command[0], command, merge.options["env"])
-    said = b""
-    with suppress(OSError):  # that is the end of what a terminal has to say
-        while piece := os.read(terminal, 65536):
-            said += piece
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 0, said.decode()
+    command = [*merge.command, "--detach", *more]
+    code, said = ended(*in_a_terminal(command, merge.models, merge.options["env"]))
+    assert code == 0, said
     assert merge.outcomes() == [None], "it returns while the merge works"
-    assert said.decode().splitlines()[-1].endswith("--watch")
+    assert said.splitlines()[-1].endswith("--watch")
     wait_until(lambda: merge.outcomes() == ["done"])
     log = run_folder(merge) / "detached.log"
     wait_until(lambda: "Done in" in log.read_text())

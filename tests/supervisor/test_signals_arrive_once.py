@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from supervised import Supervised, is_alive, wait_until_dead
+from terminals import in_a_terminal
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -80,11 +81,8 @@ def test_the_terminal_is_closed(
     merge: Supervised, reference: dict[str, bytes], more: list[str]
 ) -> None:
     """The kernel sends SIGHUP, a shell sends it again, and nothing can be printed any more."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(merge.models)
-        command = [*merge.command, *more]
-        os.execve(command[0], command, merge.options["env"])
+    command = [*merge.command, *more]
+    pid, terminal = in_a_terminal(command, merge.models, merge.options["env"])
     deadline = time.monotonic() + 120
     while not merge.committed():
         assert time.monotonic() < deadline
