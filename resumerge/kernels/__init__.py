@@ -1,90 +1,71 @@
 """Arithmetic that the methods share: streaming, and deterministic to the bit.
 
-A kernel takes flat vectors of one block: torch float32 tensors, which it may overwrite, or
-`resumerge.native.Vector`, which the compiled kernels compute on. Both give the same bits.
-`blocks.py` has the types of blocks and scans, `masks/` makes masks, `selection/` finds order
-statistics. Kernels import `resumerge.native` and nothing else of the package; torch is imported
-inside functions, since it takes a second and 200 MB.
+A kernel takes vectors (`resumerge.native.Vector`) of a run of blocks, and writes its result into
+another one, rounded to that one's type; what it computes does not depend on how a tensor is split
+into runs. `blocks.py` has the types of runs and scans, `masks/` makes masks, `selection/` finds
+order statistics, `linalg/` has what torch computes, which is imported where a plan needs it.
+Kernels import `resumerge.native` and nothing else of the package.
 """
 
-from resumerge.kernels.blocks import Block, MapFunction, Scan, scan_mapped
+from resumerge.kernels.blocks import Block, MapFunction, Run, Scan, scan_mapped, sum_blocks
 from resumerge.kernels.changes import add_mean_change, count_changes
 from resumerge.kernels.clamp import clamp_to_distance
-from resumerge.kernels.consensus import SMALLEST_DIVISOR, sign_consensus_sum
-from resumerge.kernels.differences import count_nonzero, subtract_base, variance
-from resumerge.kernels.divergence import concatenate, importance, row_divergences
-from resumerge.kernels.energies import add_majority_mean, sums_of_squares
-from resumerge.kernels.masks.apply import apply_mask
-from resumerge.kernels.masks.random import draw_in_interval, random_mask
+from resumerge.kernels.energies import add_majority_mean, sums_of_squares, variance
+from resumerge.kernels.masks.random import random_mask
 from resumerge.kernels.masks.ranks import rank_mask
-from resumerge.kernels.matrices import (
-    column_gram,
-    row_gram,
-    weighted_sum_by_column,
-    weighted_sum_by_row,
-)
-from resumerge.kernels.reductions import gram, l1_norm, l1_norms, sum_blocks
+from resumerge.kernels.order import trimmed_mean
+from resumerge.kernels.reductions import column_gram, gram, l1_norms, row_gram
 from resumerge.kernels.selection.chosen import Band, Selection
-from resumerge.kernels.selection.keys import (
-    as_native,
-    float_of_ordered_bits,
-    magnitude_bits,
-    ordered_bits,
-)
+from resumerge.kernels.selection.keys import Key, count_nonzero, float_of_key, keys_of
 from resumerge.kernels.selection.limits import selection_bytes
 from resumerge.kernels.selection.selection import order_statistics, select, select_largest
-from resumerge.kernels.sorting import trimmed_mean
-from resumerge.kernels.spectral import isotropic
-from resumerge.kernels.sums import add_scaled, add_scaled_sum, sum_vectors, weighted_sum
-from resumerge.kernels.task_vectors import add_task_vectors
-from resumerge.kernels.votes import add_voted_sum
+from resumerge.kernels.sums import add_sum, sum_of, weighted_sum, weighted_sum_along
+from resumerge.kernels.task_vectors import (
+    SMALLEST_DIVISOR,
+    add_task_vectors,
+    add_voted_sum,
+    subtract_base,
+)
+from resumerge.kernels.vectors import new_vector, round_to
 
 __all__ = [
     "SMALLEST_DIVISOR",
     "Band",
     "Block",
+    "Key",
     "MapFunction",
+    "Run",
     "Scan",
     "Selection",
     "add_majority_mean",
     "add_mean_change",
-    "add_scaled",
-    "add_scaled_sum",
+    "add_sum",
     "add_task_vectors",
     "add_voted_sum",
-    "apply_mask",
-    "as_native",
     "clamp_to_distance",
     "column_gram",
-    "concatenate",
     "count_changes",
     "count_nonzero",
-    "draw_in_interval",
-    "float_of_ordered_bits",
+    "float_of_key",
     "gram",
-    "importance",
-    "isotropic",
-    "l1_norm",
+    "keys_of",
     "l1_norms",
-    "magnitude_bits",
+    "new_vector",
     "order_statistics",
-    "ordered_bits",
     "random_mask",
     "rank_mask",
-    "row_divergences",
+    "round_to",
     "row_gram",
     "scan_mapped",
     "select",
     "select_largest",
     "selection_bytes",
-    "sign_consensus_sum",
     "subtract_base",
     "sum_blocks",
-    "sum_vectors",
+    "sum_of",
     "sums_of_squares",
     "trimmed_mean",
     "variance",
     "weighted_sum",
-    "weighted_sum_by_column",
-    "weighted_sum_by_row",
+    "weighted_sum_along",
 ]

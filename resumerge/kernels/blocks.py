@@ -1,10 +1,12 @@
-"""Blocks of a tensor, and scans over them: how reductions read their inputs."""
+"""Blocks of a tensor, runs of them, and scans: how methods read their inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -17,19 +19,53 @@ class Block:
 
     def sample(self) -> Block:
         """Its first elements, a sixteenth of them."""
-        return Block(self.index, self.start, self.start + -(-(self.stop - self.start) // 16))
+        return Block(self.index, self.start, self.start + sampled(self.stop - self.start))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive blocks of a flattened tensor, which are read and computed by one call.
+
+    What a kernel computes does not depend on how a tensor is split into runs, only on its blocks.
+
+    Args:
+        first: number of the first block.
+        size: elements of a block; the last one of a tensor may be shorter.
+        length: elements of the run.
+    """
+
+    first: int
+    size: int
+    length: int
+
+    def __len__(self) -> int:
+        """Number of blocks."""
+        return -(-self.length // self.size)
+
+    def blocks(self) -> Iterator[slice]:
+        """The elements of each block, counted in the run."""
+        for start in range(0, self.length, self.size):
+            yield slice(start, min(start + self.size, self.length))
+
+
+def sampled(elements: int) -> int:
+    """How many elements of a block a sampling scan reads, the first ones: a sixteenth."""
+    return -(-elements // 16)
 
 
 Partial = TypeVar("Partial")
-MapFunction = Callable[[Any, Block], Partial]
-"""A function of a block's inputs and the block, which gives the block's partial result."""
+MapFunction = Callable[[Any, Any], Partial]
+"""A function of the inputs of a run (or block) and the run (or block): its partial result."""
 
 
 class Scan(Protocol[Partial]):
-    """Applies a map function to every block of a tensor, on several threads."""
+    """Applies a map function to every run of a tensor, on several threads.
+
+    A method that computes with torch gets runs of one block, as `Block`.
+    """
 
     def __call__(self, function: MapFunction[Partial], sample: bool = False) -> Iterator[Partial]:
-        """Yield the partial results in the order of the blocks.
+        """Yield the partial results in order.
 
         Args:
             sample: read only the first sixteenth of each block: for a guess that another scan
@@ -37,10 +73,24 @@ class Scan(Protocol[Partial]):
         """
 
 
-def scan_mapped(scan: Scan[Any], convert: Callable[[Any, Block], Any]) -> Scan[Any]:
-    """A scan whose map functions get ``convert(inputs, block)`` in place of the inputs."""
+def scan_mapped(scan: Scan[Any], convert: Callable[[Any, Any], Any]) -> Scan[Any]:
+    """A scan whose map functions get ``convert(inputs, run)`` in place of the inputs."""
 
     def scan_converted(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
-        return scan(lambda x, block: function(convert(x, block), block), sample)
+        return scan(lambda x, run: function(convert(x, run), run), sample)
 
     return scan_converted
+
+
+def sum_blocks(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """The sum of partial results over all blocks, added in their order.
+
+    Args:
+        parts: of each run an array whose first axis is the block.
+    """
+    total: np.ndarray | None = None
+    for part in parts:
+        for block in part:
+            total = block if total is None else total + block
+    assert total is not None, "a tensor has at least one block"
+    return total

@@ -1,55 +1,42 @@
-"""Weighted sums of vectors."""
+"""Weighted sums of vectors; each product and each sum is rounded to float32, in the order given."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from resumerge.native import Vector, calls
+import numpy as np
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from resumerge.kernels.vectors import new_vector
+from resumerge.native import Vector, _kernels
 
 
-def weighted_sum(terms: Sequence[Any], weights: Sequence[float]) -> Any:
-    """``sum(w_i * x_i)``; each product and each sum is rounded to float32, in the order given.
+def weighted_sum(terms: Sequence[Vector], weights: Sequence[float], out: Vector) -> None:
+    """``sum(w_i * x_i)``."""
+    _kernels.weighted_sum(terms, weights, out)
+
+
+def weighted_sum_along(
+    terms: Sequence[Vector], weights: np.ndarray, row: int, by_column: bool, out: Vector
+) -> None:
+    """``sum(w_i * x_i)``, where each vector has a weight for each of its rows (or columns).
 
     Args:
-        terms: vectors of one length; torch's are overwritten, and the first one is the result.
+        weights: rounded to float32; shape ``(len(terms), rows)`` or, `by_column`,
+            ``(len(terms), row)``.
+        row: elements of a row.
     """
-    if isinstance(terms[0], Vector):
-        return calls.weighted_sum(terms, weights)
-    total = terms[0].mul_(weights[0])
-    for term, weight in zip(terms[1:], weights[1:]):
-        total.add_(term.mul_(weight))  # not `alpha`, which rounds once, or twice at the end
-    return total
+    rounded = np.ascontiguousarray(weights, np.float32)
+    _kernels.weighted_sum_along(terms, rounded, row, by_column, out)
 
 
-def sum_vectors(terms: Sequence[Any]) -> Any:
-    """The sum of vectors, in the order given; torch's is computed in the first one."""
-    if isinstance(terms[0], Vector):
-        return weighted_sum(terms, [1.0] * len(terms))
-    total = terms[0]
-    for term in terms[1:]:
-        total.add_(term)
-    return total
+def sum_of(terms: Sequence[Vector]) -> Vector:
+    """The sum of vectors: float32."""
+    out = new_vector(len(terms[0]))
+    _kernels.weighted_sum(terms, [1.0] * len(terms), out)
+    return out
 
 
-def add_scaled(base: Any, change: Any, scale: float = 1.0) -> Any:
-    """``base + scale * change``, rounded after each operation; torch's vectors are overwritten."""
-    return weighted_sum([base, change], [1.0, scale])
-
-
-def add_scaled_sum(base: Any, changes: Sequence[Any], scale: float) -> Any:
-    """``base + scale * sum(x_i)``, rounded after each operation; torch's are overwritten."""
-    if isinstance(base, Vector):
-        ones = [1.0] * len(changes)
-        return calls.combine(base, changes, [None] * len(changes), ones, ones, 0, scale)
-    return add_scaled(base, sum_vectors(changes), scale)
-
-
-def zeros_like(vector: Tensor) -> Tensor:
-    """A vector of zeros, of the same shape and dtype."""
-    import torch
-
-    return torch.zeros_like(vector)
+def add_sum(base: Vector, changes: Sequence[Vector], scale: float, out: Vector) -> None:
+    """``base + scale * sum(x_i)``; the changes are differences from the base, or plain vectors."""
+    every, ones = [None] * len(changes), [1.0] * len(changes)
+    _kernels.add_task_vectors(base, changes, every, ones, ones, False, False, scale, out)

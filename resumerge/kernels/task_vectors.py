@@ -1,45 +1,74 @@
-"""Sparse task vectors, combined and added to the base."""
+"""Task vectors: differences from a base, made sparse, combined, and added to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from resumerge.kernels.consensus import sign_consensus_sum
-from resumerge.kernels.masks.apply import apply_mask
-from resumerge.kernels.sums import add_scaled, sum_vectors
-from resumerge.native import Vector, calls
+from resumerge.native import Kept, Vector, _kernels
+
+SMALLEST_DIVISOR = 1e-8
+"""The divisor where a sum of weights is smaller."""
+
+
+def subtract_base(inputs: list[Vector], base: int | None) -> list[Vector]:
+    """The task vectors ``x - x_base`` of the inputs that are not the base.
+
+    Args:
+        inputs: vectors of one length.
+        base: the base's place among them; None for no base, then the inputs are returned.
+    """
+    if base is None:
+        return inputs
+    return [x.less(inputs[base]) for i, x in enumerate(inputs) if i != base]
 
 
 def add_task_vectors(
-    base: Any,
-    deltas: Sequence[Any],
-    masks: Sequence[Any],
+    base: Vector,
+    deltas: Sequence[Vector],
+    masks: Sequence[Kept],
     factors: Sequence[float],
     weights: Sequence[float],
     consensus: bool,
     normalize: bool,
     scale: float,
-) -> Any:
+    out: Vector,
+) -> None:
     """``base + scale * sum(a_i * f_i * m_i * d_i)``.
 
+    Sign consensus is as in TIES (https://arxiv.org/abs/2306.01708, section 4.2): for each element
+    only the terms count whose sign is that of the sum of all terms; a sum of zero is positive, and
+    terms that are zero have no sign.
+
     Args:
-        base: what the vectors `deltas` are differences from; torch's vectors are overwritten.
-        masks: for each vector uint8 of 0 and 1, for the compiled kernels also what
-            `Selection.mask_or_threshold` returns; None keeps all. Masked elements count as 0,
-            NaN too.
+        base: what the vectors `deltas` are differences from.
+        masks: for each vector uint8 of 0 and 1, what `Selection.mask_or_threshold` returns, or None
+            for all. Masked elements count as 0, NaN too.
         factors: f_i, one for each vector.
         weights: w_i, one for each vector, in the divisor.
-        consensus: a_i is 1 only where the sign is that of the sum of all terms; see
-            `sign_consensus_sum`.
-        normalize: under consensus, divide by ``sum(a_i * w_i)``.
+        consensus: a_i is 1 only where the sign is that of the sum of all terms.
+        normalize: under consensus, divide by ``sum(a_i * w_i)``, kept away from 0.
     """
-    if isinstance(base, Vector):
-        flags = calls.CONSENSUS * consensus | calls.NORMALIZE * normalize
-        return calls.combine(base, deltas, masks, factors, weights, flags, scale)
-    for delta, mask, factor in zip(deltas, masks, factors):
-        if mask is not None:
-            apply_mask(delta, mask)
-        delta.mul_(factor)
-    mixed = sign_consensus_sum(deltas, weights, normalize) if consensus else sum_vectors(deltas)
-    return add_scaled(base, mixed, scale)
+    _kernels.add_task_vectors(
+        base, deltas, masks, factors, weights, consensus, normalize, scale, out
+    )
+
+
+def add_voted_sum(
+    base: Vector,
+    deltas: Sequence[Vector],
+    weights: Sequence[float],
+    thresholds: Sequence[float],
+    least: int,
+    scale: float,
+    out: Vector,
+) -> None:
+    """``base + scale * sum(y_i)`` with ``y_i = w_i * d_i`` where enough models vote for an element.
+
+    A model votes where ``|y_i| >= t_i * |sum(y_j) - y_i|``; elsewhere the result is the base. From
+    https://arxiv.org/abs/2405.07813.
+
+    Args:
+        base: what the vectors `deltas` are differences from.
+        least: number of votes that is enough.
+    """
+    _kernels.add_voted_sum(base, deltas, weights, thresholds, least, scale, out)

@@ -6,20 +6,34 @@ Methods compute with `resumerge.kernels`, and import nothing else of the package
 docs/extending.md explains how to write a method.
 """
 
-from resumerge.kernels.blocks import Block, MapFunction, Scan
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext, Value
+from resumerge.kernels.blocks import Block, MapFunction, Run, Scan
+from resumerge.methods.base import (
+    BlockCost,
+    KernelMethod,
+    MergeMethod,
+    Method,
+    Paper,
+    Parameter,
+    TensorContext,
+    Value,
+)
 from resumerge.methods.registry import METHODS, load_methods
+from resumerge.native import Vector
 
 __all__ = [
     "METHODS",
     "Block",
     "BlockCost",
+    "KernelMethod",
     "MapFunction",
+    "MergeMethod",
     "Method",
     "Paper",
     "Parameter",
+    "Run",
     "Scan",
     "TensorContext",
     "Value",
+    "Vector",
     "load_methods",
 ]

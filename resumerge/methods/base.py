@@ -6,9 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from resumerge.kernels.blocks import Block, Scan
+from resumerge.kernels.blocks import Block, Run, Scan
+from resumerge.native import Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 REQUIRED: Any = object()
 """Default of a parameter that the recipe must give."""
@@ -63,8 +67,8 @@ class BlockCost:
 
     Args:
         milliseconds: of CPU for 2^20 elements of each input, all passes together.
-        scratch: memory, as a number of float32 blocks, beside the inputs as stored and, with torch,
-            the inputs in float32.
+        scratch: memory, as a number of float32 blocks, beside the inputs and the result, which are
+            as stored (with torch, in float32).
         per_input: float32 blocks in addition for each input.
     """
 
@@ -113,13 +117,12 @@ class TensorContext:
         return [float(given[parameter]) for given in self.per_model if parameter in given]
 
 
-class Method(ABC):
-    """A merge method. To add one, write a subclass in a file of a folder beside this module.
+class MergeMethod(ABC):
+    """What every merge method declares; `Method` and `KernelMethod` compute.
 
     The engine calls `statistics` once for a tensor (any number of reductions over its blocks, none
-    for elementwise methods), then `block` for each block. Inputs are flat and scratch: a method may
-    compute in them, in place. The same call must give the same bits whatever was computed before or
-    beside it.
+    for elementwise methods), then computes every block. The same call must give the same bits
+    whatever was computed before or beside it.
     """
 
     name: ClassVar[str]
@@ -136,10 +139,7 @@ class Method(ABC):
     """Raised when the method's results change; part of a run's fingerprint."""
     whole_tensor: ClassVar[bool] = False
     """Whether a block is the whole tensor, however large it is."""
-    torch_cost: ClassVar[BlockCost] = BlockCost()
-    """Of a block that torch computes."""
-    compiled_cost: ClassVar[BlockCost] = BlockCost(4.0, scratch=3.2, per_input=0.45)
-    """Of a block that the compiled kernels compute; see `compiled`."""
+    cost: ClassVar[BlockCost] = BlockCost()
 
     def validate(self, tensor: TensorContext) -> str | None:
         """Check the parameters of one tensor together.
@@ -161,13 +161,6 @@ class Method(ABC):
         """Length of the rows that must not be split between blocks; None without such rows."""
         return tensor.numel if self.whole_tensor else None
 
-    def compiled(self, tensor: TensorContext) -> bool:
-        """Whether the method computes with `resumerge.kernels` alone.
-
-        Then its inputs are `resumerge.native.Vector` where the compiled kernels are installed.
-        """
-        return False
-
     def is_copy(self, tensor: TensorContext) -> bool:
         """Whether the result is the (single) input, unchanged."""
         return False
@@ -176,15 +169,49 @@ class Method(ABC):
         """Reduce over the whole tensor what every block needs to know."""
         return None
 
+
+class Method(MergeMethod):
+    """A merge method that computes with torch, block by block.
+
+    Inputs are scratch: a method may compute in them, in place.
+    """
+
     @abstractmethod
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(
+        self, tensor: TensorContext, inputs: list[Tensor], block: Block, statistics: Any
+    ) -> Tensor:
         """Compute one block.
 
         Args:
-            inputs: one for each model, of ``block.stop - block.start`` elements: float32 tensors
-                of torch or, where `compiled`, vectors of the compiled kernels.
+            inputs: one for each model, float32, of ``block.stop - block.start`` elements, on the
+                device that the user chose.
             statistics: what `statistics` returned.
 
         Returns:
-            float32, of the same kind and length.
+            float32, of the same length, on the same device.
+        """
+
+
+class KernelMethod(MergeMethod):
+    """A merge method that computes with `resumerge.kernels`, run by run.
+
+    Its result must not depend on how a tensor is split into runs: reductions give a partial result
+    for each block of a run, and `kernels.sum_blocks` adds them in order.
+    """
+
+    @abstractmethod
+    def compute(
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: Run,
+        statistics: Any,
+        out: Vector,
+    ) -> None:
+        """Compute one run of blocks into `out`.
+
+        Args:
+            inputs: one for each model, of ``run.length`` elements, as they are stored.
+            statistics: what `statistics` returned.
+            out: of the type that is stored: the last operation writes here, and rounds.
         """

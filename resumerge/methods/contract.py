@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import ResumergeError, refuse
-from resumerge.methods.base import Method, TensorContext
+from resumerge.methods.base import MergeMethod, TensorContext
 from resumerge.methods.registry import METHODS
 
 MEND = "mend the method: docs/extending.md says what it is asked"
@@ -21,7 +21,7 @@ MEND = "mend the method: docs/extending.md says what it is asked"
 
 @dataclass(frozen=True)
 class Answers:
-    """What a method says of one tensor while a merge is planned; see `Method`.
+    """What a method says of one tensor while a merge is planned; see `MergeMethod`.
 
     Args:
         contradiction: what is expected where its parameters do not go together, else None.
@@ -32,7 +32,7 @@ class Answers:
     is_copy: bool = False
 
 
-def ask(method: Method, tensor: TensorContext) -> Answers:
+def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
     """Ask a method about a tensor; nothing is asked about an empty one.
 
     Raises:
@@ -66,7 +66,7 @@ def failure(method: str, error: Exception) -> str:
 
 
 def _answer(
-    method: Method,
+    method: MergeMethod,
     question: Callable[[TensorContext], Any],
     tensor: TensorContext,
     is_valid: Callable[[Any], bool],

@@ -15,10 +15,10 @@ from types import ModuleType
 
 from resumerge.errors import Interrupted, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
-from resumerge.methods.base import Method
+from resumerge.methods.base import MergeMethod
 
 GROUP = "resumerge.methods"
-"""Entry points of this group name subclasses of `Method`."""
+"""Entry points of this group name subclasses of `MergeMethod`."""
 
 LARGEST = 1 << 24
 """Bytes of a file of methods."""
@@ -27,7 +27,7 @@ VARIABLE = "RESUMERGE_METHODS"
 """Environment variable: files of methods, separated as in PATH."""
 
 
-def built_in_methods() -> Iterator[Method]:
+def built_in_methods() -> Iterator[MergeMethod]:
     """Every method that a module in a folder beside this one defines, by folder and module."""
     here = Path(__file__).parent
     for folder in pkgutil.iter_modules([str(here)]):
@@ -37,7 +37,7 @@ def built_in_methods() -> Iterator[Method]:
                 yield from methods_of(import_module(name))
 
 
-def installed_methods() -> Iterator[tuple[Method, str]]:
+def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
     """The methods that installed packages declare as entry points, each with its origin."""
     from importlib.metadata import entry_points  # 20 ms, which only methods of users need
 
@@ -46,7 +46,7 @@ def installed_methods() -> Iterator[tuple[Method, str]]:
         yield entry.load()(), f"{package.name} {package.version}" if package else entry.value
 
 
-def methods_in_file(path: Path) -> Iterator[tuple[Method, str]]:
+def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
     """The methods that a Python file defines, each with its origin.
 
     Raises:
@@ -73,13 +73,13 @@ def methods_in_file(path: Path) -> Iterator[tuple[Method, str]]:
     return iter([(method, origin) for method in found])
 
 
-def methods_of(module: ModuleType) -> list[Method]:
+def methods_of(module: ModuleType) -> list[MergeMethod]:
     """The methods that a module defines, rather than imports, in the order of their definition."""
     return [
         kind()
         for kind in vars(module).values()
         if inspect.isclass(kind)
-        and issubclass(kind, Method)
+        and issubclass(kind, MergeMethod)
         and kind.__module__ == module.__name__
         and not inspect.isabstract(kind)
         and hasattr(kind, "name")

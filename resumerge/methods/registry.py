@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import InputError, refuse
-from resumerge.methods.base import Method, Parameter
+from resumerge.methods.base import MergeMethod, Parameter
 from resumerge.methods.loading import (
     VARIABLE,
     built_in_methods,
@@ -24,20 +24,20 @@ from resumerge.methods.loading import (
 BUILT_IN = "built in"
 
 
-class Registry(Mapping[str, Method]):
+class Registry(Mapping[str, MergeMethod]):
     """Methods by name. Installed methods and those of ``RESUMERGE_METHODS`` are loaded when a name
     is asked for that is not built in, or when all names are.
     """
 
-    def __init__(self, built_in: Iterable[Method] = ()) -> None:
-        self._methods: dict[str, Method] = {}
+    def __init__(self, built_in: Iterable[MergeMethod] = ()) -> None:
+        self._methods: dict[str, MergeMethod] = {}
         self._origins: dict[str, str] = {}
         self._loaded: set[Path] = set()
         self._searched = False
         for method in built_in:
             self.add(method, BUILT_IN)
 
-    def __getitem__(self, name: str) -> Method:
+    def __getitem__(self, name: str) -> MergeMethod:
         if name not in self._methods:
             self._search()
         return self._methods[name]
@@ -55,7 +55,7 @@ class Registry(Mapping[str, Method]):
         """The names of the methods of this package."""
         return [name for name, origin in self._origins.items() if origin == BUILT_IN]
 
-    def add(self, method: Method, origin: str) -> None:
+    def add(self, method: MergeMethod, origin: str) -> None:
         """Register a method.
 
         Args:
@@ -111,7 +111,7 @@ class Registry(Mapping[str, Method]):
             raise
 
 
-def _incomplete(method: Method) -> str | None:
+def _incomplete(method: MergeMethod) -> str | None:
     """What is missing from a method's declaration."""
     for attribute in ("name", "summary"):
         if not isinstance(getattr(method, attribute, None), str):

@@ -1,12 +1,67 @@
-"""Kernels in C, compiled when the package is installed, and their Python side.
+"""The compiled kernels: a C extension for every Python from 3.11 on (the limited API).
 
-`library.py` finds the compiled library, `call.py` passes arguments to it, `vector.py` has its
-vectors; the other modules have one function for each kernel. `resumerge.kernels` calls them, and
-states what each computes; without the compiled library it computes the same bits with torch, more
-slowly. This package imports nothing else of resumerge.
+`module.c` checks what it is given, `arguments.h` and `vector_type.h` say how; the other headers are
+the kernels, compiled once for each instruction set. `_kernels.pyi` has the types of its functions,
+`resumerge.kernels` says what each computes. This package imports nothing else of resumerge.
 """
 
-from resumerge.native.library import instruction_set
-from resumerge.native.vector import CODES, Vector
+import os
 
-__all__ = ["CODES", "Vector", "instruction_set"]
+import numpy as np
+
+from resumerge.native._kernels import (
+    BF16,
+    F8_E4M3,
+    F8_E5M2,
+    F16,
+    F32,
+    F64,
+    Vector,
+    instruction_sets,
+    read_ranges,
+    use,
+)
+
+__all__ = [
+    "BF16",
+    "CODES",
+    "F16",
+    "F32",
+    "INSTRUCTION_SET",
+    "KINDS",
+    "Kept",
+    "Vector",
+    "instruction_sets",
+    "read_ranges",
+    "use",
+]
+
+INSTRUCTION_SET = "RESUMERGE_KERNELS"
+"""Environment variable: ``baseline``, ``avx2`` or ``avx512``; without it, the best one here."""
+
+CODES = {
+    "float32": F32,
+    "bfloat16": BF16,
+    "float16": F16,
+    "float64": F64,
+    "float8_e4m3fn": F8_E4M3,
+    "float8_e5m2": F8_E5M2,
+}
+"""Element types that kernels read and write, by torch's names."""
+
+KINDS: dict[int, type[np.generic]] = {
+    F32: np.float32,
+    BF16: np.uint16,
+    F16: np.uint16,
+    F64: np.float64,
+    F8_E4M3: np.uint8,
+    F8_E5M2: np.uint8,
+}
+"""NumPy types of the arrays that hold them: of their bits where NumPy does not have them."""
+
+Kept = np.ndarray | tuple[int, int] | None
+"""What is kept of a vector: a mask (uint8 of 0 and 1), a threshold of the magnitudes' keys with the
+number of elements equal to it that are kept, or everything."""
+
+if os.environ.get(INSTRUCTION_SET) in instruction_sets():
+    use(os.environ[INSTRUCTION_SET])

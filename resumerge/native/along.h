@@ -1,4 +1,8 @@
 /* Rows and columns: vectors that are matrices of rows of one length. */
+#pragma once
+
+#include "reductions.h"
+#include "vectors.h"
 
 /* A weight for each element: that of its row, or of its column. */
 static inline void spread(const float *weights, int64_t row, int by_column, int64_t start, int n,
@@ -16,13 +20,13 @@ static inline void spread(const float *weights, int64_t row, int by_column, int6
 
 /* sum(w_i * x_i), each product and each sum rounded to float, in the order given. The weights of a
  * vector are `weights_count` numbers: of each row, or with `by_column` of each column. */
-void EXPORT(weighted_sum_along)(const Vector *terms, const float *weights, int64_t weights_count,
-                                int64_t terms_count, int64_t row, int64_t by_column, int64_t count,
-                                float *out) {
-    float held[CHUNK], factors[CHUNK];
+static void weighted_sum_along_unchecked(const Vector *terms, const float *weights, 
+                                        int64_t weights_count, int terms_count, int64_t row,
+                                        int by_column, int64_t count, const Output *out) {
+    float held[CHUNK], factors[CHUNK], held_sum[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
-        float *to = out + start;
+        float *to = target(out, start, held_sum);
         for (int k = 0; k < terms_count; k++) {
             const float *x = take(&terms[k], start, n, held);
             spread(weights + k * weights_count, row, by_column, start, n, factors);
@@ -31,14 +35,15 @@ void EXPORT(weighted_sum_along)(const Vector *terms, const float *weights, int64
             else
                 for (int i = 0; i < n; i++) to[i] = to[i] + x[i] * factors[i];
         }
+        put(out, start, n, to);
     }
 }
 
 /* The dot products of every two vectors' columns, rows added in their order:
  * out[(i * vectors_count + j) * row + c]. `wide` has room for a chunk of each vector. */
-void EXPORT(column_gram)(const Vector *vectors, int64_t vectors_count, int64_t rows, int64_t row,
-                         double *wide, double *out) {
-    memset(out, 0, sizeof(double) * (size_t)(vectors_count * vectors_count) * (size_t)row);
+static void column_gram_unchecked(const Vector *vectors, int vectors_count, int64_t rows, int64_t row,
+                                 double *wide, double *out) {
+    memset(out, 0, sizeof(double) * (size_t)vectors_count * (size_t)vectors_count * (size_t)row);
     for (int64_t start = 0; start < row; start += CHUNK) {
         int n = chunk_at(start, row);
         for (int64_t r = 0; r < rows; r++) {

@@ -6,8 +6,9 @@
 #else
 #pragma GCC target("avx2")
 #endif
-#define EXPORT(name) resumerge_##name##_avx2
 #include "kernels.h"
+
+const Kernels resumerge_avx2 = KERNELS;
 #ifdef __clang__
 #pragma clang attribute pop
 #endif

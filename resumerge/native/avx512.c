@@ -7,8 +7,9 @@
 #else
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
 #endif
-#define EXPORT(name) resumerge_##name##_avx512
 #include "kernels.h"
+
+const Kernels resumerge_avx512 = KERNELS;
 #ifdef __clang__
 #pragma clang attribute pop
 #endif

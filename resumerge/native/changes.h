@@ -1,13 +1,16 @@
 /* Elements that few models changed, or many. A model changed an element where |d| > epsilon. */
+#pragma once
+
+#include "differences.h"
+#include "vectors.h"
 
 /* base + sum(f_i * d_i) / c, c the models that changed an element; f_i is 1 unless c is.
  *
  * The vectors are differences from the base. `terms` has room for a chunk of each. */
-void EXPORT(averaged_changes)(const Vector *base, const Vector *vectors, const float *factors,
-                              int64_t vectors_count, double epsilon_given, int64_t count,
-                              float *terms, float *out) {
-    const float epsilon = (float)epsilon_given;
-    float held[CHUNK], changed[CHUNK], total[CHUNK];
+static void add_mean_change_unchecked(const Vector *base, const Vector *vectors, 
+                                      const float *factors, int vectors_count, float epsilon,
+                                      int64_t count, float *terms, const Output *out) {
+    float held[CHUNK], changed[CHUNK], total[CHUNK], held_sum[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
         const float *b = load(base->data, base->dtype, start, n, held);
@@ -28,17 +31,17 @@ void EXPORT(averaged_changes)(const Vector *base, const Vector *vectors, const f
                 total[i] = k == 0 ? x : total[i] + x;
             }
         }
-        float *to = out + start;
+        float *to = target(out, start, held_sum);
         for (int i = 0; i < n; i++)
             to[i] = b[i] + total[i] / (changed[i] < 1.0f ? 1.0f : changed[i]);
+        put(out, start, n, to);
     }
 }
 
 /* For each vector, how many elements it changed, and how many of these it changed alone:
  * out[2 * i], out[2 * i + 1]. `flags` has room for a chunk of each. */
-void EXPORT(changed_counts)(const Vector *vectors, int64_t vectors_count, double epsilon_given,
-                            int64_t count, uint32_t *flags, int64_t *out) {
-    const float epsilon = (float)epsilon_given;
+static void count_changes_unchecked(const Vector *vectors, int vectors_count, float epsilon,
+                                    int64_t count, uint32_t *flags, int64_t *out) {
     float held[CHUNK], x[CHUNK];
     uint32_t changed[CHUNK];
     memset(out, 0, sizeof(int64_t) * 2 * (size_t)vectors_count);

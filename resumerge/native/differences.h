@@ -1,4 +1,7 @@
 /* Vectors that have one base, which is loaded once for all of them. */
+#pragma once
+
+#include "vectors.h"
 
 /* The base of vectors, or null where they have none. */
 static inline const float *load_base(const Vector *v, int64_t start, int n, float *to) {

@@ -1,9 +1,15 @@
 /* Task vectors weighted by their energies, among the elements that vary most. */
+#pragma once
+
+#include "differences.h"
+#include "reductions.h"
+#include "vectors.h"
 
 #define SMALLEST_ENERGY_DIVISOR 1e-6f
 
 /* The population variance of each element over vectors of one base, by Welford's recurrence. */
-void EXPORT(variance)(const Vector *vectors, int64_t vectors_count, int64_t count, float *out) {
+static void variance_unchecked(const Vector *vectors, int vectors_count, int64_t count,
+                               float *out) {
     float held[CHUNK], x[CHUNK], mean[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
@@ -25,7 +31,7 @@ void EXPORT(variance)(const Vector *vectors, int64_t vectors_count, int64_t coun
 }
 
 /* sum(x^2) over the elements that a mask of bytes keeps; over all without one. */
-void EXPORT(squares)(const Vector *v, const uint8_t *mask, int64_t count, double *out) {
+static void sum_of_squares_unchecked(const Vector *v, const uint8_t *mask, int64_t count, double *out) {
     double wide[CHUNK], lanes[LANES] = {0.0};
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
@@ -41,10 +47,10 @@ void EXPORT(squares)(const Vector *v, const uint8_t *mask, int64_t count, double
  *
  * The vectors are differences from the base; what is masked is zero, whatever it was.
  * `terms` has room for a chunk of each. */
-void EXPORT(weighted_majority)(const Vector *base, const Vector *vectors, const uint8_t *mask,
-                               const float *weights, int64_t vectors_count, int64_t count,
-                               float *terms, float *out) {
-    float held[CHUNK], sign[CHUNK], mixed[CHUNK], divisor[CHUNK];
+static void add_majority_mean_unchecked(const Vector *base, const Vector *vectors, const uint8_t *mask,
+                               const float *weights, int vectors_count, int64_t count,
+                                        float *terms, const Output *out) {
+    float held[CHUNK], sign[CHUNK], mixed[CHUNK], divisor[CHUNK], held_sum[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
         const float *b = load(base->data, base->dtype, start, n, held);
@@ -67,10 +73,11 @@ void EXPORT(weighted_majority)(const Vector *base, const Vector *vectors, const 
                 divisor[i] = k == 0 ? took_part : divisor[i] + took_part;
             }
         }
-        float *to = out + start;
+        float *to = target(out, start, held_sum);
         for (int i = 0; i < n; i++) {
             float d = divisor[i] < SMALLEST_ENERGY_DIVISOR ? SMALLEST_ENERGY_DIVISOR : divisor[i];
             to[i] = b[i] + mixed[i] / d * sign[i];
         }
+        put(out, start, n, to);
     }
 }

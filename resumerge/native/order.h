@@ -1,10 +1,13 @@
 /* Order over vectors: each element's values sorted. */
+#pragma once
+
+#include "vectors.h"
 
 /* The mean of each element's values without the `cut` lowest and the `cut` highest, by odd-even
  * transposition sort; NaN where one is. `terms` has room for a chunk of each vector. */
-void EXPORT(trimmed_mean)(const Vector *vectors, int64_t vectors_count, int64_t cut, int64_t count,
-                          float *terms, float *out) {
-    float held[CHUNK];
+static void trimmed_mean_unchecked(const Vector *vectors, int vectors_count, int cut, int64_t count,
+                                   float *terms, const Output *out) {
+    float held[CHUNK], held_mean[CHUNK];
     uint32_t bad[CHUNK];
     float kept = (float)(vectors_count - 2 * cut);
     for (int64_t start = 0; start < count; start += CHUNK) {
@@ -32,7 +35,8 @@ void EXPORT(trimmed_mean)(const Vector *vectors, int64_t vectors_count, int64_t 
             const float *term = terms + (size_t)k * CHUNK;
             for (int i = 0; i < n; i++) total[i] += term[i];
         }
-        float *to = out + start;
+        float *to = target(out, start, held_mean);
         for (int i = 0; i < n; i++) to[i] = bad[i] ? number_of(0x7fc00000u) : total[i] / kept;
+        put(out, start, n, to);
     }
 }

@@ -1,13 +1,11 @@
 /* Random bits from a counter: Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1,
  * 2, 3", SC 2011), the stream that NumPy's bit generator of this name gives. */
+#pragma once
+
+#include "table.h"
+#include "vectors.h"
 
 #define PHILOX_ROUNDS 10
-
-/* What bits are drawn from: a key and the number of a block, the counter's high part. */
-typedef struct {
-    uint64_t key[2];
-    uint64_t block;
-} Seed;
 
 /* A stream of a seed, read from its beginning. */
 typedef struct {
@@ -73,10 +71,8 @@ static inline void draw_bytes(Stream *stream, int64_t n, uint8_t *bytes) {
 
 /* A mask of bytes: 1 where a random byte is below `whole`, and where it is equal and a random word
  * of the stream of more bits, one for each such element, is below `fraction`. */
-void EXPORT(random_mask)(const Seed *seed, int64_t whole_given, int64_t fraction_given,
-                         int64_t count, uint8_t *mask) {
-    const uint8_t whole = (uint8_t)whole_given;
-    const uint64_t fraction = (uint64_t)fraction_given;
+static void random_mask_unchecked(const Seed *seed, uint8_t whole, uint64_t fraction, int64_t count,
+                                  uint8_t *mask) {
     Stream first = stream_of(seed, FIRST_BITS), more = stream_of(seed, MORE_BITS);
     uint64_t words[4];
     int used = 4;

@@ -3,6 +3,12 @@
  * The keys of a long row are counted twice: all their bits, and the upper ones alone. Between which
  * ranks a key lies is known from the coarse counts, and mostly that is enough; where it is not, the
  * fine counts of the key's bucket are added up. */
+#pragma once
+
+#include "random.h"
+#include "selection.h"
+#include "vectors.h"
+#include "within.h"
 
 #define PRECISION 12   /* bits of a float that its key leaves out */
 #define HIGHEST 65534u /* key of a row's largest number; what is not finite comes above it */
@@ -127,7 +133,7 @@ static inline int drawn(Draws *draws, uint8_t *bytes, int n, uint16_t *places, d
 
 /* A mask of bytes in which an element is kept with the probability
  * density - reach + 2 * reach * rank / (row - 1). The elements of a row are `stride` apart. */
-int32_t EXPORT(kept_by_rank)(const Vector *v, const Seed *seed, int64_t count, int64_t row,
+static int rank_mask_unchecked(const Vector *v, const Seed *seed, int64_t count, int64_t row,
                              int64_t stride, double density, double reach, uint8_t *mask) {
     double spread = row > 1 ? fabs(reach) : 0.0;
     int64_t run = spread != 0.0 || !count ? row * stride : count;

@@ -1,5 +1,8 @@
 /* Sums over a vector, in double and in one order whatever the instructions: element e of a chunk is
  * added to lane e mod LANES; lanes are added up over the chunks, and to each other at the end. */
+#pragma once
+
+#include "vectors.h"
 
 #define LANES 32
 
@@ -34,30 +37,32 @@ static inline double sum_of(const double *lanes) {
     return sum;
 }
 
-/* The dot products of every two vectors, rows of `row` elements one by one:
- * out[(i * vectors_count + j) * rows + r]. The product of two floats is exact in double. */
-int32_t EXPORT(gram)(const Vector *vectors, int64_t vectors_count, int64_t rows, int64_t row,
-                     double *out) {
-    int pairs = vectors_count * vectors_count;
-    double *wide = malloc(sizeof(double) * ((size_t)vectors_count * CHUNK + (size_t)pairs * LANES));
+/* The dot products of every two vectors, for each row of `row` elements (the last may be shorter):
+ * out[(r * vectors_count + i) * vectors_count + j]. The product of two floats is exact in double.
+ * Returns 0, or -1 without memory. */
+static int gram_unchecked(const Vector *vectors, int vectors_count, int64_t row, int64_t count,
+                          double *out) {
+    size_t pairs = (size_t)vectors_count * (size_t)vectors_count;
+    double *wide = malloc(sizeof(double) * ((size_t)vectors_count * CHUNK + pairs * LANES));
     if (!wide) return -1;
     double *lanes = wide + (size_t)vectors_count * CHUNK;
-    for (int64_t r = 0; r < rows; r++) {
-        memset(lanes, 0, sizeof(double) * (size_t)pairs * LANES);
-        for (int64_t start = 0; start < row; start += CHUNK) {
-            int n = chunk_at(start, row), padded = 0;
+    for (int64_t begin = 0; begin < count; begin += row, out += pairs) {
+        int64_t end = count - begin < row ? count : begin + row;
+        memset(lanes, 0, sizeof(double) * pairs * LANES);
+        for (int64_t start = begin; start < end; start += CHUNK) {
+            int n = chunk_at(start, end), padded = 0;
             for (int i = 0; i < vectors_count; i++)
-                padded = widen(&vectors[i], r * row + start, n, wide + (size_t)i * CHUNK);
+                padded = widen(&vectors[i], start, n, wide + (size_t)i * CHUNK);
             for (int i = 0; i < vectors_count; i++)
                 for (int j = i; j < vectors_count; j++)
                     add_products(wide + (size_t)i * CHUNK, wide + (size_t)j * CHUNK, padded,
-                                 lanes + (size_t)(i * vectors_count + j) * LANES);
+                                 lanes + ((size_t)i * (size_t)vectors_count + (size_t)j) * LANES);
         }
         for (int i = 0; i < vectors_count; i++)
             for (int j = i; j < vectors_count; j++) {
-                double sum = sum_of(lanes + (size_t)(i * vectors_count + j) * LANES);
-                out[(i * vectors_count + j) * rows + r] = sum;
-                out[(j * vectors_count + i) * rows + r] = sum;
+                size_t at = (size_t)i * (size_t)vectors_count + (size_t)j;
+                out[at] = sum_of(lanes + at * LANES);
+                out[(size_t)j * (size_t)vectors_count + (size_t)i] = out[at];
             }
     }
     free(wide);
@@ -72,7 +77,7 @@ static inline void add_up(const float *x, double *lanes) {
 }
 
 /* sum(|x|) of a vector, of all elements and of those that a mask of bytes keeps. */
-void EXPORT(absolute_sums)(const Vector *v, const uint8_t *mask, int64_t count, double *out) {
+static void l1_norms_unchecked(const Vector *v, const uint8_t *mask, int64_t count, double *out) {
     float held[CHUNK], sizes[CHUNK], kept[CHUNK];
     double all_lanes[LANES] = {0.0}, kept_lanes[LANES] = {0.0};
     for (int64_t start = 0; start < count; start += CHUNK) {

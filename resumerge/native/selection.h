@@ -1,5 +1,9 @@
 /* What finding the k-th largest needs of a block. Keys are the bits of magnitudes (or of numbers),
  * which are ordered as these are. */
+#pragma once
+
+#include "vectors.h"
+#include "within.h"
 
 enum { MAGNITUDE = 0, ORDERED = 1 };
 
@@ -19,7 +23,7 @@ static inline void keys_of(const float *x, int n, int kind, uint32_t *keys) {
 }
 
 /* The keys of all elements. */
-void EXPORT(keys)(const Vector *v, int64_t count, int64_t kind, uint32_t *out) {
+static void keys_unchecked(const Vector *v, int64_t count, int kind, uint32_t *out) {
     float held[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
@@ -80,10 +84,8 @@ static int64_t few_different(uint32_t *keys, int64_t count, uint32_t *counts) {
  *
  * `keys` and `counts` have room for `count` numbers each. `above` becomes the number of elements
  * with larger keys. Returns how many different keys there are, -1 without memory. */
-int64_t EXPORT(around)(const Vector *v, int64_t count, int64_t kind, int64_t low_given,
-                       int64_t high_given, int64_t *above, uint32_t *keys, uint32_t *counts) {
-    const uint32_t low = (uint32_t)low_given;
-    const uint32_t high = (uint32_t)high_given;
+static int64_t keys_in_bracket_unchecked(const Vector *v, int64_t count, int kind, uint32_t low,
+                                         uint32_t high, int64_t *above, uint32_t *keys, uint32_t *counts) {
     float held[CHUNK];
     uint32_t here[CHUNK];
     uint32_t width = high - low;
@@ -121,8 +123,7 @@ int64_t EXPORT(around)(const Vector *v, int64_t count, int64_t kind, int64_t low
 }
 
 /* How many elements have a key. */
-int64_t EXPORT(equal_count)(const Vector *v, int64_t count, int64_t kind, int64_t key_given) {
-    const uint32_t key = (uint32_t)key_given;
+static int64_t equal_count_unchecked(const Vector *v, int64_t count, int kind, uint32_t key) {
     float held[CHUNK];
     uint32_t here[CHUNK];
     int64_t found = 0;
@@ -137,9 +138,8 @@ int64_t EXPORT(equal_count)(const Vector *v, int64_t count, int64_t kind, int64_
 }
 
 /* 1 where a key is above a threshold, and for the first `quota` elements that are equal to it. */
-void EXPORT(mask_above)(const Vector *v, int64_t count, int64_t kind, int64_t threshold_given,
-                        int64_t quota, uint8_t *mask) {
-    const uint32_t threshold = (uint32_t)threshold_given;
+static void mask_above_unchecked(const Vector *v, int64_t count, int kind, uint32_t threshold,
+                                 int64_t quota, uint8_t *mask) {
     float held[CHUNK];
     uint32_t here[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {

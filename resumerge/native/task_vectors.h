@@ -1,6 +1,9 @@
 /* Task vectors made sparse, combined, and added to the base. */
+#pragma once
 
-enum { CONSENSUS = 1, NORMALIZE = 2 };
+#include "selection.h"
+#include "table.h"
+#include "vectors.h"
 
 #define SMALLEST_DIVISOR 1e-8f
 
@@ -35,19 +38,18 @@ static inline int64_t keep_above(float *x, int n, uint32_t threshold, int64_t qu
  * and the first quotas[i] that are equal to it, and all where the quota is negative. What is not
  * kept is zero, whatever it was (NaN, too). `factors` are on the elements, `weights` in the divisor.
  * `quotas` is used up. */
-int32_t EXPORT(combine)(const void *base, int64_t base_dtype, const Vector *vectors,
+static int add_task_vectors_unchecked(const Vector *base, const Vector *vectors,
                         const uint8_t *const *masks, const uint32_t *thresholds, int64_t *quotas,
-                        const float *factors, const float *weights, int64_t vectors_count,
-                        int64_t flags, double scale_given, int64_t count, float *out) {
-    const float scale = (float)scale_given;
+                        const float *factors, const float *weights, int vectors_count,
+                                      int flags, float scale, int64_t count, const Output *out) {
     float *terms = malloc(sizeof(float) * (size_t)vectors_count * PIECE);
     if (!terms) return -1;
-    float held[PIECE], total[PIECE], mixed[PIECE], divisor[PIECE];
+    float held[PIECE], total[PIECE], mixed[PIECE], divisor[PIECE], held_sum[PIECE];
     float least = weights[0];
     for (int k = 1; k < vectors_count; k++) least = weights[k] < least ? weights[k] : least;
     for (int64_t start = 0; start < count; start += PIECE) {
         int n = (int)(count - start < PIECE ? count - start : PIECE);
-        const float *b = load(base, base_dtype, start, n, held);
+        const float *b = load(base->data, base->dtype, start, n, held);
         for (int k = 0; k < vectors_count; k++) {
             float *term = terms + (size_t)k * PIECE;
             const Vector *v = &vectors[k];
@@ -69,9 +71,10 @@ int32_t EXPORT(combine)(const void *base, int64_t base_dtype, const Vector *vect
             else
                 for (int i = 0; i < n; i++) total[i] += term[i];
         }
-        float *to = out + start;
+        float *to = target(out, start, held_sum);
         if (!(flags & CONSENSUS)) {
             for (int i = 0; i < n; i++) to[i] = b[i] + total[i] * scale;
+            put(out, start, n, to);
             continue;
         }
         for (int i = 0; i < n; i++) total[i] = total[i] >= 0.0f ? 1.0f : -1.0f;
@@ -96,6 +99,7 @@ int32_t EXPORT(combine)(const void *base, int64_t base_dtype, const Vector *vect
                     mixed[i] /= fabsf(divisor[i]) < SMALLEST_DIVISOR ? divisor[i] + 1.0f : divisor[i];
         }
         for (int i = 0; i < n; i++) to[i] = b[i] + mixed[i] * scale;
+        put(out, start, n, to);
     }
     free(terms);
     return 0;

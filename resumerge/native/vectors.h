@@ -1,4 +1,6 @@
-/* Vectors of several element types, read as float a chunk at a time. */
+/* Vectors of several element types, read as float a chunk at a time, and rounded as they are
+ * written. */
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -8,15 +10,34 @@
 /* Elements that are worked on at a time: every temporary stays in the first-level cache. */
 #define CHUNK 1024
 
-enum { F32 = 0, BF16 = 1, F16 = 2 };
+enum { F32, BF16, F16, F64, F8_E4M3, F8_E5M2, DTYPES };
 
 /* The vector `data`, or `data - base` where there is a base. */
 typedef struct {
     const void *data;
     const void *base;
-    int32_t dtype;
-    int32_t base_dtype;
+    int dtype;
+    int base_dtype;
 } Vector;
+
+/* Where results go. */
+typedef struct {
+    void *data;
+    int dtype;
+} Output;
+
+/* Bytes of an element. */
+static inline int width_of(int dtype) {
+    return dtype == F64 ? 8 : dtype == F32 ? 4 : dtype >= F8_E4M3 ? 1 : 2;
+}
+
+/* A vector's elements from `start` on. */
+static inline Vector from(const Vector *v, int64_t start) {
+    Vector rest = *v;
+    rest.data = (const char *)v->data + start * width_of(v->dtype);
+    if (v->base) rest.base = (const char *)v->base + start * width_of(v->base_dtype);
+    return rest;
+}
 
 static inline uint32_t bits_of(float x) {
     uint32_t bits;
@@ -57,16 +78,57 @@ static inline uint16_t to_f16(float x) {
     return (uint16_t)found;
 }
 
+/* No infinity, and one pattern of either sign for NaN. */
+static inline float from_e4m3(uint8_t b) {
+    uint32_t size = bits_of(number_of((uint32_t)(b & 0x7f) << 20) * 0x1p120f);
+    if ((b & 0x7f) == 0x7f) size = 0x7fc00000u;
+    return number_of(size | (uint32_t)(b & 0x80) << 24);
+}
+
+/* A rounded magnitude with `kept` bits of its fraction: to nearest, ties to even. Below `normal`,
+ * numbers are rounded by the adder, to the last place of `adder`; `bias` is that of the exponent. */
+static inline uint32_t to_small(uint32_t size, int kept, uint32_t bias, uint32_t normal,
+                                float adder) {
+    int cut = 23 - kept;
+    uint32_t small = bits_of(number_of(size) + adder) - bits_of(adder);
+    uint32_t usual = (size - (bias << 23) + (1u << (cut - 1)) - 1u + (size >> cut & 1u)) >> cut;
+    return size < normal ? small : usual;
+}
+
+/* What is too large becomes the largest number, as in torch; one NaN for all. */
+static inline uint8_t to_e4m3(float x) {
+    uint32_t bits = bits_of(x), size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return 0x7f;
+    uint32_t found = size >= 0x43e00000u ? 0x7eu : to_small(size, 3, 120, 0x3c800000u, 0x1p14f);
+    return (uint8_t)(found | bits >> 31 << 7);
+}
+
+/* What is too large becomes infinite; one NaN for all. */
+static inline uint8_t to_e5m2(float x) {
+    uint32_t bits = bits_of(x), size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return 0x7f;
+    if (size >= 0x47800000u) return (uint8_t)(0x7cu | bits >> 31 << 7);
+    return (uint8_t)(to_small(size, 2, 112, 0x38800000u, 0x1p7f) | bits >> 31 << 7);
+}
+
 static inline float one_nan(float x) { return x != x ? number_of(0x7fc00000u) : x; }
 
 /* Elements start:start+n as float, in `to` or where they are. */
 static inline const float *load(const void *data, int dtype, int64_t start, int n, float *to) {
     if (dtype == F32) return (const float *)data + start;
-    const uint16_t *from = (const uint16_t *)data + start;
+    const double *wide = (const double *)data + start;
+    const uint16_t *half = (const uint16_t *)data + start;
+    const uint8_t *byte = (const uint8_t *)data + start;
     if (dtype == BF16)
-        for (int i = 0; i < n; i++) to[i] = number_of((uint32_t)from[i] << 16);
+        for (int i = 0; i < n; i++) to[i] = number_of((uint32_t)half[i] << 16);
+    else if (dtype == F16)
+        for (int i = 0; i < n; i++) to[i] = from_f16(half[i]);
+    else if (dtype == F64)
+        for (int i = 0; i < n; i++) to[i] = (float)wide[i];
+    else if (dtype == F8_E4M3)
+        for (int i = 0; i < n; i++) to[i] = from_e4m3(byte[i]);
     else
-        for (int i = 0; i < n; i++) to[i] = from_f16(from[i]);
+        for (int i = 0; i < n; i++) to[i] = from_f16((uint16_t)(byte[i] << 8));
     return to;
 }
 
@@ -78,6 +140,33 @@ static inline const float *take(const Vector *v, int64_t start, int n, float *to
     const float *base = load(v->base, v->base_dtype, start, n, held);
     for (int i = 0; i < n; i++) to[i] = x[i] - base[i];
     return to;
+}
+
+/* Where to compute results start:start+n before `put`: in place, or in `held`. */
+static inline float *target(const Output *out, int64_t start, float *held) {
+    return out->dtype == F32 ? (float *)out->data + start : held;
+}
+
+/* Results start:start+n, which are in `target`, into the type that is stored: to nearest, ties to
+ * even. */
+static inline void put(const Output *out, int64_t start, int n, float *x) {
+    if (out->dtype == F32) {
+        for (int i = 0; i < n; i++) x[i] = one_nan(x[i]);
+        return;
+    }
+    double *wide = (double *)out->data + start;
+    uint16_t *half = (uint16_t *)out->data + start;
+    uint8_t *byte = (uint8_t *)out->data + start;
+    if (out->dtype == BF16)
+        for (int i = 0; i < n; i++) half[i] = to_bf16(x[i]);
+    else if (out->dtype == F16)
+        for (int i = 0; i < n; i++) half[i] = to_f16(x[i]);
+    else if (out->dtype == F64)
+        for (int i = 0; i < n; i++) wide[i] = one_nan(x[i]);
+    else if (out->dtype == F8_E4M3)
+        for (int i = 0; i < n; i++) byte[i] = to_e4m3(x[i]);
+    else
+        for (int i = 0; i < n; i++) byte[i] = to_e5m2(x[i]);
 }
 
 static inline int chunk_at(int64_t start, int64_t count) {

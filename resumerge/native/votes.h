@@ -1,15 +1,17 @@
 /* Elements that matter to several models. */
+#pragma once
+
+#include "differences.h"
+#include "vectors.h"
 
 /* base + scale * sum(y_i) with y_i = w_i * d_i, where at least `least` models vote for an element:
  * |y_i| >= t_i * |sum(y_j) - y_i|. Elsewhere, the base.
  *
  * The vectors are differences from the base. `terms` has room for a chunk of each. */
-void EXPORT(voted_sum)(const Vector *base, const Vector *vectors, const float *weights,
-                       const float *thresholds, int64_t vectors_count, int64_t least_given,
-                       double scale_given, int64_t count, float *terms, float *out) {
-    const float scale = (float)scale_given;
-    const int32_t least = (int32_t)least_given;
-    float held[CHUNK], total[CHUNK];
+static void add_voted_sum_unchecked(const Vector *base, const Vector *vectors, const float *weights,
+                       const float *thresholds, int vectors_count, int least,
+                                    float scale, int64_t count, float *terms, const Output *out) {
+    float held[CHUNK], total[CHUNK], held_sum[CHUNK];
     int32_t votes[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
@@ -30,7 +32,8 @@ void EXPORT(voted_sum)(const Vector *base, const Vector *vectors, const float *w
             for (int i = 0; i < n; i++)
                 votes[i] += fabsf(term[i]) >= fabsf(total[i] - term[i]) * threshold;
         }
-        float *to = out + start;
+        float *to = target(out, start, held_sum);
         for (int i = 0; i < n; i++) to[i] = b[i] + (votes[i] >= least ? total[i] : 0.0f) * scale;
+        put(out, start, n, to);
     }
 }

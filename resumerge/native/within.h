@@ -1,4 +1,7 @@
 /* Picking out the few of many numbers. */
+#pragma once
+
+#include <stdint.h>
 
 /* The numbers in low..low+width, less low, in their order; returns how many.
  * Writes at most n numbers from `out` on, also behind the last that it returns. */

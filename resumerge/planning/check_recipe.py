@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resumerge.errors import InputError, Problem, refuse
-from resumerge.methods import METHODS, Method
+from resumerge.methods import METHODS, MergeMethod
 from resumerge.planning.parameters import check_parameters
 from resumerge.planning.slices import check_inputs, with_bases
 from resumerge.planning.tokenizers.chat_template import choose_template
@@ -58,7 +58,7 @@ def _check_names(recipe: Recipe) -> list[Problem]:
     return invalid if name in METHODS else [unknown_method(recipe), *invalid]
 
 
-def find_method(name: str) -> Method:
+def find_method(name: str) -> MergeMethod:
     """The merge method of a name that a user typed.
 
     Raises:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
-from resumerge.methods import METHODS, Method, TensorContext
+from resumerge.methods import METHODS, MergeMethod, TensorContext
 from resumerge.methods.contract import Answers, ask
 from resumerge.planning.experts import unpacked
 from resumerge.planning.mismatch import Mismatches
@@ -27,7 +27,7 @@ class Expressions:
     """Looks up the operands of every tensor; collects problems instead of raising them."""
 
     recipe: Recipe
-    method: Method
+    method: MergeMethod
     models: ModelViews
     parameters: Parameters
     seed: int
@@ -95,7 +95,7 @@ class Expressions:
         return operands
 
     def _merged(
-        self, spec: TensorSpec, method: Method, expression: Expression, template: TensorInfo
+        self, spec: TensorSpec, method: MergeMethod, expression: Expression, template: TensorInfo
     ) -> Target:
         shape = expression.operands[0].tensor.shape
         if self.alignment:

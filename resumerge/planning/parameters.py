@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from resumerge.errors import Problem
-from resumerge.methods import METHODS, Method, Parameter, Value
+from resumerge.methods import METHODS, MergeMethod, Parameter, Value
 from resumerge.methods.base import FLOAT32_MAX
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
@@ -24,7 +24,7 @@ class Parameters:
     """
 
     recipe: Recipe
-    method: Method
+    method: MergeMethod
     valid: bool = True
     _found: dict[tuple[str, str], Problem] = field(default_factory=dict)
 
@@ -152,7 +152,7 @@ class Parameters:
             self._found[key] = self.recipe.problem(what, path, **facts)
 
 
-def check_parameters(recipe: Recipe, method: Method) -> tuple[list[Problem], list[str]]:
+def check_parameters(recipe: Recipe, method: MergeMethod) -> tuple[list[Problem], list[str]]:
     """Check names and values wherever parameters stand, and keys that stand beside them.
 
     mergekit ignores what a method does not read, so parameters of other methods and names that mean

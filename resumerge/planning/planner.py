@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from resumerge.errors import InputError, Problem
 from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy
-from resumerge.methods import METHODS, Method
+from resumerge.methods import METHODS, MergeMethod
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.experts import packed_experts
 from resumerge.planning.expressions import Expressions
@@ -205,7 +205,7 @@ class _Planner:
         for problems in several:
             self.problems += [problem for problem in problems if problem not in self.problems]
 
-    def _find_method(self) -> Method:
+    def _find_method(self) -> MergeMethod:
         name = self.recipe.merge_method
         if name in METHODS:
             return METHODS[name]

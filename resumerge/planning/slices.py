@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.layout import Layers, ModulePart
-from resumerge.methods import Method
+from resumerge.methods import MergeMethod
 from resumerge.planning.model_views import ModelViews
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
 
 
-def with_bases(recipe: Recipe, method: Method) -> tuple[Recipe, list[Problem]]:
+def with_bases(recipe: Recipe, method: MergeMethod) -> tuple[Recipe, list[Problem]]:
     """The recipe with the base model among the inputs of every slice.
 
     mergekit 0.1.5, observed: a base that ``models`` does not list is added as the last input, for
@@ -57,7 +57,7 @@ def base_of(recipe: Recipe, slice_: Slice) -> ModelRef | None:
     return slice_.base_model or recipe.base_model
 
 
-def check_inputs(recipe: Recipe, method: Method) -> Iterator[Problem]:
+def check_inputs(recipe: Recipe, method: MergeMethod) -> Iterator[Problem]:
     """Check that every slice has a base model if the method needs one, and enough models."""
     for slice_ in recipe.slices:
         base = base_of(recipe, slice_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resumerge.methods import METHODS, Method, Parameter
+from resumerge.methods import METHODS, MergeMethod, Parameter
 from resumerge.methods.base import FLOAT32_MAX
 from resumerge.planning.check_recipe import find_method
 
@@ -19,7 +19,7 @@ def methods_json(name: str | None) -> dict[str, Any]:
     return {"methods": [_method(method) for method in chosen]}
 
 
-def _method(method: Method) -> dict[str, Any]:
+def _method(method: MergeMethod) -> dict[str, Any]:
     return {
         "name": method.name,
         "version": method.version,

@@ -16,14 +16,10 @@ from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.kernels.blocks import MapFunction, Scan
-from resumerge.planning.plan import BLOCK, Unit
+from resumerge.planning.plan import BLOCK, RUN_BLOCKS, Unit
 
 StartedUnit = tuple[Unit, "Future[Any] | None"]
 """A unit, and the future of its statistics if they are computed ahead of its blocks."""
-
-BLOCKS_PER_TASK = 4
-"""Blocks that a thread computes one after the other: each handover between threads costs about a
-tenth of a block."""
 
 BATCH_SECONDS = 1.0
 """A batch is closed after this time even if it is small, so that the process stops quickly."""
@@ -116,7 +112,7 @@ class Scheduler:
         while not self._stop.requested:
             if self._blocks_left:
                 unit, statistics = self._current
-                count = min(self._blocks_per_task(), max(1, nbytes // self._largest_block))
+                count = min(self._blocks_per_run(), max(1, nbytes // self._largest_block))
                 indices, self._blocks_left = self._blocks_left[:count], self._blocks_left[count:]
                 return unit, list(indices), statistics
             started = self._upcoming or self._start_unit()
@@ -152,45 +148,46 @@ class Scheduler:
         """Runs in a worker thread."""
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(unit, self._evaluator.serial_scan(unit))
-        return [self._write_block(unit, index, statistics) for index in indices]
-
-    def _write_block(self, unit: Unit, index: int, statistics: Any) -> WrittenBlock:
         started = time.perf_counter()
         storage = self._execution.storage
-        data, inputs = self._evaluator.block(unit, index, statistics)
+        data, inputs = self._evaluator.compute(unit, indices, statistics)
+        places = [unit.block_bytes(index) for index in indices]
+        begin = places[0][0]
+        hashes = [hash_block(data[at - begin : at - begin + size]) for at, size in places]
         target = self._execution.files.descriptor(unit.shard)
-        offset, nbytes = unit.block_bytes(index)
-        origin = self._evaluator.copied_from(unit, index)
-        if origin is None or not storage.copy(*origin, target, offset, nbytes):
-            storage.write(target, data, offset)
+        origin = self._evaluator.copied_from(unit, indices)
+        if origin is None or not storage.copy(*origin, target, begin, len(data)):
+            storage.write(target, data, begin)
         self._execution.reporter.heartbeat()
-        return WrittenBlock(unit, index, hash_block(data), inputs, time.perf_counter() - started)
+        seconds = (time.perf_counter() - started) / len(indices)
+        return [
+            WrittenBlock(unit, index, hash, known, seconds)
+            for index, hash, known in zip(indices, hashes, inputs)
+        ]
 
     def _parallel_scan(self, unit: Unit) -> Scan[Any]:
         """A scan over a unit's blocks by all threads, a few blocks ahead of its consumer."""
 
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
-            def task(first: int, last: int) -> list[Any]:
-                evaluate = self._evaluator.map_block
-                return [evaluate(unit, index, function, sample) for index in range(first, last)]
-
-            running: deque[Future[list[Any]]] = deque()
-            first = done = 0
+            running: deque[tuple[int, Future[list[Any]]]] = deque()
+            first = 0
             while first < unit.blocks:
                 self._governor.wait_for_memory(self._stop)
                 if self._stop.requested:
                     raise _ScanStopped
-                last = min(first + self._blocks_per_task(), unit.blocks)
-                running.append(self._pool.submit(task, first, last))
+                last = min(first + self._blocks_per_run(), unit.blocks)
+                indices = range(first, last)
+                evaluate = self._evaluator.map_blocks
+                task = self._pool.submit(evaluate, unit, indices, function, sample)
+                running.append((last, task))
                 first = last
                 if len(running) > self._tasks_in_flight():
-                    results = running.popleft().result()
-                    done += len(results)
-                    yield from results
+                    done, partials = running.popleft()
+                    yield from partials.result()
                     self._page_cache.scanned(unit, done - 1)
                 self._execution.reporter.heartbeat()
             while running:
-                yield from running.popleft().result()
+                yield from running.popleft()[1].result()
 
         return scan
 
@@ -199,9 +196,9 @@ class Scheduler:
         fits = self._governor.batch_bytes // (2 * 4 * BLOCK)
         return max(1, min(2 * self._execution.threads, fits))
 
-    def _blocks_per_task(self) -> int:
+    def _blocks_per_run(self) -> int:
         """Fewer under memory pressure."""
-        return max(1, min(BLOCKS_PER_TASK, self._governor.batch_bytes // (32 * 4 * BLOCK)))
+        return max(1, min(RUN_BLOCKS, self._governor.batch_bytes // (32 * 4 * BLOCK)))
 
     def _report(self, batch: list[WrittenBlock]) -> None:
         """Count what was written, which the committer may have committed by now, or not."""

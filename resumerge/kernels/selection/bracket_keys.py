@@ -9,7 +9,6 @@ import numpy as np
 from resumerge.kernels.selection.chosen import Selection
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.kernels.selection.histograms import locate_bin
-from resumerge.kernels.selection.keys import Bits
 from resumerge.kernels.selection.limits import MAX_COLLECTED
 
 _FINE_BITS = 12
@@ -38,14 +37,15 @@ class BracketKeys:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def add(self, above: int, keys: Bits, counts: np.ndarray) -> None:
+    def add(self, above: int, key_bytes: bytes, count_bytes: bytes) -> None:
         """Add the next block.
 
         Args:
             above: number of its elements with keys above the bracket.
-            keys: the distinct keys inside, ascending: uint32.
-            counts: number of elements with each: uint32.
+            key_bytes: the distinct keys inside, ascending: uint32.
+            count_bytes: number of elements with each: uint32.
         """
+        keys, counts = np.frombuffer(key_bytes, np.uint32), np.frombuffer(count_bytes, np.uint32)
         self._rank -= above
         if self._too_many or len(self) + len(keys) > MAX_COLLECTED:
             self._too_many = True
@@ -69,7 +69,7 @@ class BracketKeys:
             selection.before = [0, *accumulate(equal.tolist())]
         return selection
 
-    def _within(self, keys: Bits, counts: np.ndarray) -> tuple[np.uint32, int]:
+    def _within(self, keys: np.ndarray, counts: np.ndarray) -> tuple[np.uint32, int]:
         """The key of the rank, and its rank among equal ones.
 
         By a histogram, then a sort of the keys in one bin.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from resumerge.kernels.blocks import Block
-from resumerge.kernels.selection.keys import KEY_CODES, Key, magnitude_bits
-from resumerge.native import Vector, calls
+from resumerge.kernels.blocks import Run
+from resumerge.kernels.selection.keys import Key
+from resumerge.native import Kept, Vector, _kernels
 
 
 @dataclass
@@ -28,32 +27,23 @@ class Selection:
     equal: int
     before: list[int] = field(default_factory=list)
 
-    def mask(self, values: Any, block: Block, key: Key = magnitude_bits) -> np.ndarray:
-        """1 where an element of the block is kept, else 0: uint8."""
+    def mask(self, values: Vector, run: Run, key: Key = Key.MAGNITUDE) -> np.ndarray:
+        """1 where an element of the run is kept, else 0: uint8."""
         if self.equal == 0:
             return np.zeros(len(values), np.uint8)
-        quota = self._quota(len(values), block)
-        if isinstance(values, Vector):
-            return calls.mask_above(values, KEY_CODES[key], self.threshold, quota)
-        bits, threshold = key(values), np.uint32(self.threshold)
-        if quota >= len(bits):
-            return (bits >= threshold).view(np.uint8)
-        kept = bits > threshold
-        if quota > 0:
-            kept[np.flatnonzero(bits == threshold)[:quota]] = True
-        return kept.view(np.uint8)
+        mask = np.empty(len(values), np.uint8)
+        _kernels.mask_above(values, key.value, self.threshold, self._quota(run), mask)
+        return mask
 
-    def mask_or_threshold(self, values: Any, block: Block) -> Any:
-        """The mask by magnitude for `add_task_vectors`, or a threshold for the compiled kernel."""
-        if self.equal == 0 or not isinstance(values, Vector):
-            return self.mask(values, block)
-        return calls.Threshold(self.threshold, self._quota(len(values), block))
+    def mask_or_threshold(self, values: Vector, run: Run) -> Kept:
+        """What `add_task_vectors` takes: the threshold in place of a mask by magnitude."""
+        return (self.threshold, self._quota(run)) if self.equal else self.mask(values, run)
 
-    def _quota(self, length: int, block: Block) -> int:
-        """Number of a block's elements equal to the threshold that are kept."""
+    def _quota(self, run: Run) -> int:
+        """Number of a run's elements equal to the threshold that are kept."""
         if not self.before:
-            return length
-        return max(0, self.equal - self.before[block.index])
+            return run.length
+        return max(0, self.equal - self.before[run.first])
 
 
 @dataclass
@@ -63,7 +53,7 @@ class Band:
     outer: Selection
     inner: Selection
 
-    def mask(self, values: Any, block: Block) -> np.ndarray:
-        """1 where an element of the block is in the band, else 0: uint8."""
-        band: np.ndarray = self.outer.mask(values, block) & (self.inner.mask(values, block) ^ 1)
+    def mask(self, values: Vector, run: Run) -> np.ndarray:
+        """1 where an element of the run is in the band, else 0: uint8."""
+        band: np.ndarray = self.outer.mask(values, run) & (self.inner.mask(values, run) ^ 1)
         return band

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels.blocks import Scan
-from resumerge.kernels.selection.keys import Bits, Key
+from resumerge.kernels.selection.keys import Bits, Key, keys_of
+from resumerge.native import Vector
 
 _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
@@ -32,13 +33,13 @@ def find_by_histograms(
 ) -> dict[VectorRank, FoundKey]:
     vectors = sorted({i for i, _ in wanted})
     upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
-    for part in scan(lambda v, block: {i: _histogram(key(v[i])) for i in vectors}):
+    for part in scan(lambda v, run: {i: _histogram(keys_of(v[i], key)) for i in vectors}):
         for i, counts in part.items():
             upper[i] += counts
     coarse = {(i, k): locate_bin(upper[i], k) for i, k in sorted(wanted)}
     bins = {i: sorted({place[0] for (j, _), place in coarse.items() if j == i}) for i in vectors}
     lower = {(i, upper_bin): np.zeros(_BINS, np.int64) for i in vectors for upper_bin in bins[i]}
-    for part in scan(lambda v, block: _low_histograms(v, bins, key)):
+    for part in scan(lambda v, run: _low_histograms(v, bins, key)):
         for which, counts in part.items():
             lower[which] += counts
     places = {}
@@ -54,11 +55,11 @@ def _histogram(bits: Bits) -> np.ndarray:
 
 
 def _low_histograms(
-    vectors: Mapping[int, Any], bins: Mapping[int, Sequence[int]], key: Key
+    vectors: Mapping[int, Vector], bins: Mapping[int, Sequence[int]], key: Key
 ) -> dict[VectorRank, np.ndarray]:
     found = {}
     for i, upper_bins in bins.items():
-        bits = key(vectors[i])
+        bits = keys_of(vectors[i], key)
         for upper_bin in upper_bins:
             low = bits - np.uint32(upper_bin << _LOW_BITS)
             found[i, upper_bin] = np.bincount(low[low < _BINS], minlength=_BINS)

@@ -36,9 +36,10 @@ class KeySample:
         self._keys = GrowingArray(int(1.02 * numel) // (SAMPLED * sample_step(numel)))
         self._starts: list[int] = []
 
-    def add(self, keys: Bits) -> None:
-        """Add the sample of the next block: uint32, at least one key."""
-        self._starts.append(len(self._keys))
+    def add(self, keys: Bits, blocks: int) -> None:
+        """Add the sample of the next blocks: uint32, at least one key of each, as many of each."""
+        begin = len(self._keys)
+        self._starts += [begin + len(keys) * block // blocks for block in range(blocks)]
         self._keys.append(keys)
 
     def brackets(self, ranks: Sequence[int]) -> dict[int, Bracket]:

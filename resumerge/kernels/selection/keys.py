@@ -2,61 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from enum import Enum
 
 import numpy as np
 
-from resumerge.native import Vector, calls, instruction_set
+from resumerge.native import Vector, _kernels
 
 _SIGN = np.uint32(0x80000000)
-_MAGNITUDE = np.uint32(0x7FFFFFFF)
-INFINITY = np.uint32(0x7F800000)
-_NAN_MAGNITUDE = np.uint32(0x7FC00000)
-_NAN_KEY = np.uint32(0xFFC00000)
 
 Bits = np.ndarray
-Key = Callable[[Any], Bits]
 
 
-def magnitude_bits(values: Any) -> Bits:
-    """The bits of ``abs(values)``: uint32, in the order of the magnitudes; one key for all NaN.
+class Key(Enum):
+    """By what elements are ordered."""
 
-    Computed with NumPy, whose integer operations are several times faster than torch's.
-    """
-    if isinstance(values, Vector):
-        return calls.keys(values, calls.MAGNITUDE)
-    found: np.ndarray = values.cpu().numpy().view(np.uint32) & _MAGNITUDE
-    if found.max(initial=0) > INFINITY:
-        found[found > INFINITY] = _NAN_MAGNITUDE
+    MAGNITUDE = False
+    """The bits of ``abs(x)``; one key for all NaN."""
+    NUMBER = True
+    """-0 is below 0, and NaN above all."""
+
+
+def keys_of(vector: Vector, key: Key) -> Bits:
+    """The keys of all elements: uint32."""
+    found = np.empty(len(vector), np.uint32)
+    _kernels.keys(vector, key.value, found)
     return found
 
 
-def ordered_bits(values: Any) -> Bits:
-    """Keys in the order of the numbers: uint32; -0 is below 0, and NaN above all."""
-    if isinstance(values, Vector):
-        return calls.keys(values, calls.ORDERED)
-    bits = values.cpu().numpy().view(np.uint32)
-    found: np.ndarray = np.where(bits & _SIGN, ~bits, bits | _SIGN)
-    found[(bits & _MAGNITUDE) > INFINITY] = _NAN_KEY
-    return found
+def equal_counts(vector: Vector, key: Key, wanted: int, block: int) -> list[int]:
+    """How many elements of each block have a key."""
+    return _kernels.equal_counts(vector, key.value, wanted, block)
 
 
-def as_native(values: Any) -> Any:
-    """A torch vector as one of the compiled kernels, which compute keys several times faster.
-
-    Without compiled kernels, or on another device, the vector itself.
-    """
-    if isinstance(values, Vector) or instruction_set() is None or values.device.type != "cpu":
-        return values
-    return Vector(values.numpy())
+def count_nonzero(vector: Vector) -> int:
+    """The number of elements that are not 0; NaN counts."""
+    return len(vector) - sum(equal_counts(vector, Key.MAGNITUDE, 0, max(1, len(vector))))
 
 
-KEY_CODES: dict[Key, int] = {magnitude_bits: calls.MAGNITUDE, ordered_bits: calls.ORDERED}
-"""The compiled kernels' numbers of these functions."""
-
-
-def float_of_ordered_bits(key: int) -> float:
-    """The number whose `ordered_bits` are this key."""
+def float_of_key(key: int) -> float:
+    """The number whose key (`Key.NUMBER`) this is."""
     bits = np.uint32(key)
     return float((bits ^ _SIGN if bits & _SIGN else ~bits).view(np.float32))

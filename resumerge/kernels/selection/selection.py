@@ -10,22 +10,22 @@ kept. NaN counts as larger than any number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from resumerge.kernels.blocks import Scan
+from resumerge.kernels.blocks import Run, Scan
 from resumerge.kernels.selection.bracket_keys import BracketKeys
 from resumerge.kernels.selection.chosen import Selection
 from resumerge.kernels.selection.histograms import VectorRank, find_by_histograms
 from resumerge.kernels.selection.key_sample import Bracket, KeySample
-from resumerge.kernels.selection.keys import KEY_CODES, Bits, Key, magnitude_bits
+from resumerge.kernels.selection.keys import Key, equal_counts, keys_of
 from resumerge.kernels.selection.limits import sample_step
-from resumerge.native import Vector, calls
+from resumerge.native import Vector, _kernels
 
-Vectors = dict[int, Any]
+Vectors = dict[int, Vector]
 ScanVectors = Scan[Any]
 
 
@@ -35,7 +35,7 @@ def select_largest(kept: Mapping[int, int], numel: int, scan: ScanVectors) -> di
     Args:
         kept: for each vector, the number of elements to keep, at most `numel`.
         numel: elements of each vector.
-        scan: over dictionaries of the vectors' blocks.
+        scan: over dictionaries of the vectors' runs.
     """
     found = select({i: (k,) for i, k in kept.items()}, numel, scan)
     return {i: selections[0] for i, selections in found.items()}
@@ -45,15 +45,15 @@ def select(
     ranks: Mapping[int, Sequence[int]],
     numel: int,
     scan: ScanVectors,
-    key: Key = magnitude_bits,
+    key: Key = Key.MAGNITUDE,
 ) -> dict[int, list[Selection]]:
     """Find the k largest of several vectors, for several k of each.
 
     Args:
         ranks: for each vector, the numbers k of elements to keep, at most `numel`.
         numel: elements of each vector.
-        scan: over dictionaries of the vectors' blocks.
-        key: function that gives the keys by which elements are ordered.
+        scan: over dictionaries of the vectors' runs.
+        key: by what elements are ordered.
     """
     wanted = sorted({(i, k) for i, ks in ranks.items() for k in ks if k > 0})
     found = _guess(wanted, numel, scan, key) if wanted else {}
@@ -62,9 +62,12 @@ def select(
     found |= {which: Selection(at.key, at.rank) for which, at in found_keys.items()}
     split = [which for which, at in found_keys.items() if at.rank < at.equal]
     if split:
-        rows = list(scan(lambda v, block: _equal_counts(v, split, found, key)))
-        for which, counts in zip(split, zip(*rows)):
-            found[which].before = [0, *accumulate(counts)]
+        counts: dict[VectorRank, list[int]] = {which: [] for which in split}
+        for part in scan(lambda v, run: _equal_counts(v, split, found, key, run)):
+            for which in split:
+                counts[which] += part[which]
+        for which in split:
+            found[which].before = [0, *accumulate(counts[which])]
     nothing = Selection(threshold=0, equal=0)
     return {i: [found.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
 
@@ -73,7 +76,7 @@ def order_statistics(
     ranks: Mapping[int, Sequence[int]],
     numel: int,
     scan: ScanVectors,
-    key: Key = magnitude_bits,
+    key: Key = Key.MAGNITUDE,
 ) -> dict[int, list[int]]:
     """The keys of the k-th largest elements of several vectors, for several k (from 1) of each."""
     found = select(ranks, numel, scan, key)
@@ -92,9 +95,10 @@ def _guess(
     brackets = _brackets(wanted, numel, scan, key)
     inside = {which: BracketKeys(which[1], numel, low) for which, (low, _) in brackets.items()}
     if brackets:
-        for part in scan(lambda v, block: _keys_in_brackets(v, brackets, key)):
-            for which, (above, keys, counts) in part.items():
-                inside[which].add(above, keys, counts)
+        for part in scan(lambda v, run: _keys_in_brackets(v, brackets, key, run)):
+            for which, blocks in part.items():
+                for above, keys, counts in blocks:
+                    inside[which].add(above, keys, counts)
     found = {which: collected.selection() for which, collected in inside.items()}
     return {which: selection for which, selection in found.items() if selection is not None}
 
@@ -106,9 +110,9 @@ def _brackets(
     ranks = {i: [k for j, k in wanted if j == i] for i, _ in wanted}
     samples = {i: KeySample(numel) for i in ranks}
     step = sample_step(numel)
-    for part in scan(lambda v, block: {i: key(_strided(v[i], step)) for i in ranks}, True):
+    for part, blocks in scan(lambda v, run: (_sample(v, ranks, key, step), len(run)), True):
         for i, keys in part.items():
-            samples[i].add(keys)
+            samples[i].add(keys, blocks)
     return {
         (i, k): bracket
         for i, ks in ranks.items()
@@ -116,29 +120,22 @@ def _brackets(
     }
 
 
-def _strided(vector: Any, step: int) -> Any:
-    return vector.every(step) if isinstance(vector, Vector) else vector[::step]
+def _sample(vectors: Vectors, wanted: Iterable[int], key: Key, step: int) -> dict[int, np.ndarray]:
+    return {i: keys_of(vectors[i], key)[::step].copy() for i in wanted}
 
 
 def _keys_in_brackets(
-    vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key
-) -> dict[VectorRank, tuple[int, Bits, np.ndarray]]:
+    vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key, run: Run
+) -> dict[VectorRank, list[tuple[int, bytes, bytes]]]:
     """The number of elements above each bracket, and the distinct keys inside with their counts.
 
     Keys are counted, not collected one by one: differences of 16-bit numbers have few distinct
     values, and a bracket may contain a large share of the tensor.
     """
-    found = {}
-    keys: dict[int, Bits] = {}
-    for (i, k), (low, high) in brackets.items():
-        if isinstance(vectors[i], Vector):
-            found[i, k] = calls.keys_in_bracket(vectors[i], KEY_CODES[key], int(low), int(high))
-            continue
-        bits = keys[i] if i in keys else keys.setdefault(i, key(vectors[i]))
-        inside = np.flatnonzero(bits - low <= high - low)
-        different, counts = np.unique(bits[inside], return_counts=True)
-        found[i, k] = (int(np.count_nonzero(bits > high)), different, counts.astype(np.uint32))
-    return found
+    return {
+        (i, k): _kernels.keys_in_bracket(vectors[i], key.value, int(low), int(high), run.size)
+        for (i, k), (low, high) in brackets.items()
+    }
 
 
 def _equal_counts(
@@ -146,11 +143,8 @@ def _equal_counts(
     split: Sequence[VectorRank],
     found: Mapping[VectorRank, Selection],
     key: Key,
-) -> list[int]:
-    return [_equal_count(vectors[i], found[i, k].threshold, key) for i, k in split]
-
-
-def _equal_count(vector: Any, threshold: int, key: Key) -> int:
-    if isinstance(vector, Vector):
-        return calls.equal_count(vector, KEY_CODES[key], threshold)
-    return int(np.count_nonzero(key(vector) == np.uint32(threshold)))
+    run: Run,
+) -> dict[VectorRank, list[int]]:
+    return {
+        (i, k): equal_counts(vectors[i], key, found[i, k].threshold, run.size) for i, k in split
+    }

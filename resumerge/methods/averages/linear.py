@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 SMALLEST_SHARE = 1e-8
 """Of ``|sum(w)| / sum(|w|)``; below it the weights cancel."""
 
 
-class Linear(Method):
+class Linear(KernelMethod):
     """``sum(w_i * x_i)``, divided by ``sum(w_i)`` where `normalize` is on."""
 
     name = "linear"
@@ -28,8 +29,7 @@ class Linear(Method):
         Parameter("weight", "share of this model", per_model=True),
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
-    torch_cost = BlockCost(2.0, scratch=0.0)
-    compiled_cost = BlockCost(0.5, scratch=1.2, per_input=0.1)
+    cost = BlockCost(0.5, scratch=1.2, per_input=0.1)
 
     def validate(self, tensor: TensorContext) -> str | None:
         weights = tensor.values("weight")
@@ -38,10 +38,9 @@ class Linear(Method):
             return "weights that do not sum to zero, or normalize: false"
         return None
 
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
-
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         weights = tensor.values("weight")
         total = sum(weights) if tensor.params["normalize"] else 1.0
-        return kernels.weighted_sum(inputs, [weight / total for weight in weights])
+        kernels.weighted_sum(inputs, [weight / total for weight in weights], out)

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run, Scan
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 SMALLEST_PRODUCT = 1e-6
 """The least product of two norms that a dot product is divided by."""
 
 
-class ModelStock(Method):
+class ModelStock(KernelMethod):
     """``t * mean(x_i) + (1 - t) * base`` with ``t = n c / (1 + (n-1) c)``.
 
     n is the number of models, c the mean cosine between every two of their task vectors: of the
@@ -35,11 +36,7 @@ class ModelStock(Method):
     )
     base = "required"
     fewest = 3
-    torch_cost = BlockCost(6.0, scratch=1.0, per_input=4.0)
-    compiled_cost = BlockCost(1.0, scratch=1.3, per_input=0.28)
-
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
+    cost = BlockCost(1.0, scratch=1.3, per_input=0.28)
 
     def passes(self, tensor: TensorContext) -> int:
         return 1 if self._by_row(tensor) else 2
@@ -49,18 +46,22 @@ class ModelStock(Method):
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> float:
         """The share t of the models' mean."""
-        products = scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
+        products = scan(lambda x, run: kernels.gram(kernels.subtract_base(x, tensor.base), run))
         return float(share(kernels.sum_blocks(products)))
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         base = inputs[tensor.base]  # type: ignore[index]
         deltas = kernels.subtract_base(inputs, tensor.base)
         if not self._by_row(tensor):
-            return kernels.add_scaled_sum(base, deltas, statistics / len(deltas))
+            kernels.add_sum(base, deltas, statistics / len(deltas), out)
+            return
         row = tensor.shape[-1]
         shares = share(kernels.row_gram(deltas, row)) / len(deltas)
-        factors = [np.ones(len(shares)), shares]
-        return kernels.weighted_sum_by_row([base, kernels.sum_vectors(deltas)], factors, row)
+        factors = np.array([np.ones(len(shares)), shares])
+        terms = [base, kernels.sum_of(deltas)]
+        kernels.weighted_sum_along(terms, factors, row, False, out)
 
     def _by_row(self, tensor: TensorContext) -> bool:
         return bool(tensor.params["filter_wise"]) and len(tensor.shape) > 1

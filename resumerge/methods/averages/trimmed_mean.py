@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 
-class TrimmedMean(Method):
+class TrimmedMean(KernelMethod):
     """The mean of each element's values without the g lowest and the g highest.
 
     ``g = min(int(trim * n), (n - 1) // 2)`` of n models; with ``trim: 0.5`` the result is the
@@ -27,13 +28,11 @@ class TrimmedMean(Method):
     parameters = (
         Parameter("trim", "share left out at each end; 0.5: the median", 0.5, low=0.0, high=0.5),
     )
-    torch_cost = BlockCost(3.8, scratch=0.0, per_input=6.0)
-    compiled_cost = BlockCost(0.75, scratch=1.0, per_input=0.2)
+    cost = BlockCost(0.75, scratch=1.0, per_input=0.2)
 
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
-
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         count = len(inputs)
         cut = min(int(float(tensor.params["trim"]) * count), (count - 1) // 2)
-        return kernels.trimmed_mean(inputs, cut)
+        kernels.trimmed_mean(inputs, cut, out)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan, scan_mapped
+from resumerge.kernels.blocks import Block, Run, Scan
+from resumerge.kernels.linalg.divergence import concatenate, importance, row_divergences
 from resumerge.methods.base import BlockCost, Method, Paper, TensorContext
+from resumerge.native import Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ArceeFusion(Method):
@@ -31,7 +37,7 @@ class ArceeFusion(Method):
     base = "required"
     fewest = 2
     most = 2
-    torch_cost = BlockCost(13.0, scratch=20.0)
+    cost = BlockCost(13.0, scratch=20.0)
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
         rows = tensor.numel // max(1, self._row(tensor))
@@ -46,35 +52,44 @@ class ArceeFusion(Method):
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, float]:
         """The divergence of each row, and the threshold of importance."""
         row = self._row(tensor)
-        divergences = kernels.concatenate(
-            scan(lambda x, block: kernels.row_divergences(*self._pair(tensor, x), row)),
+        divergences = concatenate(
+            scan(lambda x, block: row_divergences(*self._pair(tensor, x), row)),
             tensor.numel // row,
         )
         last = tensor.numel - 1
         ranks = [tensor.numel - share * last // 4 for share in (1, 2, 3)]
 
-        def importance(x: list[Any], block: Block) -> dict[int, Any]:
-            return {0: kernels.as_native(self._importance(tensor, x, block, divergences))}
+        def scan_importance(function: Any, sample: bool = False) -> Iterator[Any]:
+            """Each block is a run of its own, of vectors."""
+
+            def of_block(x: list[Tensor], block: Block) -> Any:
+                found = Vector(self._importance(tensor, x, block, divergences).cpu().numpy())
+                return function({0: found}, Run(block.index, len(found), len(found)))
+
+            return scan(of_block, sample)
 
         keys = kernels.order_statistics(
-            {0: ranks}, tensor.numel, scan_mapped(scan, importance), kernels.ordered_bits
+            {0: ranks}, tensor.numel, scan_importance, kernels.Key.NUMBER
         )
-        low, median, high = (np.float32(kernels.float_of_ordered_bits(key)) for key in keys[0])
+        low, median, high = (np.float32(kernels.float_of_key(key)) for key in keys[0])
         return divergences, float(median + np.float32(1.5) * (high - low))
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def block(
+        self, tensor: TensorContext, inputs: list[Tensor], block: Block, statistics: Any
+    ) -> Tensor:
         divergences, threshold = statistics
         kept = self._importance(tensor, inputs, block, divergences) >= threshold
         other, base = self._pair(tensor, inputs)
-        return kernels.add_scaled(base, kernels.apply_mask(other.sub_(base), kept))
+        result: Tensor = base.add_(other.sub_(base).where(kept, 0.0))
+        return result
 
     def _importance(
-        self, tensor: TensorContext, inputs: list[Any], block: Block, divergences: Any
+        self, tensor: TensorContext, inputs: list[Tensor], block: Block, divergences: Any
     ) -> Any:
         row = self._row(tensor)
-        return kernels.importance(*self._pair(tensor, inputs), divergences, row, block.start)
+        return importance(*self._pair(tensor, inputs), divergences, row, block.start)
 
-    def _pair(self, tensor: TensorContext, inputs: list[Any]) -> tuple[Any, Any]:
+    def _pair(self, tensor: TensorContext, inputs: list[Tensor]) -> tuple[Any, Any]:
         return inputs[tensor.others[0]], inputs[tensor.base]  # type: ignore[index]
 
     def _row(self, tensor: TensorContext) -> int:

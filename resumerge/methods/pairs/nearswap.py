@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block
-from resumerge.methods.base import BlockCost, Method, Parameter, TensorContext
+from resumerge.kernels.blocks import Run
+from resumerge.methods.base import BlockCost, KernelMethod, Parameter, TensorContext
+from resumerge.native import Vector
 
 
-class NearSwap(Method):
+class NearSwap(KernelMethod):
     """``base + w * (x - base)`` with ``w = clamp(t / |x - base|, 0, 1)``.
 
     That is x limited to ``[base - t, base + t]``, and the base where t is negative.
@@ -21,15 +22,14 @@ class NearSwap(Method):
     base = "required"
     fewest = 2
     most = 2
-    torch_cost = BlockCost(1.7, scratch=9.0)
-    compiled_cost = BlockCost(0.5, scratch=1.2)
+    cost = BlockCost(0.5, scratch=1.2)
 
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
-
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         base, other = inputs[tensor.base], inputs[tensor.others[0]]  # type: ignore[index]
         t = float(tensor.params["t"])
         if not t > 0.0:
-            return base
-        return kernels.clamp_to_distance(other, base, t)
+            kernels.round_to(base, out)
+        else:
+            kernels.clamp_to_distance(other, base, t, out)

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run, Scan
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 OPPOSITE = 1e-7
 """Sines below this, beyond a right angle, have no direction: the points are antipodal."""
 
 
-class Karcher(Method):
+class Karcher(KernelMethod):
     """``mean(|x_i|) * argmin_u sum(angle(u, x_i)**2)``, u of length one, by gradient descent.
 
     A step goes from u along ``mean((θ_i / sin θ_i) * (x_i/|x_i| - cos θ_i * u))``. u stays in the
@@ -37,11 +38,7 @@ class Karcher(Method):
         Parameter("max_iter", "most steps", 10, "int", low=0),
         Parameter("tol", "steps shorter than this end the search", 1e-5, low=0.0),
     )
-    torch_cost = BlockCost(6.0, scratch=6.5, per_input=3.4)
-    compiled_cost = BlockCost(1.0, scratch=1.0, per_input=0.24)
-
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
+    cost = BlockCost(1.0, scratch=1.0, per_input=0.24)
 
     def passes(self, tensor: TensorContext) -> int:
         return 2
@@ -51,12 +48,17 @@ class Karcher(Method):
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
-        products = kernels.sum_blocks(scan(lambda x, block: kernels.gram(x)))
+        products = kernels.sum_blocks(scan(lambda x, run: kernels.gram(x, run)))
         max_iter, tol = int(tensor.params["max_iter"]), float(tensor.params["tol"])
         return list(map(float, factors(products, max_iter, tol)))
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
-        return inputs[0] if len(inputs) == 1 else kernels.weighted_sum(inputs, statistics)
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
+        if len(inputs) == 1:
+            kernels.round_to(inputs[0], out)
+        else:
+            kernels.weighted_sum(inputs, statistics, out)
 
 
 def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run, Scan
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 
-class MultiSlerp(Method):
+class MultiSlerp(KernelMethod):
     """``|x| * exp_m(sum(w_i * log_m(u_i)))`` to first order, with ``u_i = x_i / |x_i|``.
 
     m is the direction of ``sum(w_i * u_i)``; the tangents ``u_i - (u_i·m) m`` are averaged with the
@@ -37,11 +38,7 @@ class MultiSlerp(Method):
         Parameter("eps", "vectors shorter than this have no direction", 1e-8, low=0.0),
     )
     base = "optional"
-    torch_cost = BlockCost(5.8, scratch=6.5, per_input=3.4)
-    compiled_cost = BlockCost(1.0, scratch=1.0, per_input=0.24)
-
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
+    cost = BlockCost(1.0, scratch=1.0, per_input=0.24)
 
     def passes(self, tensor: TensorContext) -> int:
         return 2 if len(tensor.others) > 1 else 1
@@ -58,18 +55,23 @@ class MultiSlerp(Method):
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
         """The factor on each model."""
         products = kernels.sum_blocks(
-            scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
+            scan(lambda x, run: kernels.gram(kernels.subtract_base(x, tensor.base), run))
         )
         weights = np.array(tensor.values("weight"))
         if tensor.params["normalize_weights"]:
             weights = weights / weights.sum()
         return list(map(float, factors(products, weights, float(tensor.params["eps"]))))
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         if len(tensor.others) == 1:
-            return inputs[tensor.others[0]]
-        mixed = kernels.weighted_sum(kernels.subtract_base(inputs, tensor.base), statistics)
-        return mixed if tensor.base is None else kernels.add_scaled(inputs[tensor.base], mixed)
+            kernels.round_to(inputs[tensor.others[0]], out)
+            return
+        mixed = out if tensor.base is None else kernels.new_vector(run.length)
+        kernels.weighted_sum(kernels.subtract_base(inputs, tensor.base), statistics, mixed)
+        if tensor.base is not None:
+            kernels.add_sum(inputs[tensor.base], [mixed], 1.0, out)
 
 
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run, Scan
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 SMALLEST_NORM = 1e-7
 SMALLEST_WEIGHT_SUM = 1e-6
 
 
-class NuSlerp(Method):
+class NuSlerp(KernelMethod):
     """``sin((1-t)θ)/sin(θ) * a + sin(tθ)/sin(θ) * b``, with ``t = w_b / (w_a + w_b)``.
 
     θ is the angle between a and b, as vectors of the whole tensor (`nuslerp_flatten`), of each
@@ -42,11 +43,7 @@ class NuSlerp(Method):
     base = "optional"
     fewest = 2
     most = 2
-    torch_cost = BlockCost(6.3, scratch=16.0)
-    compiled_cost = BlockCost(1.0, scratch=1.5, per_input=0.1)
-
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
+    cost = BlockCost(1.0, scratch=1.5, per_input=0.1)
 
     def passes(self, tensor: TensorContext) -> int:
         return 1 if self._by_row(tensor) else 2
@@ -61,23 +58,28 @@ class NuSlerp(Method):
         if self._by_column(tensor):
             row = self._row(tensor)
             products = scan(
-                lambda x, block: kernels.column_gram(kernels.subtract_base(x, tensor.base), row)
+                lambda x, run: kernels.column_gram(kernels.subtract_base(x, tensor.base), row, run)
             )
         else:
-            products = scan(lambda x, block: kernels.gram(kernels.subtract_base(x, tensor.base)))
+            products = scan(lambda x, run: kernels.gram(kernels.subtract_base(x, tensor.base), run))
         return self._factors(tensor, kernels.sum_blocks(products))
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         pair = kernels.subtract_base(inputs, tensor.base)
+        mixed = out if tensor.base is None else kernels.new_vector(run.length)
         if self._by_row(tensor):
             row = self._row(tensor)
-            factors = self._factors(tensor, kernels.row_gram(pair, row))
-            mixed = kernels.weighted_sum_by_row(pair, factors, row)
+            factors = np.array(self._factors(tensor, kernels.row_gram(pair, row)))
+            kernels.weighted_sum_along(pair, factors, row, False, mixed)
         elif self._by_column(tensor):
-            mixed = kernels.weighted_sum_by_column(pair, statistics, self._row(tensor))
+            factors = np.array(statistics)
+            kernels.weighted_sum_along(pair, factors, self._row(tensor), True, mixed)
         else:
-            mixed = kernels.weighted_sum(pair, [float(f) for f in statistics])
-        return mixed if tensor.base is None else kernels.add_scaled(inputs[tensor.base], mixed)
+            kernels.weighted_sum(pair, statistics, mixed)
+        if tensor.base is not None:
+            kernels.add_sum(inputs[tensor.base], [mixed], 1.0, out)
 
     def _by_row(self, tensor: TensorContext) -> bool:
         return self._split(tensor) and not tensor.params["nuslerp_row_wise"]

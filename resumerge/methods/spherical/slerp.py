@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run, Scan
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 NEARLY_PARALLEL = 0.9995
 """Above this cosine the interpolation is linear: a division by the sine is not safe."""
@@ -15,7 +16,7 @@ NEARLY_PARALLEL = 0.9995
 SMALLEST_NORM = 1e-8
 
 
-class Slerp(Method):
+class Slerp(KernelMethod):
     """``sin((1-t)θ)/sin(θ) * a + sin(tθ)/sin(θ) * b``, θ the angle between a and b as vectors.
 
     a is the base model, b the other one. Where they are nearly parallel the result is
@@ -34,11 +35,7 @@ class Slerp(Method):
     base = "required"
     fewest = 2
     most = 2
-    torch_cost = BlockCost(3.9, scratch=15.0)
-    compiled_cost = BlockCost(1.0, scratch=1.5, per_input=0.1)
-
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
+    cost = BlockCost(1.0, scratch=1.5, per_input=0.1)
 
     def passes(self, tensor: TensorContext) -> int:
         return 2
@@ -47,7 +44,7 @@ class Slerp(Method):
         """The factors on the base and on the other model."""
         a, b = self._roles(tensor)
         (aa, ab), (_, bb) = kernels.sum_blocks(
-            scan(lambda x, block: kernels.gram([x[a], x[b]]))
+            scan(lambda x, run: kernels.gram([x[a], x[b]], run))
         ).tolist()
         t = float(tensor.params["t"])
         norms = [norm if norm > SMALLEST_NORM else 1.0 for norm in (math.sqrt(aa), math.sqrt(bb))]
@@ -57,9 +54,11 @@ class Slerp(Method):
         angle = math.acos(cosine)
         return math.sin((1.0 - t) * angle) / math.sin(angle), math.sin(t * angle) / math.sin(angle)
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         a, b = self._roles(tensor)
-        return kernels.weighted_sum([inputs[a], inputs[b]], statistics)
+        kernels.weighted_sum([inputs[a], inputs[b]], statistics, out)
 
     def _roles(self, tensor: TensorContext) -> tuple[int, int]:
         assert tensor.base is not None

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan, scan_mapped
-from resumerge.methods.base import Method, Parameter, TensorContext
+from resumerge.kernels.blocks import Run, Scan, scan_mapped
+from resumerge.methods.base import KernelMethod, Parameter, TensorContext
+from resumerge.native import Vector
 
 MAX_MASKED = 1 << 28
 """Elements of the largest tensor whose masks stay in memory: 32 MiB for each of its inputs."""
@@ -58,7 +60,7 @@ class TaskVectorStatistics:
     Args:
         selections: the elements that `mask` keeps, as `select` returned them.
         factors: the L1 norm before the mask, divided by the norm after it.
-        masks: of every block, one bit for each element; only with `reuse_masks`.
+        masks: of each block, one bit for each element; only with `reuse_masks`.
     """
 
     selections: Mapping[int, Any]
@@ -69,7 +71,7 @@ class TaskVectorStatistics:
 NO_STATISTICS = TaskVectorStatistics({}, {}, {})
 
 
-class TaskVectors(Method):
+class TaskVectors(KernelMethod):
     """``base + lambda * sum(m_i * w_i * s_i(x_i - base)) / divisor``.
 
     s_i makes sparse, m_i is 1 where the element takes part (always, or by sign consensus), and the
@@ -100,19 +102,16 @@ class TaskVectors(Method):
         return {}
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> np.ndarray:
         """1 for the elements of input i's task vector that are kept, else 0: uint8."""
         raise NotImplementedError(f"{self.name} declares no mask")
 
     def mask_or_threshold(
-        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> Any:
         """The mask, or a threshold that `kernels.add_task_vectors` takes in its place."""
-        return self.mask(tensor, i, delta, block, selection)
-
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
+        return self.mask(tensor, i, delta, run, selection)
 
     def passes(self, tensor: TensorContext) -> int:
         if not self._densities(tensor):
@@ -127,17 +126,18 @@ class TaskVectors(Method):
         if not densities:
             return NO_STATISTICS
         selections = self.select(
-            tensor, densities, scan_mapped(scan, lambda x, block: _task_vectors(tensor, x))
+            tensor, densities, scan_mapped(scan, lambda x, run: _task_vectors(tensor, x))
         )
         if not tensor.params["rescale"]:
             return TaskVectorStatistics(selections, {}, {})
         stores_masks = self._stores_masks(tensor)
 
-        def masked_norms(inputs: list[Any], block: Block) -> tuple[np.ndarray, list[np.ndarray]]:
+        def masked_norms(inputs: list[Vector], run: Run) -> tuple[np.ndarray, list[Any]]:
             deltas = _task_vectors(tensor, inputs)
-            masks = [self.mask(tensor, i, deltas[i], block, selections.get(i)) for i in densities]
-            norms = [kernels.l1_norms(deltas[i], mask) for i, mask in zip(densities, masks)]
-            return np.array(norms), [np.packbits(mask) for mask in masks if stores_masks]
+            masks = [self.mask(tensor, i, deltas[i], run, selections.get(i)) for i in densities]
+            norms = [kernels.l1_norms(deltas[i], mask, run) for i, mask in zip(densities, masks)]
+            packed = [[np.packbits(mask[part]) for part in run.blocks()] for mask in masks]
+            return np.stack(norms, axis=1), packed if stores_masks else []
 
         norms, masks = zip(*scan(masked_norms))
         factors = {
@@ -145,12 +145,16 @@ class TaskVectors(Method):
             for i, (before, after) in zip(densities, kernels.sum_blocks(norms))
             if after >= SMALLEST_NORM and math.isfinite(before)
         }
-        return TaskVectorStatistics(selections, factors, dict(zip(densities, zip(*masks))))
+        kept = {i: list(chain.from_iterable(runs)) for i, runs in zip(densities, zip(*masks))}
+        return TaskVectorStatistics(selections, factors, kept)
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         base = inputs[tensor.base]  # type: ignore[index]
         if not tensor.others:
-            return base
+            kernels.round_to(base, out)
+            return
         kept: TaskVectorStatistics = statistics or NO_STATISTICS
         deltas = _task_vectors(tensor, inputs)
         weights = tensor.values("weight")
@@ -159,11 +163,11 @@ class TaskVectors(Method):
         total = sum(weights)
         if normalize and not self.consensus and abs(total) >= kernels.SMALLEST_DIVISOR:
             scale /= total
-        return kernels.add_task_vectors(
+        kernels.add_task_vectors(
             base,
             list(deltas.values()),
             [
-                self._mask(tensor, i, delta, block, kept) if i in densities else None
+                self._mask(tensor, i, delta, run, kept) if i in densities else None
                 for i, delta in deltas.items()
             ],
             [w * kept.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
@@ -171,6 +175,7 @@ class TaskVectors(Method):
             self.consensus,
             normalize,
             scale,
+            out,
         )
 
     def _densities(self, tensor: TensorContext) -> dict[int, float]:
@@ -185,12 +190,17 @@ class TaskVectors(Method):
         return self.reuse_masks and bool(tensor.params["rescale"]) and tensor.numel <= MAX_MASKED
 
     def _mask(
-        self, tensor: TensorContext, i: int, delta: Any, block: Block, kept: TaskVectorStatistics
+        self, tensor: TensorContext, i: int, delta: Vector, run: Run, kept: TaskVectorStatistics
     ) -> Any:
         if i in kept.masks:
-            return np.unpackbits(kept.masks[i][block.index], count=len(delta))
-        return self.mask_or_threshold(tensor, i, delta, block, kept.selections.get(i))
+            packed = kept.masks[i][run.first : run.first + len(run)]
+            masks = [
+                np.unpackbits(bits, count=part.stop - part.start)
+                for bits, part in zip(packed, run.blocks())
+            ]
+            return masks[0] if len(masks) == 1 else np.concatenate(masks)
+        return self.mask_or_threshold(tensor, i, delta, run, kept.selections.get(i))
 
 
-def _task_vectors(tensor: TensorContext, inputs: list[Any]) -> dict[int, Any]:
+def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vector]:
     return dict(zip(tensor.others, kernels.subtract_base(inputs, tensor.base)))

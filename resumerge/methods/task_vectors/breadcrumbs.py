@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan
+from resumerge.kernels.blocks import Run, Scan
 from resumerge.methods.base import BlockCost, Paper, Parameter, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.methods.task_vectors.ties import TIES
+from resumerge.native import Vector
 
 BREADCRUMBS = Paper(
     "Model breadcrumbs: scaling multi-task model merging with sparse masks",
@@ -58,16 +59,16 @@ class BreadcrumbsMask(TaskVectors):
         return {i: kernels.Band(*both) for i, both in found.items()}
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> np.ndarray:
-        return cast(np.ndarray, selection.mask(delta, block))
+        mask: np.ndarray = selection.mask(delta, run)
+        return mask
 
 
 class Breadcrumbs(BreadcrumbsMask):
     name = "breadcrumbs"
     summary = "task vectors without their smallest and their very largest elements"
-    torch_cost = BlockCost(14.0, scratch=9.0, per_input=0.9)
-    compiled_cost = BlockCost(2.9, scratch=3.2, per_input=0.45)
+    cost = BlockCost(2.9, scratch=3.2, per_input=0.45)
 
 
 class BreadcrumbsTies(BreadcrumbsMask):
@@ -75,5 +76,4 @@ class BreadcrumbsTies(BreadcrumbsMask):
     summary = "breadcrumbs' masks, then TIES' sign consensus"
     papers = (BREADCRUMBS, TIES)
     consensus = True
-    torch_cost = BlockCost(16.3, scratch=9.5, per_input=0.9)
-    compiled_cost = BlockCost(3.2, scratch=3.2, per_input=0.45)
+    cost = BlockCost(3.2, scratch=3.2, per_input=0.45)

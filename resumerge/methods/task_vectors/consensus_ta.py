@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 
-class ConsensusTaskArithmetic(Method):
+class ConsensusTaskArithmetic(KernelMethod):
     """``base + lambda * [sum(m_i) >= agree] * sum(y_i)`` with ``y_i = w_i * (x_i - base)``.
 
     ``m_i = |y_i| >= threshold_i * |sum(y_j) - y_i|``: the element matters to model i, compared with
@@ -38,22 +39,22 @@ class ConsensusTaskArithmetic(Method):
         Parameter("agree", "models that an element must matter to", 2, "int", low=0),
     )
     base = "required"
-    torch_cost = BlockCost(5.7, scratch=11.0, per_input=0.5)
-    compiled_cost = BlockCost(0.5, scratch=0.5, per_input=0.16)
+    cost = BlockCost(0.5, scratch=0.5, per_input=0.16)
 
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
-
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         base = inputs[tensor.base]  # type: ignore[index]
         if not tensor.others:
-            return base
+            kernels.round_to(base, out)
+            return
         given = [tensor.per_model[i] for i in tensor.others]
-        return kernels.add_voted_sum(
+        kernels.add_voted_sum(
             base,
             kernels.subtract_base(inputs, tensor.base),
             tensor.values("weight"),
             tensor.values("threshold"),
             min(int(tensor.params["agree"]), len(given)),
             float(tensor.params["lambda"]),
+            out,
         )

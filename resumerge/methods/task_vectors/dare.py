@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block
+from resumerge.kernels.blocks import Run
 from resumerge.methods.base import BlockCost, Paper, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.methods.task_vectors.ties import TIES
+from resumerge.native import Vector
 
 DARE = Paper(
     "Language models are Super Mario: absorbing abilities from homologous models as a free lunch",
@@ -26,17 +27,16 @@ class RandomDrop(TaskVectors):
     reuse_masks = True
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> np.ndarray:
         density = float(tensor.per_model[i]["density"])
-        return kernels.random_mask(len(delta), density, f"{tensor.seed}/{i}/{tensor.name}", block)
+        return kernels.random_mask(density, f"{tensor.seed}/{i}/{tensor.name}", run)
 
 
 class DareLinear(RandomDrop):
     name = "dare_linear"
     summary = "task vectors with elements dropped at random, and the rest rescaled"
-    torch_cost = BlockCost(9.0, scratch=25.0, per_input=1.3)
-    compiled_cost = BlockCost(1.4, scratch=0.4, per_input=0.44)
+    cost = BlockCost(1.4, scratch=0.4, per_input=0.44)
 
 
 class DareTies(RandomDrop):
@@ -44,5 +44,4 @@ class DareTies(RandomDrop):
     summary = "DARE's random dropping, then TIES' sign consensus"
     papers = (DARE, TIES)
     consensus = True
-    torch_cost = BlockCost(10.6, scratch=29.0, per_input=1.1)
-    compiled_cost = BlockCost(1.5, scratch=0.4, per_input=0.44)
+    cost = BlockCost(1.5, scratch=0.4, per_input=0.44)

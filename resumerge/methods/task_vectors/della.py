@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block
+from resumerge.kernels.blocks import Run
 from resumerge.methods.base import BlockCost, Paper, Parameter, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
+from resumerge.native import Vector
 
 DELLA = Paper(
     "DELLA-Merging: reducing interference in model merging through magnitude-based sampling",
@@ -45,7 +46,7 @@ class RankDrop(TaskVectors):
         return None
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> np.ndarray:
         density = float(tensor.per_model[i]["density"])
         if density <= 0.0:
@@ -56,7 +57,7 @@ class RankDrop(TaskVectors):
             density,
             float(tensor.per_model[i]["epsilon"]),
             f"{tensor.seed}/{i}/{tensor.name}",
-            block,
+            run,
             stride=math.prod(tensor.shape[2:]),
         )
 
@@ -66,13 +67,11 @@ class Della(RankDrop):
     summary = "task vectors sampled by magnitude, then TIES' sign consensus"
     parameters = (*parameters(normalize=True, rescale=True), EPSILON)
     consensus = True
-    torch_cost = BlockCost(30.0, scratch=23.0, per_input=1.2)
-    compiled_cost = BlockCost(4.0, scratch=1.8, per_input=0.25)
+    cost = BlockCost(4.0, scratch=1.8, per_input=0.25)
 
 
 class DellaLinear(RankDrop):
     name = "della_linear"
     summary = "task vectors sampled by magnitude, and the rest rescaled"
     parameters = (*parameters(normalize=False, rescale=True), EPSILON)
-    torch_cost = BlockCost(30.0, scratch=24.0, per_input=0.9)
-    compiled_cost = BlockCost(3.9, scratch=1.8, per_input=0.25)
+    cost = BlockCost(3.9, scratch=1.8, per_input=0.25)

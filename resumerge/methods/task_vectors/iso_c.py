@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from resumerge import kernels
 from resumerge.kernels.blocks import Block
+from resumerge.kernels.linalg.spectral import isotropic
 from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class IsoC(Method):
     )
     base = "required"
     whole_tensor = True
-    torch_cost = BlockCost(200.0, scratch=5.5, per_input=0.2)
+    cost = BlockCost(200.0, scratch=5.5, per_input=0.2)
 
     def row_elements(self, tensor: TensorContext) -> int | None:
         return tensor.numel if len(tensor.shape) == 2 else None
@@ -46,9 +47,10 @@ class IsoC(Method):
         if not tensor.others:
             return base
         weights = tensor.values("weight")
-        total = kernels.weighted_sum(kernels.subtract_base(inputs, tensor.base), weights)
+        deltas = [inputs[i].sub_(base).mul_(w) for i, w in zip(tensor.others, weights)]
+        total = reduce(lambda a, b: a.add_(b), deltas)
         if len(tensor.shape) == 2:
-            total = kernels.isotropic(total.view(tensor.shape)).flatten()
+            total = isotropic(total.view(tensor.shape)).flatten()
         else:
             total.div_(len(weights))
         return base.add_(total, alpha=float(tensor.params["lambda"]))

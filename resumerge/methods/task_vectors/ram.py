@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run, Scan
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 RAM = Paper(
     "Behavior knowledge merge in reinforced agentic models",
@@ -15,7 +16,7 @@ RAM = Paper(
 EPSILON = Parameter("epsilon", "an element changed by no more than this is unchanged", 1e-5, low=0)
 
 
-class Ram(Method):
+class Ram(KernelMethod):
     """``base + sum(d_i) / c`` over the models that changed an element, c of them.
 
     A model changed an element where ``|d_i| = |x_i - base| > epsilon``.
@@ -26,22 +27,21 @@ class Ram(Method):
     papers = (RAM,)
     parameters = (EPSILON,)
     base = "required"
-    torch_cost = BlockCost(3.8, scratch=8.4, per_input=2.3)
-    compiled_cost = BlockCost(0.6, scratch=0.5, per_input=0.16)
+    cost = BlockCost(0.6, scratch=0.5, per_input=0.16)
 
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
-
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         base = inputs[tensor.base]  # type: ignore[index]
         if not tensor.others:
-            return base
+            kernels.round_to(base, out)
+            return
         deltas = kernels.subtract_base(inputs, tensor.base)
         epsilon = float(tensor.params["epsilon"])
-        return kernels.add_mean_change(base, deltas, epsilon, [1.0] * len(deltas))
+        kernels.add_mean_change(base, deltas, epsilon, [1.0] * len(deltas), out)
 
 
-class RamPlus(Method):
+class RamPlus(KernelMethod):
     """RAM, with what model i alone changed multiplied by ``1 + r * clamp(q_i, 0, alpha)``.
 
     q_i is the number of elements that model i changed together with others, divided by the number
@@ -57,11 +57,7 @@ class RamPlus(Method):
         EPSILON,
     )
     base = "required"
-    torch_cost = BlockCost(9.4, scratch=16.0, per_input=2.8)
-    compiled_cost = BlockCost(1.1, scratch=0.5, per_input=0.16)
-
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
+    cost = BlockCost(1.1, scratch=0.5, per_input=0.16)
 
     def passes(self, tensor: TensorContext) -> int:
         return 2
@@ -73,8 +69,8 @@ class RamPlus(Method):
         epsilon = float(tensor.params["epsilon"])
         counts = kernels.sum_blocks(
             scan(
-                lambda x, block: kernels.count_changes(
-                    kernels.subtract_base(x, tensor.base), epsilon
+                lambda x, run: kernels.count_changes(
+                    kernels.subtract_base(x, tensor.base), epsilon, run
                 )
             )
         )
@@ -82,9 +78,13 @@ class RamPlus(Method):
         ratios = [(changed - alone) / alone if alone else 0.0 for changed, alone in counts.tolist()]
         return [1.0 + r * min(max(ratio, 0.0), alpha) for ratio in ratios]
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         base = inputs[tensor.base]  # type: ignore[index]
         if not tensor.others:
-            return base
+            kernels.round_to(base, out)
+            return
         deltas = kernels.subtract_base(inputs, tensor.base)
-        return kernels.add_mean_change(base, deltas, float(tensor.params["epsilon"]), statistics)
+        epsilon = float(tensor.params["epsilon"])
+        kernels.add_mean_change(base, deltas, epsilon, statistics, out)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan, scan_mapped
-from resumerge.methods.base import BlockCost, Method, Paper, Parameter, TensorContext
+from resumerge.kernels.blocks import Run, Scan, scan_mapped
+from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
+from resumerge.native import Vector
 
 SMALLEST_ENERGY = 1e-6
 
 
-class Sce(Method):
+class Sce(KernelMethod):
     """``base + sum(a_i * W_i * d_i) / sum(a_i * W_i)``, d the task vectors.
 
     Select: with `select_topk` below 1, only the elements whose d vary most between the models are
@@ -41,17 +42,13 @@ class Sce(Method):
         Parameter("int8_mask", "accepted, but has no effect", False, "bool"),
     )
     base = "required"
-    torch_cost = BlockCost(10.3, scratch=4.0, per_input=5.3)
-    compiled_cost = BlockCost(4.0, scratch=0.5, per_input=0.28)
+    cost = BlockCost(4.0, scratch=0.5, per_input=0.28)
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
         if not self._selects(tensor):
             return 0
         # Of variances, sums of several squares, few are equal even where the numbers have 16 bits.
         return kernels.selection_bytes(tensor.numel, [[float(tensor.params["select_topk"])]])
-
-    def compiled(self, tensor: TensorContext) -> bool:
-        return True
 
     def passes(self, tensor: TensorContext) -> int:
         return 5 if self._selects(tensor) else 2
@@ -62,9 +59,9 @@ class Sce(Method):
             return None, []
         selection = self._selection(tensor, scan) if self._selects(tensor) else None
 
-        def squares(x: list[Any], block: Block) -> np.ndarray:
+        def squares(x: list[Vector], run: Run) -> np.ndarray:
             deltas = kernels.subtract_base(x, tensor.base)
-            return kernels.sums_of_squares(deltas, self._mask(deltas, block, selection))
+            return kernels.sums_of_squares(deltas, self._mask(deltas, run, selection), run)
 
         energies = (kernels.sum_blocks(scan(squares)) / tensor.numel).tolist()
         total = sum(energies)
@@ -72,31 +69,35 @@ class Sce(Method):
             return selection, [1.0 / len(energies)] * len(energies)
         return selection, [energy / total for energy in energies]
 
-    def block(self, tensor: TensorContext, inputs: list[Any], block: Block, statistics: Any) -> Any:
+    def compute(
+        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+    ) -> None:
         base = inputs[tensor.base]  # type: ignore[index]
         if not tensor.others:
-            return base
+            kernels.round_to(base, out)
+            return
         selection, weights = statistics
         deltas = kernels.subtract_base(inputs, tensor.base)
-        mask = self._mask(deltas, block, selection)
-        return kernels.add_majority_mean(base, deltas, mask, weights)
+        mask = self._mask(deltas, run, selection)
+        kernels.add_majority_mean(base, deltas, mask, weights, out)
 
     def _selects(self, tensor: TensorContext) -> bool:
         return float(tensor.params["select_topk"]) < 1.0
 
     def _selection(self, tensor: TensorContext, scan: Scan[Any]) -> Any:
-        def variances(x: list[Any]) -> Any:
+        def variances(x: list[Vector]) -> Any:
             return kernels.variance(kernels.subtract_base(x, tensor.base))
 
-        varying = sum(scan(lambda x, block: kernels.count_nonzero(variances(x))))
+        varying = sum(scan(lambda x, run: kernels.count_nonzero(variances(x))))
         return kernels.select_largest(
             {0: int(float(tensor.params["select_topk"]) * varying)},
             tensor.numel,
-            scan_mapped(scan, lambda x, block: {0: variances(x)}),
+            scan_mapped(scan, lambda x, run: {0: variances(x)}),
         )[0]
 
-    def _mask(self, deltas: list[Any], block: Block, selection: Any) -> np.ndarray | None:
+    def _mask(self, deltas: list[Vector], run: Run, selection: Any) -> np.ndarray | None:
         """1 for the elements that are kept, else 0; None where all are."""
         if selection is None:
             return None
-        return cast(np.ndarray, selection.mask(kernels.variance(deltas), block))
+        mask: np.ndarray = selection.mask(kernels.variance(deltas), run)
+        return mask

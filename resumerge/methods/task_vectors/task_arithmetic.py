@@ -14,5 +14,4 @@ class TaskArithmetic(TaskVectors):
     papers = (Paper("Editing models with task arithmetic", "https://arxiv.org/abs/2212.04089"),)
     parameters = parameters(normalize=False, rescale=None)
     sparse = False
-    torch_cost = BlockCost(2.4, scratch=0.0)
-    compiled_cost = BlockCost(0.5, scratch=1.2, per_input=0.1)
+    cost = BlockCost(0.5, scratch=1.2, per_input=0.1)

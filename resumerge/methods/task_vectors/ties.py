@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Scan
+from resumerge.kernels.blocks import Run, Scan
 from resumerge.methods.base import BlockCost, Paper, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
+from resumerge.native import Vector
 
 TIES = Paper(
     "TIES-Merging: resolving interference when merging models",
@@ -30,8 +31,7 @@ class Ties(TaskVectors):
     parameters = parameters(normalize=True, rescale=False)
     consensus = True
     selection_passes = 2
-    torch_cost = BlockCost(9.8, scratch=9.5, per_input=0.9)
-    compiled_cost = BlockCost(1.5, scratch=3.0, per_input=0.25)
+    cost = BlockCost(1.5, scratch=3.0, per_input=0.25)
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
         shares = [[density] for density in self._densities(tensor).values()]
@@ -44,14 +44,15 @@ class Ties(TaskVectors):
         return dict(kernels.select_largest(counts, tensor.numel, scan))
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> np.ndarray:
-        return cast(np.ndarray, selection.mask(delta, block))
+        mask: np.ndarray = selection.mask(delta, run)
+        return mask
 
     def mask_or_threshold(
-        self, tensor: TensorContext, i: int, delta: Any, block: Block, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> Any:
-        return selection.mask_or_threshold(delta, block)
+        return selection.mask_or_threshold(delta, run)
 
 
 def elements_to_keep(density: float, numel: int) -> int:

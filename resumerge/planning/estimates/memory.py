@@ -6,18 +6,18 @@ from collections import deque
 from dataclasses import dataclass
 
 from resumerge.methods import METHODS
-from resumerge.planning.backend import block_cost, is_compiled, needs_torch, rounds_operand
-from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.backend import needs_torch, rounds_operand, uses_torch
+from resumerge.planning.plan import RUN_BLOCKS, Plan, Unit
 from resumerge.sources.adapters.lora import AdaptedTensor
 from resumerge.sources.adapters.overlay import OVERLAY_SCRATCH, overlay_bytes
-from resumerge.sources.dtypes import BITS
+from resumerge.sources.dtypes import BITS, BY_TORCH_NAME
 
 BASE_RSS = 249_000_000
 """Bytes that the process takes besides its blocks with torch loaded (measured; another build of
 torch takes another amount, which a run measures before it computes)."""
 
-COMPILED_RSS = 46_000_000
-"""The same without torch: compiled kernels compute, or the plan only copies bytes."""
+KERNELS_RSS = 46_000_000
+"""The same without torch: the kernels compute, or the plan only copies bytes."""
 
 REUSED = 64 << 20
 """Bytes: memory of finished blocks up to this size stays with the process for the next ones; what
@@ -84,17 +84,17 @@ def memory_need(plan: Plan, threads: int) -> MemoryNeed:
 
 
 def blocks_bytes(plan: Plan, threads: int) -> int:
-    """The most that the blocks take that threads compute at once.
+    """The most that the runs of blocks take that threads compute at once.
 
-    Blocks of the usual size leave their memory to the next ones: in the end each thread has as much
+    Runs of the usual size leave their memory to the next ones: in the end each thread has as much
     as the largest took. Larger ones (whole tensors) count while they are computed; a thread may be
     busy with one while the others go on with those that are next in line.
     """
     kept, at_once = 0, 0
     in_line: deque[int] = deque(maxlen=2 * threads + 1)
     for unit in plan.units:
-        nbytes = _block_bytes(unit, plan.seed)
-        passing = min(unit.numel, unit.block_elements) * FLOAT32 > REUSED
+        nbytes = _run_bytes(unit)
+        passing = min(unit.numel, RUN_BLOCKS * unit.block_elements) * FLOAT32 > REUSED
         kept = kept if passing else max(kept, nbytes)
         for _ in range(min(unit.blocks, 2 * threads + 1)):
             in_line.append(nbytes if passing else 0)
@@ -122,7 +122,7 @@ def whole_tensors(plan: Plan) -> str | None:
     ]
     if not whole:
         return None
-    nbytes, index = max((_block_bytes(unit, plan.seed), unit.index) for unit in whole)
+    nbytes, index = max((_run_bytes(unit), unit.index) for unit in whole)
     largest = plan.units[index]
     return (
         f"{largest.expression.method} computes on whole tensors: {largest.name} alone takes "
@@ -143,26 +143,28 @@ def _held_bytes(unit: Unit, seed: int) -> int:
     return METHODS[unit.expression.method].statistics_bytes(context)
 
 
-def _block_bytes(unit: Unit, seed: int) -> int:
-    """The buffers of one block and what its method takes beside them."""
-    elements = min(unit.numel, unit.block_elements)
-    operands = unit.expression.operands
-    raw = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
+def _run_bytes(unit: Unit) -> int:
+    """The buffers of one run of blocks and what its method takes beside them."""
+    block = min(unit.numel, unit.block_elements)
+    elements = min(unit.numel, RUN_BLOCKS * unit.block_elements)
+    operands, cast = unit.expression.operands, unit.expression.cast
+    stored = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
     members = (member for operand in operands for member in operand.tensor.members)
     adapted = any(isinstance(member, AdaptedTensor) for member in members)
     overlay = OVERLAY_SCRATCH if adapted else 0
     if unit.expression.method == "copy":
-        return elements * raw + overlay
+        return elements * stored + overlay
+    stored += sum(BITS[BY_TORCH_NAME[str(cast)]] // 8 for o in operands if rounds_operand(o, cast))
     if any(operand.rows and operand.rows.rows.has_mean for operand in operands):
-        raw += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
-    compiled = is_compiled(unit, seed)
-    if compiled:
-        raw += 2 * sum(rounds_operand(operand, unit.expression.cast) for operand in operands)
-    cost = block_cost(unit, seed)
-    scratch = cost.scratch + cost.per_input * len(operands)
-    wide = 0 if compiled else FLOAT32 * len(operands)
-    return overlay + int(elements * (raw + wide + BITS[unit.dtype] // 8 + FLOAT32 * scratch))
+        stored += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
+    stored += BITS[unit.dtype] // 8
+    cost = METHODS[unit.expression.method].cost
+    scratch = FLOAT32 * (cost.scratch + cost.per_input * len(operands))
+    if uses_torch(unit):  # block by block, with inputs in float32
+        wide = FLOAT32 * len(operands)
+        return overlay + int(elements * stored + block * (wide + scratch))
+    return overlay + int(elements * (stored + scratch))
 
 
 def _base(plan: Plan) -> int:
-    return BASE_RSS if needs_torch(plan) else COMPILED_RSS
+    return BASE_RSS if needs_torch(plan) else KERNELS_RSS

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from resumerge.host.speed import Speed
-from resumerge.planning.backend import block_cost, needs_torch
+from resumerge.methods import METHODS
+from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan
 
 REFERENCE_COMPUTE = 5.3e9
@@ -20,7 +21,9 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     """
     scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
     milliseconds = sum(
-        unit.numel * len(unit.expression.operands) * block_cost(unit, plan.seed).milliseconds
+        unit.numel
+        * len(unit.expression.operands)
+        * METHODS[unit.expression.method].cost.milliseconds
         for unit in plan.units
         if unit.expression.method != "copy"
     )

@@ -1,4 +1,4 @@
-"""Buffers that a thread reuses for every block."""
+"""Buffers that a thread reuses for every run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.native.vector import address
+from resumerge.native import KINDS, Vector
 from resumerge.planning.estimates.memory import REUSED
 
 Seen = Callable[[int, np.ndarray], None]
@@ -30,26 +30,15 @@ class Buffers:
 
     def take(self, name: Hashable, size: int) -> np.ndarray:
         """`size` bytes (uint8) of this thread's buffer of that name; its content is undefined."""
-        return self.take_at(name, size)[0]
-
-    def take_at(self, name: Hashable, size: int) -> tuple[np.ndarray, int]:
-        """The same, and its address: asking NumPy for it is slow."""
         if size > REUSED:
-            large = np.empty(size, np.uint8)
-            return large, address(large)
-        buffers: dict[Any, tuple[np.ndarray, int]] = self._local.__dict__
-        found = buffers.get(name)
-        if found is None or len(found[0]) < size:
-            made = np.empty(size, np.uint8)
-            found = buffers[name] = made, address(made)
-        return found[0][:size], found[1]
-
-    def plain(self, name: str, size: int) -> memoryview:
-        """The same as a plain memoryview, for copies."""
-        if size > REUSED:
-            return memoryview(bytearray(size))
-        buffers: dict[str, bytearray] = self._local.__dict__
+            return np.empty(size, np.uint8)
+        buffers: dict[Any, np.ndarray] = self._local.__dict__
         found = buffers.get(name)
         if found is None or len(found) < size:
-            found = buffers[name] = bytearray(size)
-        return memoryview(found)[:size]
+            found = buffers[name] = np.empty(size, np.uint8)
+        return found[:size]
+
+    def vector(self, name: Hashable, length: int, dtype: int) -> Vector:
+        """A vector in this thread's buffer of that name, of an element type from `CODES`."""
+        kind = np.dtype(KINDS[dtype])
+        return Vector(self.take(name, length * kind.itemsize).view(kind), dtype)

@@ -37,10 +37,11 @@ def failures_named(unit: Unit) -> Iterator[None]:
         raise _stopped(unit, "fails", found=failure(unit.expression.method, error)) from error
 
 
-def wrong_result(unit: Unit, block: Block, expected: str, found: str) -> Resumable:
-    """The error for a result that is no block."""
-    elements = f"elements {block.start} to {block.stop}"
-    return _stopped(unit, "returned something else than a block", elements, expected, found)
+def wrong_result(unit: Unit, blocks: Sequence[Block], expected: str, result: Any) -> Resumable:
+    """The error for a result that is not what was asked for."""
+    elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
+    what = "returned something else than a block"
+    return _stopped(unit, what, elements, expected, _described(result))
 
 
 def kept_inputs(unit: Unit) -> Resumable:
@@ -54,9 +55,9 @@ def kept_inputs(unit: Unit) -> Resumable:
     )
 
 
-def keeps_inputs(partial: Any, inputs: Sequence[Any]) -> bool:
+def keeps_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
     """Whether the result of a map function has its memory in common with the inputs."""
-    places = [(_address(x), x.data.nbytes if isinstance(x, Vector) else x.nbytes) for x in inputs]
+    places = [(_address(x), x.data.nbytes) for x in inputs]
     return any(
         first is not None and first <= address < first + size
         for address in _addresses(partial)
@@ -64,15 +65,8 @@ def keeps_inputs(partial: Any, inputs: Sequence[Any]) -> bool:
     )
 
 
-def described(result: Any) -> str:
+def _described(result: Any) -> str:
     """What a method returned, in words."""
-    if isinstance(result, Vector):
-        data = result.data
-        return f"a vector of {data.size} elements" + (
-            " less another, which is not computed yet"
-            if result.base is not None
-            else f", with an array of {data.dtype} and the shape {data.shape}"
-        )
     facts = [str(getattr(result, fact)) for fact in ("dtype", "device") if hasattr(result, fact)]
     if hasattr(result, "shape"):
         facts.append(f"of the shape {tuple(result.shape)}")
@@ -90,7 +84,7 @@ def _addresses(partial: Any) -> Iterator[int]:
 def _address(values: Any) -> int | None:
     """Of the first element of a vector, an array, or a tensor of torch, which may not be loaded."""
     if isinstance(values, Vector):
-        return values.at
+        values = values.data
     if isinstance(values, np.ndarray):
         return int(values.__array_interface__["data"][0])
     return int(values.data_ptr()) if hasattr(values, "data_ptr") else None

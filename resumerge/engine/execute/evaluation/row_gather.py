@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from resumerge.engine.execute.evaluation.buffers import Buffers
+from resumerge.kernels import round_to
+from resumerge.native import CODES, Vector
 from resumerge.planning.plan import BLOCK
 from resumerge.sources.dtypes import BITS, FLOATS
 from resumerge.sources.reader import SourceReader
@@ -25,11 +25,11 @@ class RowReader:
     def __init__(self, reader: SourceReader, buffers: Buffers) -> None:
         self._reader = reader
         self._buffers = buffers
-        self._means: dict[RowMap, Tensor] = {}
+        self._means: dict[RowMap, np.ndarray] = {}
         self._lock = threading.Lock()
 
     def read_into(
-        self, map_: RowMap, start: int, stop: int, cast: str | None, values: Tensor
+        self, map_: RowMap, start: int, stop: int, cast: str | None, values: np.ndarray
     ) -> None:
         """Read elements ``start:stop``, counted in the output's rows.
 
@@ -42,12 +42,13 @@ class RowReader:
         begins = np.maximum(runs.begins * width, start) - start
         ends = np.minimum(runs.ends * width, stop) - start
         if (runs.origins == ZERO).any():
-            values.zero_()
+            values[:] = 0.0
         used = [origin for origin in np.unique(runs.origins).tolist() if origin >= 0]
         for dtype in dict.fromkeys(map_.tables[origin][1].dtype for origin in used):
             tables = [origin for origin in used if map_.tables[origin][1].dtype == dtype]
             size = BITS[dtype] // 8
-            raw = self._buffers.take("rows", len(values) * size)
+            read = self._buffers.vector("rows", len(values), CODES[FLOATS[dtype]])
+            raw = read.data.view(np.uint8)
             for origin in tables:
                 number, tensor = map_.tables[origin]
                 mine = runs.origins == origin
@@ -56,51 +57,66 @@ class RowReader:
                 bytes_at = begins[mine] * size
                 for begin, end, at in zip(first.tolist(), last.tolist(), bytes_at.tolist()):
                     self._reader.read_into(number, tensor, begin, end, raw.data[at:])
-            read = torch.from_numpy(raw).view(getattr(torch, FLOATS[dtype]))
             mine = np.isin(runs.origins, tables)
             for begin, end in _joined(begins[mine], ends[mine]):
-                values[begin:end].copy_(_rounded(read[begin:end], cast))
+                self._widen(Vector(read.data[begin:end], read.dtype), cast, values[begin:end])
         for run in np.flatnonzero(runs.origins == MEAN).tolist():
-            within = torch.arange(int(begins[run]) + start, int(ends[run]) + start) % width
-            values[begins[run] : ends[run]].copy_(self._mean(map_, cast)[within])
+            within = np.arange(int(begins[run]) + start, int(ends[run]) + start) % width
+            values[begins[run] : ends[run]] = self._mean(map_, cast)[within]
         for run in np.flatnonzero(runs.origins == AVERAGE).tolist():
             begin, end = int(begins[run]), int(ends[run])
             shift = int(runs.shifts[run])
             self._average(map_, begin + start, end + start, shift, cast, values[begin:end])
 
     def _average(
-        self, map_: RowMap, begin: int, end: int, row_shift: int, cast: str | None, target: Tensor
+        self,
+        map_: RowMap,
+        begin: int,
+        end: int,
+        row_shift: int,
+        cast: str | None,
+        target: np.ndarray,
     ) -> None:
         """The average of the rows of those tensors that have the token, summed in float64."""
         width = map_.width
         for row in range(begin // width, -(-end // width)):
             first, last = max(begin, row * width), min(end, (row + 1) * width)
             members = map_.rows.members(row + row_shift)
-            total = torch.zeros(last - first, dtype=torch.float64)
+            total = np.zeros(last - first)
+            values = np.empty(last - first, np.float32)
             for origin, member_row in members:
                 number, tensor = map_.tables[origin]
                 shift = (member_row - row) * width
-                raw = self._buffers.take("member", (last - first) * BITS[tensor.dtype] // 8)
-                self._reader.read_into(number, tensor, first + shift, last + shift, raw.data)
-                read = torch.from_numpy(raw).view(getattr(torch, FLOATS[tensor.dtype]))
-                total += _rounded(read, cast).float()
-            target[first - begin : last - begin].copy_(total / len(members))
+                read = self._buffers.vector("member", last - first, CODES[FLOATS[tensor.dtype]])
+                raw = read.data.view(np.uint8).data
+                self._reader.read_into(number, tensor, first + shift, last + shift, raw)
+                self._widen(read, cast, values)
+                total += values
+            target[first - begin : last - begin] = total / len(members)
 
-    def _mean(self, map_: RowMap, cast: str | None) -> Tensor:
+    def _mean(self, map_: RowMap, cast: str | None) -> np.ndarray:
         """The mean of all rows that have a token, in float32; computed once, in a fixed order."""
         with self._lock:
             if map_ not in self._means:
                 width = map_.width
                 step = max(1, BLOCK // width)
-                total = torch.zeros(width, dtype=torch.float64)
-                held = torch.from_numpy(np.empty(step * width, np.float32))
+                total = np.zeros(width)
+                held = np.empty(step * width, np.float32)
                 for first in range(0, map_.rows.named, step):
                     stop = min(first + step, map_.rows.named)
                     part = held[: (stop - first) * width]
                     self.read_into(map_, first * width, stop * width, cast, part)
-                    total += part.view(-1, width).sum(0, dtype=torch.float64)
-                self._means[map_] = (total / max(1, map_.rows.named)).float()
+                    total += part.reshape(-1, width).sum(0, dtype=np.float64)
+                self._means[map_] = (total / max(1, map_.rows.named)).astype(np.float32)
             return self._means[map_]
+
+    def _widen(self, read: Vector, cast: str | None, values: np.ndarray) -> None:
+        """Write what was read as float32, rounded to the recipe's dtype before."""
+        if cast is not None:
+            rounded = self._buffers.vector("rounded", len(read), CODES[cast])
+            round_to(read, rounded)
+            read = rounded
+        round_to(read, Vector(values))
 
 
 def _joined(begins: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
@@ -108,7 +124,3 @@ def _joined(begins: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
     first = np.concatenate(([True], begins[1:] != ends[:-1]))
     last = np.concatenate((first[1:], [True]))
     return list(zip(begins[first].tolist(), ends[last].tolist()))
-
-
-def _rounded(read: Tensor, cast: str | None) -> Tensor:
-    return read if cast is None else read.to(getattr(torch, cast))

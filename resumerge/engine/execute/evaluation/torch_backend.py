@@ -1,48 +1,87 @@
-"""The torch backend: operands in float32, results in the output's dtype."""
+"""Calls methods that compute with torch: block by block, in float32, on a device."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from resumerge.engine.execute.evaluation.buffers import Buffers, Seen, unseen
-from resumerge.engine.execute.evaluation.row_gather import RowReader
-from resumerge.methods import Block
-from resumerge.planning.plan import Operand, Unit
-from resumerge.sources.dtypes import FLOATS, nbytes
-from resumerge.sources.reader import SourceReader
+from resumerge.engine.execute.evaluation.buffers import Buffers
+from resumerge.engine.execute.evaluation.method_failures import wrong_result
+from resumerge.kernels import round_to
+from resumerge.methods import Block, Method, TensorContext
+from resumerge.native import CODES, F32, Vector
+from resumerge.planning.plan import Unit
+
+
+def use_one_thread() -> None:
+    """Have torch use one thread: several would change the order of sums."""
+    torch.set_num_threads(1)
 
 
 class TorchBackend:
-    """Reads operands as float32 tensors on a device, and rounds results to bytes."""
+    """Computes the blocks of one unit.
 
-    def __init__(self, reader: SourceReader, buffers: Buffers, device: str) -> None:
-        self._reader = reader
+    Args:
+        device: name of the device to compute on.
+    """
+
+    def __init__(
+        self, unit: Unit, method: Method, tensor: TensorContext, buffers: Buffers, device: str
+    ) -> None:
+        self._unit, self._method, self._tensor = unit, method, tensor
         self._buffers = buffers
-        self._rows = RowReader(reader, buffers)
         self._device = torch.empty(0, device=device).device  # cuda:0, where cuda is asked for
 
-    def start_thread(self) -> None:
-        """Have torch use one thread: several would change the order of sums."""
-        torch.set_num_threads(1)
+    def map(
+        self,
+        function: Callable[[list[Tensor], Block], Any],
+        inputs: list[Vector],
+        blocks: Sequence[Block],
+        sample: bool,
+    ) -> list[Any]:
+        """The partial results of a map function of `statistics`, one for each block."""
+        return [function(tensors, block) for block, _, tensors in self._tensors(inputs, blocks)]
 
-    def inputs(self, unit: Unit, block: Block, seen: Seen = unseen) -> list[Tensor]:
-        """The operands of a block, rounded to the recipe's dtype and then widened to float32.
+    def compute(
+        self, inputs: list[Vector], blocks: Sequence[Block], statistics: Any, out: Vector
+    ) -> None:
+        """Compute blocks into `out`, rounded to its type.
 
-        Args:
-            seen: called with each operand's number and its bytes: as they were read, or as they
-                were gathered from the rows of several tensors.
+        Raises:
+            Resumable: the method returned something else than a block.
         """
-        cast = unit.expression.cast
-        return [
-            self._input(k, operand, block, cast, seen).to(self._device)
-            for k, operand in enumerate(unit.expression.operands)
-        ]
+        for block, part, tensors in self._tensors(inputs, blocks):
+            result = self._method.block(self._tensor, tensors, block, statistics)
+            if not self._is_block(result, block):
+                count = block.stop - block.start
+                expected = f"Tensor, torch.float32, {self._device}, of the shape {(count,)}"
+                raise wrong_result(self._unit, [block], expected, result)
+            found = Vector(result.detach().cpu().contiguous().numpy())
+            round_to(found, Vector(out.data[part], out.dtype))
 
-    def is_block(self, result: object, block: Block) -> bool:
-        """Whether what a method returned is the block that it was asked for."""
+    def _tensors(
+        self, inputs: list[Vector], blocks: Sequence[Block]
+    ) -> Iterator[tuple[Block, slice, list[Tensor]]]:
+        """Each block, its elements, and its inputs in float32, which may be overwritten."""
+        at = 0
+        for block in blocks:
+            part = slice(at, at + block.stop - block.start)
+            wide = [self._wide(k, vector, part) for k, vector in enumerate(inputs)]
+            yield block, part, wide
+            at = part.stop
+
+    def _wide(self, k: int, vector: Vector, part: slice) -> Tensor:
+        stored = Vector(vector.data[part], vector.dtype)
+        wide = stored
+        if stored.dtype != F32:
+            wide = self._buffers.vector(("float32", k), len(stored), CODES["float32"])
+            round_to(stored, wide)
+        return torch.from_numpy(wide.data).to(self._device)
+
+    def _is_block(self, result: object, block: Block) -> bool:
         return (
             isinstance(result, Tensor)
             and result.shape == (block.stop - block.start,)
@@ -50,43 +89,3 @@ class TorchBackend:
             and result.layout == torch.strided
             and result.device == self._device
         )
-
-    def expected(self, block: Block) -> str:
-        """The same in words."""
-        count = block.stop - block.start
-        return f"Tensor, torch.float32, {self._device}, of the shape {(count,)}"
-
-    def rounded(self, unit: Unit, result: Tensor) -> memoryview:
-        """The bytes of a result in the unit's dtype: the only rounding of results."""
-        dtype = getattr(torch, FLOATS[unit.dtype])
-        buffer = self._buffers.take("out", result.numel() * dtype.itemsize)
-        rounded = torch.from_numpy(buffer).view(dtype).copy_(result)
-        if dtype.itemsize > 1:
-            rounded.masked_fill_(
-                rounded.isnan(), math.nan
-            )  # processors differ in which NaN an operation gives
-        return buffer.data
-
-    def _input(
-        self, k: int, operand: Operand, block: Block, cast: str | None, seen: Seen
-    ) -> Tensor:
-        own = FLOATS[operand.tensor.dtype]
-        wide = self._buffers.take(f"float32 {k}", (block.stop - block.start) * 4)
-        values = torch.from_numpy(wide).view(torch.float32)
-        if operand.rows is not None:
-            self._rows.read_into(operand.rows, block.start, block.stop, cast, values)
-            seen(k, wide)
-            return values
-        if own == "float32" and cast in (None, own):
-            self._read(operand, block, wide.data)
-            seen(k, wide)
-            return values
-        dtype = operand.tensor.dtype
-        raw = self._buffers.take(f"raw {k}", nbytes(dtype, block.stop) - nbytes(dtype, block.start))
-        self._read(operand, block, raw.data)
-        seen(k, raw)
-        read = torch.from_numpy(raw).view(getattr(torch, own))
-        return values.copy_(read if cast in (None, own) else read.to(getattr(torch, cast)))
-
-    def _read(self, operand: Operand, block: Block, view: memoryview) -> None:
-        self._reader.read_into(operand.source, operand.tensor, block.start, block.stop, view)

@@ -1,0 +1,124 @@
+"""Types of the compiled kernels.
+
+Every function raises ValueError or TypeError for arguments that do not go together, before it
+reads or writes anything, and MemoryError where there is no memory for its scratch. Arrays are
+C-contiguous buffers with elements of the type that is said. `block` is the number of elements of a
+block: where a function returns something for each block, the last block may be shorter.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from resumerge.native import Kept
+
+F32: int
+BF16: int
+F16: int
+F64: int
+F8_E4M3: int
+F8_E5M2: int
+CHUNK: int
+
+class Vector:
+    """A flat vector as it is stored, or its difference from a base.
+
+    Args:
+        data: float32 or float64, uint16 with the bits of bfloat16 or float16, or uint8 with the
+            bits of a float of 8 bits.
+        dtype: F32, BF16, F16, F64, F8_E4M3 or F8_E5M2.
+        base: a vector of the same length, without a base, which is subtracted.
+    """
+
+    def __new__(cls, data: Any, dtype: int = ..., base: Vector | None = None) -> Vector: ...
+    def __len__(self) -> int: ...
+    def less(self, base: Vector) -> Vector: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def dtype(self) -> int: ...
+    @property
+    def base(self) -> Vector | None: ...
+
+def instruction_sets() -> tuple[str, ...]: ...
+def use(name: str, /) -> None: ...
+def read_ranges(ranges: Iterable[tuple[int, int, Any]], /) -> bool: ...
+def round_to(vector: Vector, out: Vector, /) -> None: ...
+def weighted_sum(terms: Iterable[Vector], weights: Iterable[float], out: Vector, /) -> None: ...
+def weighted_sum_along(
+    terms: Iterable[Vector], weights: np.ndarray, row: int, by_column: bool, out: Vector, /
+) -> None: ...
+def clamp_to_distance(vector: Vector, center: Vector, distance: float, out: Vector, /) -> None: ...
+def add_mean_change(
+    base: Vector,
+    vectors: Iterable[Vector],
+    factors: Iterable[float],
+    epsilon: float,
+    out: Vector,
+    /,
+) -> None: ...
+def count_changes(
+    vectors: Iterable[Vector], epsilon: float, block: int, out: np.ndarray, /
+) -> None: ...
+def variance(vectors: Iterable[Vector], out: Vector, /) -> None: ...
+def sums_of_squares(
+    vector: Vector, mask: np.ndarray | None, block: int, out: np.ndarray, /
+) -> None: ...
+def l1_norms(vector: Vector, mask: np.ndarray | None, block: int, out: np.ndarray, /) -> None: ...
+def add_majority_mean(
+    base: Vector,
+    vectors: Iterable[Vector],
+    mask: np.ndarray | None,
+    weights: Iterable[float],
+    out: Vector,
+    /,
+) -> None: ...
+def trimmed_mean(vectors: Iterable[Vector], cut: int, out: Vector, /) -> None: ...
+def random_mask(
+    key: bytes, first: int, block: int, whole: int, fraction: int, out: np.ndarray, /
+) -> None: ...
+def rank_mask(
+    vector: Vector,
+    key: bytes,
+    first: int,
+    block: int,
+    row: int,
+    stride: int,
+    density: float,
+    reach: float,
+    out: np.ndarray,
+    /,
+) -> None: ...
+def gram(vectors: Iterable[Vector], row: int, out: np.ndarray, /) -> None: ...
+def column_gram(vectors: Iterable[Vector], row: int, block: int, out: np.ndarray, /) -> None: ...
+def keys(vector: Vector, ordered: bool, out: np.ndarray, /) -> None: ...
+def keys_in_bracket(
+    vector: Vector, ordered: bool, low: int, high: int, block: int, /
+) -> list[tuple[int, bytes, bytes]]: ...
+def equal_counts(vector: Vector, ordered: bool, key: int, block: int, /) -> list[int]: ...
+def mask_above(
+    vector: Vector, ordered: bool, threshold: int, quota: int, out: np.ndarray, /
+) -> None: ...
+def add_task_vectors(
+    base: Vector,
+    vectors: Iterable[Vector],
+    masks: Iterable[Kept],
+    factors: Iterable[float],
+    weights: Iterable[float],
+    consensus: bool,
+    normalize: bool,
+    scale: float,
+    out: Vector,
+    /,
+) -> None: ...
+def add_voted_sum(
+    base: Vector,
+    vectors: Iterable[Vector],
+    weights: Iterable[float],
+    thresholds: Iterable[float],
+    least: int,
+    scale: float,
+    out: Vector,
+    /,
+) -> None: ...

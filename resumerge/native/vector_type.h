@@ -1,0 +1,189 @@
+/* The type `Vector`: a view of an array's elements, or of their differences from a base. What its
+ * constructor has checked holds as long as it lives: the buffer cannot be freed or resized. */
+#pragma once
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "table.h"
+
+typedef struct VectorObject {
+    PyObject_HEAD
+    PyObject *data;
+    struct VectorObject *base;
+    Py_buffer view;
+    int taken;
+    int dtype;
+    int64_t length;
+} VectorObject;
+
+static PyTypeObject *vector_type;
+
+/* Of the arrays that hold each element type: numbers where NumPy has them, else bits. */
+static const char *const formats[DTYPES] = {"f", "H", "H", "d", "B", "B"};
+
+static int check_length(int64_t found, const char *name, int64_t expected) {
+    if (found == expected) return 1;
+    PyErr_Format(PyExc_ValueError, "%s: expected %lld elements, found %lld", name,
+                 (long long)expected, (long long)found);
+    return 0;
+}
+
+static int check_writable(const Py_buffer *view, const char *name) {
+    if (!view->readonly) return 1;
+    PyErr_Format(PyExc_ValueError, "%s: expected memory that can be written", name);
+    return 0;
+}
+
+static int take_buffer(PyObject *given, const char *name, Py_buffer *to) {
+    if (!PyObject_CheckBuffer(given)) {
+        PyErr_Format(PyExc_TypeError, "%s: expected an array, found %R", name,
+                     (PyObject *)Py_TYPE(given));
+        return 0;
+    }
+    if (PyObject_GetBuffer(given, to, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) == 0) return 1;
+    PyErr_Format(PyExc_ValueError, "%s: expected a contiguous array", name);
+    return 0;
+}
+
+/* One native format of the `struct` module, of elements that are aligned to their width. */
+static int check_format(const Py_buffer *view, const char *name, const char *formats,
+                        Py_ssize_t width) {
+    const char *found = view->format ? view->format : "B";
+    if (!found[0] || found[1] || !strchr(formats, found[0]) || view->itemsize != width) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: expected elements of %zd bytes of a format in '%s', found '%s'", name,
+                     width, formats, found);
+        return 0;
+    }
+    if (view->len && (uintptr_t)view->buf % (uintptr_t)width) {
+        PyErr_Format(PyExc_ValueError, "%s: expected elements that are aligned to %zd bytes", name,
+                     width);
+        return 0;
+    }
+    return 1;
+}
+
+static const VectorObject *take_vector(PyObject *given, const char *name) {
+    if (PyObject_TypeCheck(given, vector_type)) return (const VectorObject *)given;
+    PyErr_Format(PyExc_TypeError, "%s: expected a Vector, found %R", name,
+                 (PyObject *)Py_TYPE(given));
+    return NULL;
+}
+
+static int check_plain(const VectorObject *vector, const char *name) {
+    if (!vector->base) return 1;
+    PyErr_Format(PyExc_ValueError, "%s: expected a vector without a base", name);
+    return 0;
+}
+
+static Vector vector_of(const VectorObject *vector) {
+    Vector found = {.data = vector->view.buf, .dtype = vector->dtype};
+    if (vector->base) {
+        found.base = vector->base->view.buf;
+        found.base_dtype = vector->base->dtype;
+    }
+    return found;
+}
+
+static PyObject *vector_make(PyTypeObject *type, PyObject *data, int dtype, PyObject *given_base) {
+    const VectorObject *base = NULL;
+    if (given_base != Py_None) {
+        base = take_vector(given_base, "base");
+        if (!base || !check_plain(base, "base")) return NULL;
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    VectorObject *vector = (VectorObject *)allocate(type, 0);
+    if (!vector) return NULL;
+    Py_ssize_t width = width_of(dtype);
+    if (!take_buffer(data, "data", &vector->view)) goto failed;
+    vector->taken = 1;
+    if (!check_format(&vector->view, "data", formats[dtype], width)) goto failed;
+    vector->dtype = dtype;
+    vector->length = vector->view.len / width;
+    if (base && !check_length(vector->length, "data", base->length)) goto failed;
+    vector->data = Py_NewRef(data);
+    if (base) vector->base = (VectorObject *)Py_NewRef(given_base);
+    return (PyObject *)vector;
+failed:
+    Py_DECREF(vector);
+    return NULL;
+}
+
+static PyObject *vector_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"data", "dtype", "base", NULL};
+    PyObject *data, *base = Py_None;
+    int dtype = F32;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|iO:Vector", names, &data, &dtype, &base))
+        return NULL;
+    if (dtype < 0 || dtype >= DTYPES) {
+        PyErr_Format(PyExc_ValueError, "dtype: expected one of 0 to %d, found %d", DTYPES - 1, dtype);
+        return NULL;
+    }
+    return vector_make(type, data, dtype, base);
+}
+
+static void vector_dealloc(PyObject *self) {
+    VectorObject *vector = (VectorObject *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    if (vector->taken) PyBuffer_Release(&vector->view);
+    Py_XDECREF(vector->data);
+    Py_XDECREF((PyObject *)vector->base);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t vector_length(PyObject *self) {
+    return (Py_ssize_t)((VectorObject *)self)->length;
+}
+
+static PyObject *vector_less(PyObject *self, PyObject *base) {
+    VectorObject *vector = (VectorObject *)self;
+    return vector_make(vector_type, vector->data, vector->dtype, base);
+}
+
+static PyObject *vector_get_data(PyObject *self, void *closure) {
+    (void)closure;
+    return Py_NewRef(((VectorObject *)self)->data);
+}
+
+static PyObject *vector_get_dtype(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLong(((VectorObject *)self)->dtype);
+}
+
+static PyObject *vector_get_base(PyObject *self, void *closure) {
+    (void)closure;
+    PyObject *base = (PyObject *)((VectorObject *)self)->base;
+    return Py_NewRef(base ? base : Py_None);
+}
+
+static PyMethodDef vector_methods[] = {
+    {"less", vector_less, METH_O, "Its difference from a base: a vector of the same array."},
+    {0},
+};
+
+static PyGetSetDef vector_attributes[] = {
+    {"data", vector_get_data, NULL, "The array of its elements.", NULL},
+    {"dtype", vector_get_dtype, NULL, "The code of the element type.", NULL},
+    {"base", vector_get_base, NULL, "The vector that is subtracted, or None.", NULL},
+    {0},
+};
+
+static PyType_Slot vector_slots[] = {
+    {Py_tp_doc, "A flat vector as it is stored, or its difference from a base."},
+    {Py_tp_new, vector_new},
+    {Py_tp_dealloc, vector_dealloc},
+    {Py_tp_methods, vector_methods},
+    {Py_tp_getset, vector_attributes},
+    {Py_sq_length, vector_length},
+    {0, NULL},
+};
+
+static PyType_Spec vector_spec = {
+    .name = "resumerge.native.Vector",
+    .basicsize = sizeof(VectorObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = vector_slots,
+};
