@@ -9,9 +9,12 @@ from resumerge.sources.dtypes import FLOATS
 
 def needs_torch(plan: Plan) -> bool:
     """Whether torch has to be loaded: it takes a second, and 200 MB."""
-    return any(source.kind == "lora" for source in plan.sources) or any(
-        uses_torch(unit) for unit in plan.units
-    )
+    return any(source.kind == "lora" for source in plan.sources) or computes_with_torch(plan)
+
+
+def computes_with_torch(plan: Plan) -> bool:
+    """Whether torch computes a unit, which it can do on a GPU."""
+    return any(uses_torch(unit) for unit in plan.units)
 
 
 def uses_torch(unit: Unit) -> bool:

@@ -11,7 +11,7 @@ from resumerge.engine.checks.memory import (
     wait_for_budget,
 )
 from resumerge.engine.context import RunContext
-from resumerge.engine.resources.device import resolve_device
+from resumerge.engine.resources.device import device_for
 from resumerge.host.speed import probe
 from resumerge.planning import Plan
 from resumerge.planning.estimates.estimate import Estimate, estimate, largest_file
@@ -24,7 +24,7 @@ class ResourceBudget:
 
     Args:
         memory: bytes of RSS.
-        device: for dense work: ``cpu``, ``cuda`` or ``cuda:1``.
+        device: where torch computes: ``cpu``, ``cuda`` or ``cuda:1``.
     """
 
     threads: int
@@ -46,12 +46,12 @@ def resource_budget(
     """
     context.reporter.doing("looking for memory")
     options = context.options
-    device = resolve_device(options.device)
+    device, notes = device_for(plan, options.device)
     if memory_wait is None:
         memory = memory_budget(options.memory)
     else:
         memory = wait_for_budget(plan, options.memory, memory_wait, context.reporter)
-    for note in too_many_threads(options.threads):
+    for note in (*notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
     threads = fit_threads(plan, options.threads, memory, options.memory)
     speed = probe(largest_file(plan), computes=computes(plan))

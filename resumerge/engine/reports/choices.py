@@ -75,7 +75,7 @@ def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
     elif device != "cpu":
         why = "it was asked for"
     elif gpus:
-        why = f"a merge waits for disks; {gpus[0]['name']} is here, too: --device cuda"
+        why = f"kernels compute on the CPU; for methods that use torch: {gpus[0]['name']}"
     else:
         why = "there is no GPU"
     return _choice("device", device, why, "--device DEV")

@@ -16,7 +16,7 @@ from resumerge.engine.lifecycle.pinned_plan import pinned_plan
 from resumerge.engine.replication.checks import check_apart, check_reachable
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.choices import choices
-from resumerge.engine.resources.device import resolve_device
+from resumerge.engine.resources.device import device_for
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.disk import existing_folder, free_bytes
@@ -94,7 +94,7 @@ def _described(
             plan, target, needed, offline=options.offline, evict=options.evict
         )
     try:
-        resolve_device(options.device)
+        notes += device_for(plan, options.device)[1]
     except InputError as error:
         problems += error.problems
     try:

@@ -1,10 +1,29 @@
-"""The device for dense work, by the name that a user gives."""
+"""The device that torch computes on, by the name that a user gives."""
 
 from __future__ import annotations
 
 import re
 
 from resumerge.errors import refuse
+from resumerge.planning import Plan
+from resumerge.planning.backend import computes_with_torch
+
+UNUSED = "No GPU is used: the methods of this recipe are computed by kernels on the CPU"
+
+
+def device_for(plan: Plan, asked: str) -> tuple[str, list[str]]:
+    """The device of a plan, and notes for the user.
+
+    The kernels compute on the CPU whatever is asked for: where a merge is not dense work, reading
+    and writing take most of its time.
+
+    Raises:
+        InputError: no such device, or torch has to compute and this machine does not have it.
+    """
+    if computes_with_torch(plan):
+        return resolve_device(asked), []
+    _named(asked)
+    return "cpu", [UNUSED] if asked.startswith("cuda") else []
 
 
 def resolve_device(asked: str) -> str:
@@ -13,17 +32,15 @@ def resolve_device(asked: str) -> str:
     Raises:
         InputError: no such device, or this machine does not have it.
     """
+    number = _named(asked)
     if asked == "cpu":
         return asked
-    named = re.fullmatch("auto|cuda(?::([0-9]+))?", asked)
-    if named is None:
-        raise refuse("Unknown device", expected="cpu, cuda, cuda:1 or auto", found=asked)
     import torch
 
     count = torch.cuda.device_count()
     if asked == "auto":
         return "cuda" if count else "cpu"
-    if int(named[1] or 0) >= count:
+    if number >= count:
         raise refuse(
             "This machine does not have the device",
             expected=f"one of {count} CUDA devices" if count else "cpu: there is no CUDA device",
@@ -31,3 +48,11 @@ def resolve_device(asked: str) -> str:
             fix="leave --device out, or write --device auto",
         )
     return asked
+
+
+def _named(asked: str) -> int:
+    """The number of a CUDA device; 0 where none is named."""
+    named = re.fullmatch("cpu|auto|cuda(?::([0-9]+))?", asked)
+    if named is None:
+        raise refuse("Unknown device", expected="cpu, cuda, cuda:1 or auto", found=asked)
+    return int(named[1] or 0)
