@@ -2,12 +2,13 @@
 
 ``python -m benchmarks.kernels`` prints CPU milliseconds for 2^20 elements of bf16 models, in blocks
 as the engine computes them, on one thread; and the same for what one would write with torch alone,
-on the whole vector as float32. Each figure is the least of several. ``RESUMERGE_KERNELS=torch``
-measures torch and NumPy in place of the compiled kernels.
+on the whole vector as float32. Each figure is the least of several. ``RESUMERGE_KERNELS`` chooses
+the instruction set.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,15 +21,15 @@ from torch import Tensor
 
 from resumerge import kernels
 from resumerge.engine.resources.allocator import reuse_freed_memory
-from resumerge.kernels import Block
-from resumerge.native import Vector, instruction_set
-from resumerge.native.vector import BF16
+from resumerge.kernels import Run
+from resumerge.kernels.blocks import sampled
+from resumerge.native import BF16, INSTRUCTION_SET, Vector, instruction_sets
 from resumerge.planning.plan import BLOCK
 
 NUMEL = 1 << 20
 ROW = 2048
 REPEATS = 15
-BLOCKS = [Block(i, start, start + BLOCK) for i, start in enumerate(range(0, NUMEL, BLOCK))]
+RUN = Run(0, BLOCK, NUMEL)
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,10 @@ def cases() -> list[Case]:
     base = (torch.randn(NUMEL, generator=generator) * 0.02).bfloat16()
     tuned = [(base + torch.randn(NUMEL, generator=generator) * 0.001).bfloat16() for _ in range(3)]
     a, b, c = (model.float() - base.float() for model in tuned)
-    stored = [differences(model, base) for model in tuned]
-    bases, first = differences(base, None), stored[0]
-    masks = [kernels.random_mask(BLOCK, 0.5, f"{i}", BLOCKS[0]) for i in range(3)]
-    masked = torch.stack([torch.from_numpy(mask).repeat(len(BLOCKS)).float() for mask in masks])
+    stored = [vector(model, vector(base)) for model in tuned]
+    first, out = stored[0], kernels.new_vector(NUMEL)
+    masks = [kernels.random_mask(0.5, f"{i}", RUN) for i in range(3)]
+    masked = torch.stack([torch.from_numpy(mask).float() for mask in masks])
     half = NUMEL // 2
     return [
         Case(
@@ -67,10 +68,7 @@ def cases() -> list[Case]:
         ),
         Case(
             "mask by rank in rows",
-            lambda: [
-                kernels.rank_mask(part, ROW, 0.5, 0.15, "key", block)
-                for part, block in zip(first, BLOCKS)
-            ],
+            lambda: kernels.rank_mask(first, ROW, 0.5, 0.15, "key", RUN),
             lambda: torch.bernoulli(
                 a.view(-1, ROW).abs().argsort(1).argsort(1).float() * (0.3 / (ROW - 1)) + 0.35
             ),
@@ -78,75 +76,60 @@ def cases() -> list[Case]:
         ),
         Case(
             "random mask",
-            lambda: [kernels.random_mask(BLOCK, 0.53, "key", block) for block in BLOCKS],
+            lambda: kernels.random_mask(0.53, "key", RUN),
             lambda: torch.bernoulli(torch.full_like(a, 0.53)),
             "bernoulli",
         ),
         Case(
             "sums of magnitudes",
-            lambda: [kernels.l1_norms(part, masks[0]) for part in first],
+            lambda: kernels.l1_norms(first, masks[0], RUN),
             lambda: (a.abs().double().sum(), (a * masked[0]).abs().double().sum()),
             "multiply, abs, double, sum",
         ),
         Case(
             "weighted sum of 3",
-            lambda: [kernels.weighted_sum(parts, [0.3, 0.3, 0.4]) for parts in zip(*stored)],
+            lambda: kernels.weighted_sum(stored, [0.3, 0.3, 0.4], out),
             lambda: (torch.stack([a, b, c]) * torch.tensor([[0.3], [0.3], [0.4]])).sum(0),
             "stack, multiply, sum",
         ),
         Case(
             "3 masked, by consensus",
-            lambda: [
-                kernels.add_task_vectors(
-                    base, fresh(parts), masks, [0.3] * 3, [0.3] * 3, True, True, 1.0
-                )
-                for base, *parts in zip(bases, *stored)
-            ],
+            lambda: kernels.add_task_vectors(
+                vector(base), stored, masks, [0.3] * 3, [0.3] * 3, True, True, 1.0, out
+            ),
             lambda: base.float() + plain_consensus(torch.stack([a, b, c]) * masked * 0.3),
             "stack, multiply, signs, where, sums",
         ),
         Case(
             "dot products of 2",
-            lambda: kernels.sum_blocks(kernels.gram(parts) for parts in zip(*stored[:2])),
+            lambda: kernels.sum_blocks([kernels.gram(stored[:2], RUN)]),
             lambda: torch.stack([a, b]).double() @ torch.stack([a, b]).double().T,
             "stack, double, matmul",
         ),
     ]
 
 
-def differences(model: Tensor, base: Tensor | None) -> list[Any]:
-    """A bf16 model less a base in blocks, as methods get them."""
-    if instruction_set() is None:
-        whole = model.float() if base is None else model.float() - base.float()
-        return [whole[block.start : block.stop] for block in BLOCKS]
-    bits = Vector(model.view(torch.uint16).numpy(), BF16)
-    if base is not None:
-        bits = Vector(bits.data, BF16, Vector(base.view(torch.uint16).numpy(), BF16))
-    return [part_of(bits, block) for block in BLOCKS]
+def vector(model: Tensor, base: Vector | None = None) -> Vector:
+    """A bf16 model, less a base."""
+    return Vector(model.view(torch.uint16).numpy(), BF16, base)
 
 
-def part_of(vector: Vector, block: Block) -> Vector:
-    base = vector.base and part_of(vector.base, block)
-    return Vector(vector.data[block.start : block.stop], vector.dtype, base)
+def scanned(whole: Vector) -> Any:
+    """A scan over the blocks of one vector, in one run."""
 
-
-def fresh(parts: list[Any]) -> list[Any]:
-    """Copies of torch's vectors, which are computed in; the others are only read."""
-    return [part if isinstance(part, Vector) else part.clone() for part in parts]
-
-
-def scanned(parts: list[Any]) -> Any:
-    """A scan over the blocks of one vector."""
-
-    def scan(part: Callable[..., Any], sample: bool = False) -> Iterator[Any]:
-        for values, whole in zip(parts, BLOCKS):
-            block = whole.sample() if sample else whole
-            length = block.stop - block.start
-            start = Block(0, 0, length)
-            first = part_of(values, start) if isinstance(values, Vector) else values[:length]
-            yield part({0: first}, block)
+    def scan(function: Callable[..., Any], sample: bool = False) -> Iterator[Any]:
+        if not sample:
+            yield function({0: whole}, RUN)
+            return
+        size = sampled(BLOCK)
+        yield function({0: samples_of(whole)}, Run(0, size, size * len(RUN)))
 
     return scan
+
+
+def samples_of(whole: Vector) -> Vector:
+    data = whole.data.reshape(-1, BLOCK)[:, : sampled(BLOCK)].reshape(-1)
+    return Vector(data, whole.dtype, whole.base and samples_of(whole.base))
 
 
 def plain_consensus(stacked: Tensor) -> Tensor:
@@ -169,8 +152,8 @@ def milliseconds(work: Callable[[], object]) -> float:
 def main() -> None:
     reuse_freed_memory()
     torch.set_num_threads(1)
-    kernels_are = instruction_set() or "torch and NumPy"
-    table = Table(title=f"CPU ms for 2^20 elements of each vector, one thread: {kernels_are}")
+    chosen = os.environ.get(INSTRUCTION_SET, instruction_sets()[-1])
+    table = Table(title=f"CPU ms for 2^20 elements of each vector, one thread: {chosen}")
     for column in ("kernel", "ours", "plain torch", "times", "plain is"):
         table.add_column(column)
     for case in cases():

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from commands import resumerge
-
 from resumerge.native.library import instruction_sets
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

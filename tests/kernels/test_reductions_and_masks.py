@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from resumerge.kernels.masks.apply import zero_small
+from resumerge.kernels.sorting import sort_elementwise
 
 from resumerge.kernels import (
     apply_mask,
@@ -18,8 +20,6 @@ from resumerge.kernels import (
     variance,
     weighted_sum,
 )
-from resumerge.kernels.masks.apply import zero_small
-from resumerge.kernels.sorting import sort_elementwise
 
 
 @given(st.integers(1, 4), st.integers(0, 300), st.integers(0, 2**32 - 1))

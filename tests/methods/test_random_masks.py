@@ -9,10 +9,10 @@ import torch
 from blocks import blocks
 from hypothesis import given
 from hypothesis import strategies as st
+from resumerge.native.library import instruction_sets
 from torch import Tensor
 
 from resumerge.kernels import Block, apply_mask, random_mask
-from resumerge.native.library import instruction_sets
 
 MILLION = 1 << 20
 

@@ -10,10 +10,10 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from resumerge.native.library import instruction_sets
 from torch import Tensor
 
 from resumerge.native import CODES, Vector
-from resumerge.native.library import instruction_sets
 
 SETS = instruction_sets()
 needs_kernels = pytest.mark.skipif(not SETS, reason="the kernels were not compiled: no C compiler")

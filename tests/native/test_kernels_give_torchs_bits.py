@@ -8,12 +8,12 @@ import torch
 from both_ways import TORCH, as_tensor, needs_kernels, same, task_vectors, varied
 from hypothesis import given
 from hypothesis import strategies as st
+from resumerge.native.calls import MAGNITUDE, Threshold, mask_above, round_to
+from resumerge.native.vector import BF16, F16
 
 from resumerge import kernels
 from resumerge.kernels import Block
 from resumerge.native import Vector
-from resumerge.native.calls import MAGNITUDE, Threshold, mask_above, round_to
-from resumerge.native.vector import BF16, F16
 
 pytestmark = needs_kernels
 

@@ -12,6 +12,7 @@ from both_ways import varied
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from merging import working_in
+from resumerge.native.calls import read_ranges
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.execute.evaluation.buffers import Buffers
@@ -19,7 +20,6 @@ from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import Resumable
 from resumerge.native import Vector
-from resumerge.native.calls import read_ranges
 from resumerge.options import Options
 from resumerge.recipe import parse_recipe
 from resumerge.sources.reader import SourceReader

@@ -93,8 +93,9 @@ def _described(
         problems += check_downloads(
             plan, target, needed, offline=options.offline, evict=options.evict
         )
+    notes: list[str] = []
     try:
-        notes += device_for(plan, options.device)[1]
+        notes = device_for(plan, options.device)[1]
     except InputError as error:
         problems += error.problems
     try:
@@ -127,7 +128,7 @@ def _described(
             for m in plan.layer_maps
         ],
         "largest_unit": {"name": predicted.largest.name, "bytes": predicted.largest.nbytes},
-        "notes": [*plan.notes, *predicted.notes, *too_many_threads(options.threads)],
+        "notes": [*plan.notes, *predicted.notes, *notes, *too_many_threads(options.threads)],
         "problems": [asdict(problem) for problem in problems],
         "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from command_line import ENV, WORDS, call, committed, hashes, start
+from resumerge.native.library import KERNELS
 
 from resumerge.ledger.run_store import RunStore
-from resumerge.native.library import KERNELS
 
 MOST_KILLS = 8
 """Of one merge: a machine that is slow enough would never come to its end."""

@@ -26,7 +26,6 @@ from command_line import (
     wait_until,
 )
 from crashing import Bench, Merge
-
 from resumerge.native.library import KERNELS
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]

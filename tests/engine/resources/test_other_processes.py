@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from cgroups import MB, TestCgroup, memory_cgroup
 from merging_in_cgroups import Merging, wait_until
-
 from resumerge.native.library import KERNELS
 
 pytestmark = pytest.mark.usefixtures("real_cgroups")
