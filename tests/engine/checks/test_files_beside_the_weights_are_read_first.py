@@ -74,7 +74,7 @@ def test_a_run_that_exists_is_stopped_before_it_computes_and_continues_when_it_i
         raise OSError("a disk that fails")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Evaluator, "block", broken)
+        patched.setattr(Evaluator, "compute", broken)
         with pytest.raises(Resumable):
             merge(models, UNION, tmp_path / "out")
     file = models / "a" / "generation_config.json"

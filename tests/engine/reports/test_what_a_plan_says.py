@@ -76,12 +76,20 @@ def test_more_threads_than_can_be_of_use_are_noted(config: Path) -> None:
 
 
 def test_too_little_memory_and_no_such_device_are_told_beside_the_rest(config: Path) -> None:
-    found = described(config, memory=1_000_000, device="cuda:99")
+    found = described(config, memory=1_000_000, device="gpu")
     assert len(problems(found)) == 2
     assert any("device" in what for what in problems(found))
     assert any("memory budget is too small" in what for what in problems(found))
     assert found["units"] > 0 and found["threads"] == 1
     assert found["memory"]["budget"] == 1_000_000
+
+
+def test_a_gpu_is_looked_for_where_torch_computes_and_is_a_note_elsewhere(config: Path) -> None:
+    found = described(config, device="cuda:99")
+    assert not problems(found) and any("No GPU is used" in note for note in found["notes"])
+    config.write_text(RECIPE.replace("linear", "iso_c") + "base_model: base\n")
+    found = described(config, device="cuda:99")
+    assert any("does not have the device" in what for what in problems(found))
 
 
 @pytest.mark.parametrize("named", [True, False])

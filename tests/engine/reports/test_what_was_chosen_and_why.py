@@ -78,7 +78,7 @@ def test_the_device_is_the_cpu_unless_another_is_asked_for(
 ) -> None:
     gpus = [{"name": "Tesla T4", "total": GB, "free": GB}]
     assert chosen("device") == ("cpu", "there is no GPU", "--device DEV")
-    why = "a merge waits for disks; Tesla T4 is here, too: --device cuda"
+    why = "kernels compute on the CPU; for methods that use torch: Tesla T4"
     assert chosen("device", gpus=gpus) == ("cpu", why, "--device DEV")
     cuda = Options(device="cuda:1")
     assert chosen("device", cuda, gpus=gpus) == ("cuda:1", "it was asked for", "--device DEV")

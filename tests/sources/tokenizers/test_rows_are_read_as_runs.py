@@ -93,7 +93,7 @@ def test_any_rows_cut_anywhere(
     parts = []
     for start, stop in pairwise(places):
         part = torch.full((stop - start,), torch.nan)
-        tables.reader.read_into(map_, start, stop, None, part)
+        tables.reader.read_into(map_, start, stop, None, part.numpy())
         parts.append(part)
     assert torch.cat(parts).equal(wanted.flatten())
 
