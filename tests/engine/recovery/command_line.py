@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import slow_average
 from crashing import RECIPE
 from ledger_rows import query
 
@@ -20,18 +21,23 @@ from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 
 BIN = Path(sys.executable).parent
-ENV = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
+ENV = {
+    **os.environ,
+    **slow_average.VARIABLES,
+    "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+    "COLUMNS": "200",
+}
 
 CONFIG = "a recipe.yaml"
 WORDS = ["run", CONFIG, "merged", "--shard-size", "100MB", "--state-dir", "ledgers"]
 """A merge in a working folder that `calm_merge` made."""
 
 
-def calm_merge(folder: Path, models: Path) -> Path:
+def calm_merge(folder: Path, models: Path, recipe: str = RECIPE) -> Path:
     """Fill a working folder: the models, a recipe, and the output of an uninterrupted merge."""
     for model in models.iterdir():
         (folder / model.name).symlink_to(model)
-    (folder / CONFIG).write_text(RECIPE)
+    (folder / CONFIG).write_text(recipe)
     done = call(["run", CONFIG, "calm/merged", "--shard-size", "100MB"], folder)
     assert done.returncode == 0, done.stderr
     return folder

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import ENV, WORDS, call, committed, hashes, start
-from resumerge.native.library import KERNELS
+from command_line import WORDS, call, calm_merge, committed, hashes, start
+from slow_average import RECIPE
 
 from resumerge.ledger.run_store import RunStore
 
@@ -18,15 +18,13 @@ MOST_KILLS = 8
 
 
 @pytest.mark.slow
-def test_killed_at_random_times(
-    large_merge: Path, soak: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(ENV, KERNELS, "torch")  # slow enough to be killed several times
-    expected = hashes(large_merge / "calm" / "merged")
+def test_killed_at_random_times(large_llamas: Path, tmp_path: Path, soak: bool) -> None:
+    folder = calm_merge(tmp_path, large_llamas, RECIPE)
+    expected = hashes(folder / "calm" / "merged")
     for seed in range(100 if soak else 1):
-        kill_until_done(large_merge, expected, random.Random(seed))
+        kill_until_done(folder, expected, random.Random(seed))
         for name in ("merged", "ledgers"):
-            shutil.rmtree(large_merge / name)
+            shutil.rmtree(folder / name)
 
 
 def kill_until_done(folder: Path, expected: dict[str, str], draw: random.Random) -> None:

@@ -26,7 +26,7 @@ from command_line import (
     wait_until,
 )
 from crashing import Bench, Merge
-from resumerge.native.library import KERNELS
+from slow_average import RECIPE as SLOW
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -119,18 +119,18 @@ def test_stopped_at_every_operation(
     ],
 )
 def test_before_it_merges(
-    small: Path,
+    models: Path,
+    tmp_path: Path,
     signum: int,
     moment: Callable[[Path, subprocess.Popen[str]], bool],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(ENV, KERNELS, "torch")  # so that there is more to interrupt
-    process = start(WORDS, small)
-    wait_until(lambda: moment(small, process), process)
+    folder = calm_merge(tmp_path, models, SLOW)
+    process = start(WORDS, folder)
+    wait_until(lambda: moment(folder, process), process)
     line = stop(process, signum)
-    done = call_line(line, small)
+    done = call_line(line, folder)
     assert done.returncode == 0, f"{line}\n{done.stderr}"
-    assert hashes(small / "merged") == hashes(small / "calm" / "merged")
+    assert hashes(folder / "merged") == hashes(folder / "calm" / "merged")
 
 
 @pytest.mark.parametrize("signum", SIGNALS)

@@ -12,32 +12,27 @@ from pathlib import Path
 import pytest
 from cgroups import MB, TestCgroup, memory_cgroup
 from merging_in_cgroups import Merging, wait_until
-from resumerge.native.library import KERNELS
+from slow_average import RECIPE, VARIABLES
 
 pytestmark = pytest.mark.usefixtures("real_cgroups")
 
 HOG = Path(__file__).with_name("hog.py")
 LIMIT = 700 * MB
-DELLA = """
-merge_method: della
-base_model: base
-models:
-  - {model: math, parameters: {weight: 0.5, density: 0.5}}
-  - {model: code, parameters: {weight: 0.5, density: 0.5}}
-dtype: bfloat16
-"""
 
 
-@pytest.fixture(autouse=True)
-def slow_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def slow_enough() -> Iterator[None]:
     """The disturbed merges take long enough for another process to come and go."""
-    monkeypatch.setenv(KERNELS, "torch")
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in VARIABLES.items():
+            patched.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="module")
 def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Merging]:
     """The merge that nothing disturbs."""
-    merging = Merging(large_llamas, tmp_path_factory.mktemp("calm") / "merge", DELLA)
+    merging = Merging(large_llamas, tmp_path_factory.mktemp("calm") / "merge", RECIPE)
     merging.run(None)
     yield merging
     shutil.rmtree(merging.out)
@@ -68,7 +63,7 @@ def disturbed(
 def test_the_batch_falls_before_the_limit_and_rises_again(
     calm: Merging, large_llamas: Path, tmp_path: Path
 ) -> None:
-    merging = Merging(large_llamas, tmp_path / "merge", DELLA)
+    merging = Merging(large_llamas, tmp_path / "merge", RECIPE)
     with disturbed(merging, 50 * MB, 3.0) as (merge, group):
         _, errors = merge.communicate()
         assert merge.returncode == 0, errors
@@ -89,7 +84,7 @@ def test_the_batch_falls_before_the_limit_and_rises_again(
 def test_where_nothing_fits_the_run_stops_after_its_patience_and_can_be_resumed(
     calm: Merging, large_llamas: Path, tmp_path: Path
 ) -> None:
-    merging = Merging(large_llamas, tmp_path / "merge", DELLA)
+    merging = Merging(large_llamas, tmp_path / "merge", RECIPE)
     with disturbed(merging, 8 * MB, 8.0, "--memory-wait", "1") as (merge, group):
         _, errors = merge.communicate()
         assert merge.returncode == 75, errors
