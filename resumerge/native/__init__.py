@@ -6,7 +6,7 @@ states what each computes; without the compiled library it computes the same bit
 slowly. This package imports nothing else of resumerge.
 """
 
-from resumerge.native.library import instruction_set
+from resumerge.native.library import instruction_set, is_missing
 from resumerge.native.vector import CODES, Vector
 
-__all__ = ["CODES", "Vector", "instruction_set"]
+__all__ = ["CODES", "Vector", "instruction_set", "is_missing"]

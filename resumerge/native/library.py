@@ -32,6 +32,11 @@ def instruction_sets() -> tuple[str, ...]:
     return INSTRUCTION_SETS[: library.resumerge_instruction_sets() + 1] if library else ()
 
 
+def is_missing() -> bool:
+    """Whether nothing was compiled, or not for this machine, and nobody asked for torch."""
+    return _library() is None and os.environ.get(KERNELS) != "torch"
+
+
 @cache
 def instruction_set() -> str | None:
     """The set of kernels in use; None where torch computes."""

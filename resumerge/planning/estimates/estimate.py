@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resumerge.host.speed import Speed
 from resumerge.planning.estimates.memory import MemoryNeed, memory_need, whole_tensors
-from resumerge.planning.estimates.time import merge_seconds
+from resumerge.planning.estimates.time import merge_seconds, no_kernels
 from resumerge.planning.plan import Plan, Unit
 
 COMPANION_BYTES = 30_000_000
@@ -66,7 +66,7 @@ def estimate(plan: Plan, threads: int, speed: Speed) -> Estimate:
         largest=max(plan.units, key=lambda unit: unit.nbytes),
         seconds=seconds,
         basis=basis,
-        notes=tuple(filter(None, [whole_tensors(plan)])),
+        notes=tuple(filter(None, [whole_tensors(plan), no_kernels(plan)])),
     )
 
 

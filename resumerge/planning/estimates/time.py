@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from resumerge.host.speed import Speed
+from resumerge.native import is_missing
 from resumerge.planning.backend import block_cost, needs_torch
 from resumerge.planning.plan import Plan
 
@@ -45,6 +46,17 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
 def computes(plan: Plan) -> bool:
     """Whether a plan computes anything, rather than only copying bytes."""
     return any(unit.expression.method != "copy" for unit in plan.units)
+
+
+def no_kernels(plan: Plan) -> str | None:
+    """A note that torch computes for want of compiled kernels; None where it does not."""
+    if not (computes(plan) and is_missing()):
+        return None
+    return (
+        "no compiled kernels were installed, and torch computes in their place, several times "
+        "slower: install a C compiler (on Debian and Ubuntu `apt install build-essential`), then "
+        "repeat the `pip install` with --force-reinstall --no-deps --no-cache-dir"
+    )
 
 
 def _rate(rate: float | None) -> str:
