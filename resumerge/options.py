@@ -58,7 +58,6 @@ class Option:
         help: one sentence, for the command line and for Python.
         commands: that take it.
         default_text: what help says of the default where that is None.
-        aliases: further names on the command line.
         kept: what a run's ledger keeps of it.
         repeated: whether the command that resumes a run repeats it.
         needs_mirror: whether it is refused where a run has no mirror.
@@ -70,7 +69,6 @@ class Option:
     help: str
     commands: tuple[str, ...]
     default_text: str = ""
-    aliases: tuple[str, ...] = ()
     kept: Kept = Kept.NO
     repeated: bool = False
     needs_mirror: bool = False
@@ -129,8 +127,7 @@ class Options:
     )  # fmt: skip
     threads: int | None = _option(
         Count(), "Number of worker threads.", *_ALL,
-        default_text="the cores that this process may use", aliases=("--num-threads",),
-        kept=Kept.INHERITED,
+        default_text="the cores that this process may use", kept=Kept.INHERITED,
     )  # fmt: skip
     device: str = _option(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
@@ -139,12 +136,11 @@ class Options:
     )  # fmt: skip
     shard_size: int | None = _option(
         Size("5GB"), "Size of the largest output shard.", *_NEW,
-        default_text=f"{SHARD_SIZE // 10**9}GB", aliases=("--out-shard-size", "--max-shard-size"),
-        kept=Kept.PLANNED,
+        default_text=f"{SHARD_SIZE // 10**9}GB", kept=Kept.PLANNED,
     )  # fmt: skip
     seed: int | None = _option(
         Number(), "Seed for randomized methods.", *_NEW,
-        default_text=str(SEED), aliases=("--random-seed",), kept=Kept.PLANNED,
+        default_text=str(SEED), kept=Kept.PLANNED,
     )  # fmt: skip
     offline: bool = _option(
         Flag(), "Do not use the network: every source must be local or cached.",

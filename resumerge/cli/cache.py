@@ -41,12 +41,12 @@ def repair(target: str, options: Options, as_json: bool) -> None:
 
 
 def _show(work: Callable[..., Any], target: str, options: Options, as_json: bool) -> None:
-    with keepalive(err, "reading"), err.status("reading") as status:
-        found = work(target, options, lambda name: status.update(f"reading {name}"))
+    with keepalive(err, "reading") as doing:
+        found = work(target, options, lambda name: doing(f"reading {name}"))
     if as_json:
         print_document(found.as_json())
     else:
-        out.print(show_cache(found))
+        out.print(show_cache(found), crop=False)
     if not found.intact:
         text = "To download the damaged and missing files again, run this command, or merge:"
         stop([text], repair_command(target, options.state_dir))

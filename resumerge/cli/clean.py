@@ -49,7 +49,7 @@ def command(
     """Remove the ledgers of old runs, and what unfinished ones left. Finished models stay."""
     found = old_runs(RunStore(options.state_dir), names, done=done, older=older)
     if not as_json:
-        out.print(show_old_runs(found), soft_wrap=True)
+        out.print(show_old_runs(found), crop=False, soft_wrap=not out.is_terminal)
     if found and not yes:
         if as_json or not sys.stdin.isatty():
             raise refuse(

@@ -15,7 +15,7 @@ from resumerge.ledger.run_store import STAGED, RunStore
 from resumerge.report.resume_command import watch_command
 from resumerge.storage import Storage
 from resumerge.ui.terminal.console import print_json_line
-from resumerge.ui.terminal.terminal import err, print_text
+from resumerge.ui.terminal.terminal import err, print_command, print_text
 
 LOG_FILE, JSON_FILE = "detached.log", "detached.jsonl"
 """In the run's folder: what the command prints to stderr, and with ``--json`` to stdout."""
@@ -68,7 +68,7 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
     print_text(f"Run {run.name} goes on without this terminal (pid {pid}). It prints to {log}", err)
     print_text(f"To stop it, resumable: kill {pid}", err)
     print_text("To look:", err)
-    print_text(command, err)
+    print_command(command)
     if as_json:
         told = {"run": run.name, "pid": pid, "log": str(log), "watch": command}
         print_json_line(sys.stdout, "detached", **told)

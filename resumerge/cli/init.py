@@ -14,7 +14,7 @@ from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import find_method
 from resumerge.printable import shell_line
 from resumerge.report.new_recipe import new_recipe, write_recipe
-from resumerge.ui.terminal.terminal import err, print_text
+from resumerge.ui.terminal.terminal import err, print_command, print_text
 
 NEW_RECIPE = "merge.yaml"
 
@@ -36,8 +36,8 @@ def command(
         method, named, base = _ask(method, named, base)
     write_recipe(Path(file), new_recipe(method, named, base, dtype))
     print_text(f"Wrote {file}. To check it, and to merge:", err)
-    print_text(shell_line(["resumerge", "plan", file]), err)
-    print_text(shell_line(["resumerge", "run", file, "merged"]), err)
+    print_command(shell_line(["resumerge", "plan", file]))
+    print_command(shell_line(["resumerge", "run", file, "merged"]))
 
 
 def _ask(

@@ -23,4 +23,4 @@ def command(name: str | None, names: bool, as_json: bool) -> None:
     elif names:
         print_text("\n".join(method["name"] for method in document["methods"]))
     else:
-        out.print(show_methods(document))
+        out.print(show_methods(document), crop=False)

@@ -56,7 +56,7 @@ def command(
     if as_json:
         print_document(document)
     else:
-        stdout.print(show_plan(document))
+        stdout.print(show_plan(document), crop=False)
     if document["problems"]:
         if not as_json:
             for problem in document["problems"]:

@@ -18,7 +18,7 @@ from resumerge.options import Options
 from resumerge.report.resume_command import repeat_command
 from resumerge.ui.terminal.console import print_json_line
 from resumerge.ui.terminal.push import UploadProgress, show_pushed
-from resumerge.ui.terminal.terminal import err, print_document, print_text
+from resumerge.ui.terminal.terminal import err, print_command_to_go_on, print_document, print_text
 
 
 @click.command("push", cls=Command)
@@ -38,11 +38,11 @@ def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
 
             pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved)
     except (Interrupted, Resumable) as stopped:
-        print_text(f"{stopped}. What was sent is not sent again:", err)
+        print_text(f"{stopped}. What was sent is not sent again.", err)
         again = repeat_command()
         if as_json:
             print_json_line(sys.stdout, **stopped.as_json() | {"resume": again})
-        print_text(again, err)
+        print_command_to_go_on(again)
         raise Exit(stopped.exit_code) from None
     if as_json:
         print_document(pushed.as_json())

@@ -31,7 +31,7 @@ def command(run: str | None, options: Options, as_json: bool) -> None:
     if as_json:
         print_document(found.as_json())
     else:
-        out.print(show_verification(found), soft_wrap=True)
+        out.print(show_verification(found), crop=False, soft_wrap=not out.is_terminal)
     if not found.intact:
         lines, command_to_type = repair_advice(found, options.state_dir)
         stop(lines, command_to_type)

@@ -96,5 +96,8 @@ class Reporter:
     def note(self, text: str) -> None:
         """A message for the user."""
 
+    def waiting(self, text: str) -> None:
+        """The run waits, and for what. Called several times a second for as long as it does."""
+
     def done(self, result: Result) -> None:
         """The output is complete."""

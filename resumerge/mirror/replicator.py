@@ -33,9 +33,6 @@ BACKOFF = Backoff(first=1.0, longest=60.0)
 CHECK_SECONDS = 0.25
 """Time between two checks for signals while the engine waits for the mirror."""
 
-NOTE_SECONDS = 60.0
-"""Time between two notes on what is being waited for."""
-
 EXIT_SECONDS = 0.5
 """Time that the thread gets to end."""
 
@@ -71,16 +68,17 @@ class Replicator:
         options: ReplicationOptions,
         storage: Storage,
         note: Callable[[str], None],
+        waiting: Callable[[str], None],
     ) -> None:
         """
         Args:
             out: the folder of the sealed shards.
             storage: for changes to that folder.
-            note: gets messages for the user.
+            note, waiting: get messages for the user; the latter again and again, while it is true.
         """
         self.store, self.options = store, options
         self._lease, self._ledger, self._out = lease, ledger, out
-        self._storage, self._note = storage, note
+        self._storage, self._note, self._waiting = storage, note, waiting
         self._progress = TransferProgress(options.rate)
         self._conflicts = ConflictResolver(store, self._report_conflict, self._moved)
         self._changed = threading.Condition()
@@ -153,15 +151,14 @@ class Replicator:
         with self._changed:
             self._companions = companions
             self._wake()
-        began, noted = time.monotonic(), float("-inf")
+        began = time.monotonic()
         while not self._finished:
             self.check()
             check()
             waited = time.monotonic() - began
             self._check_stall(waited, "All tensors are merged")
-            if waited - noted > NOTE_SECONDS and waited > 2 * CHECK_SECONDS:
-                noted = waited
-                self._note(
+            if waited > 2 * CHECK_SECONDS:
+                self._waiting(
                     f"Waiting for the mirror at {self.store.url}, which lacks {self._missing()}"
                 )
             with self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import sys
@@ -43,6 +44,15 @@ def next_command(state_dir: Path, *words: str) -> str:
     """A command to type next, in this folder: the usual state folder is not named."""
     more = [] if state_dir == RunStore().folder else _in_state(state_dir)
     return shell_line(["resumerge", *words, *more])
+
+
+def loading_call(model: Path) -> str:
+    """The call that loads a finished model, in Python."""
+    if (model / "modules.json").exists():
+        return f"SentenceTransformer({str(model)!r})"
+    names = json.loads((model / "config.json").read_bytes()).get("architectures") or [""]
+    kind = "AutoModelForCausalLM" if names[0].endswith("ForCausalLM") else "AutoModel"
+    return f"{kind}.from_pretrained({str(model)!r})"
 
 
 GONE = (

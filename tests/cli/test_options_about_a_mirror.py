@@ -56,7 +56,7 @@ def test_a_plan_says_how_progress_would_be_shown(style: str, place: Path) -> Non
     done = resumerge("plan", "linear.yaml", "--progress", style, cwd=place)
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stdout.splitlines() if line.startswith("progress ")]
-    assert line.split()[1] == style
+    assert line.split()[1] == f"{style}:"
 
 
 @pytest.mark.parametrize("words", ["--progress loud", "--json --progress bar"])

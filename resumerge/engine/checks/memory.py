@@ -6,12 +6,13 @@ import math
 import time
 
 from resumerge.engine.reporter import Reporter
-from resumerge.engine.resources.governor import NOTE_SECONDS, SAMPLE_SECONDS, margin
+from resumerge.engine.resources.governor import SAMPLE_SECONDS, margin
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
 from resumerge.host.memory import MACHINE, measure_memory, rss
 from resumerge.planning.estimates.memory import MemoryNeed, memory_need
 from resumerge.planning.plan import Plan
+from resumerge.sizes import show_size
 
 
 def memory_budget(asked: int | None) -> int:
@@ -48,7 +49,7 @@ def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Rep
         Resumable: other programs left too little memory for all that time.
     """
     need = memory_need(plan, 1)
-    started, told = time.monotonic(), float("-inf")
+    started = time.monotonic()
     while (budget := memory_budget(asked)) < need.enough and not _asks_too_little(asked, need):
         now = time.monotonic()
         if now - started > seconds:
@@ -56,10 +57,8 @@ def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Rep
             raise Resumable(
                 "memory", f"Not enough memory to continue for {now - started:.0f} s\n{problem}"
             )
-        if now - told > NOTE_SECONDS:
-            told = now
-            needed = f"{need.enough / 1e6:.0f} MB are needed to continue"
-            reporter.note(f"Waiting for memory: {measure_memory()}; {needed}")
+        needed = f"{show_size(need.enough)} are needed to continue"
+        reporter.waiting(f"Waiting for memory: {measure_memory()}; {needed}")
         reporter.heartbeat()
         time.sleep(SAMPLE_SECONDS)
     return budget

@@ -230,7 +230,7 @@ class Attempt:
                 self.budget.memory,
                 need,
                 self.ledger.event,
-                context.reporter.note,
+                context.reporter.waiting,
                 context.options.memory_wait,
             )
             with governor, context.stop.deferred():

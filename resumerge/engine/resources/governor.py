@@ -38,9 +38,6 @@ CALM_SECONDS = 3.0
 REMEMBERED_SECONDS = 60.0
 """The memory of other processes is compared with what they had in this time."""
 
-NOTE_SECONDS = 60.0
-"""Time between two notes that the run still waits."""
-
 MARGIN, LARGEST_MARGIN = 0.05, 1 << 30
 """Memory that stays free for other processes: a share of all memory, and the most in bytes."""
 
@@ -63,7 +60,7 @@ class Governor:
         budget: int,
         need: MemoryNeed,
         event: Event,
-        note: Callable[[str], None] = lambda text: None,
+        waiting: Callable[[str], None] = lambda text: None,
         memory_wait: float = 600.0,
         measure: Callable[[], Memory] | None = None,
         rss: Callable[[], int] = rss,
@@ -74,7 +71,7 @@ class Governor:
             budget: bytes of RSS that this process may use.
             event: called with a kind and facts when the batch size changes, and when the run waits
                 for memory and continues.
-            note: called with messages for the user.
+            waiting: called again and again with what is waited for: `Reporter.waiting`.
             memory_wait: seconds to wait until one block fits.
             clock: seconds, monotonic.
         """
@@ -82,7 +79,7 @@ class Governor:
         self.batch_bytes = LARGEST_BATCH
         self.peak_rss = self.rss = 0
         self.memory = Memory(0, 0)
-        self._event, self._note, self._memory_wait = event, note, memory_wait
+        self._event, self._waiting, self._memory_wait = event, waiting, memory_wait
         self._measure = measure or MemoryGauge().measure
         self._read_rss, self._clock = rss, clock
         self._calm_since = self._pressed_at = float("-inf")
@@ -134,20 +131,17 @@ class Governor:
         """
         if not self.cramped:
             return
-        started = told = self._clock()
+        started = self._clock()
         self._tell("waiting", self._shortage())
-        self._note(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
         give_back_freed_memory()
         while self.cramped and not stop.requested:
+            self._waiting(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
             with self._looked:
                 self._looked.wait(SAMPLE_SECONDS * 2)
             now = self._clock()
             if now - started > self._memory_wait:
                 self._tell("gave_up_waiting", self._shortage(), seconds=round(now - started, 1))
                 raise Resumable("memory", self._advice(now - started))
-            if now - told > NOTE_SECONDS:
-                told = now
-                self._note(f"Still waiting for memory: {self._shortage()}; {self._wanted()}")
         seconds = round(self._clock() - started, 1)
         self._tell("went_on", f"memory is available again after {seconds} s", seconds=seconds)
 

@@ -6,6 +6,7 @@ from resumerge.host.speed import Speed
 from resumerge.native import is_missing
 from resumerge.planning.backend import block_cost, needs_torch
 from resumerge.planning.plan import Plan
+from resumerge.sizes import show_size
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""
@@ -60,4 +61,4 @@ def no_kernels(plan: Plan) -> str | None:
 
 
 def _rate(rate: float | None) -> str:
-    return "unknown" if rate is None else f"{rate / 1e6:.0f} MB/s"
+    return "unknown" if rate is None else f"{show_size(rate)}/s"

@@ -13,6 +13,7 @@ from resumerge.hub.cache import HubFile, cache_folder, free_bytes
 from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.content_hash import is_intact
 from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.sizes import show_size
 from resumerge.sources.formats.registry import read_header
 from resumerge.sources.hub.files import ensure_cached, hub_file
 from resumerge.sources.types import Source
@@ -310,7 +311,7 @@ def _disk_too_small(file: HubFile, needed: int, free: int, evicting: bool) -> Re
     return Resumable(
         "disk_full",
         f"No room to download {file.name} of {file.repo} into {cache_folder()}: "
-        f"{needed / 1e9:.2f} GB are needed and {free / 1e9:.2f} GB are free.\n{advice}.",
+        f"{show_size(needed)} are needed and {show_size(free)} are free.\n{advice}.",
     )
 
 

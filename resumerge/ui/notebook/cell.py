@@ -120,7 +120,6 @@ class CellReporter(ProgressState):
         state, last = self._ended or ("running", [])
         share = 1.0 if state == "done" else self.share
         update = self.update
-        left = self.left if state == "running" else None
         tiles = [
             (
                 "computed",
@@ -133,7 +132,7 @@ class CellReporter(ProgressState):
                 f"of {update.units_total}" if update else "",
             ),
             ("speed", f"{show_size(self.rate)}/s" if self.rate else "none yet", ""),
-            ("time left", show_seconds(left) if left is not None else "", ""),
+            ("time left", self.left if state == "running" else "", ""),
             (
                 "memory",
                 show_size(rss() if state == "running" else peak_rss()),

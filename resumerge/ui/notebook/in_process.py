@@ -66,7 +66,7 @@ def in_kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def keepalive_in_notebook(what: str, progress: str) -> AbstractContextManager[None]:
+def keepalive_in_notebook(what: str, progress: str) -> AbstractContextManager[object]:
     """Print a line every few seconds, in a notebook or where `progress` asks for lines.
 
     Raises:

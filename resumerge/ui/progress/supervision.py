@@ -8,14 +8,16 @@ from typing import Any
 
 from rich.control import Control
 from rich.segment import ControlType
+from rich.text import Text
 
 from resumerge.errors import Resumable
-from resumerge.report.resume_command import TO_GO_ON
 from resumerge.sizes import show_seconds, show_size
 from resumerge.supervisor.supervisor import MOST_FAILURES, WorkerSpec
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.keepalive import SILENCE_SECONDS, PrintClock
 from resumerge.ui.terminal.console import SafeConsole, print_json_line
+from resumerge.ui.terminal.prose import say
+from resumerge.ui.terminal.terminal import print_command_to_go_on
 
 _ADVICE = {
     "oom": "Before resuming, stop other programs or raise the memory limit of this container.",
@@ -60,7 +62,9 @@ class Supervision:
         if self._clock is None:
             return
         self._clock.reset(printed_at)
-        if self._clock.silence < SILENCE_SECONDS:
+        is_log = not (self._as_json or self._err.is_terminal)
+        silent = self._clock.silence >= SILENCE_SECONDS
+        if not (self._clock.is_due(SILENCE_SECONDS) if is_log else silent):
             return
         self._clock.reset()
         text = (
@@ -68,8 +72,10 @@ class Supervision:
         )
         if self._as_json:
             self._event("alive", doing="waiting for the worker", text=text)
-        else:
+        elif self._err.is_terminal:
             self._clear()
+            self._err.print(Text(text, no_wrap=True, overflow="ellipsis"), end="")
+        else:
             self._print(text)
 
     def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
@@ -102,7 +108,7 @@ class Supervision:
         self._clear()
         self._print("The worker did not stop in time and was killed. Everything committed is kept.")
         self._event("interrupted", run=run, resume=command, exit_code=128 + signum)
-        self._print_command(command)
+        print_command_to_go_on(command, self._err)
 
     def refused(self, run: str, why: str) -> None:
         self._stopped("refused", why, run)
@@ -112,7 +118,7 @@ class Supervision:
         command = self._command(run)
         stopped = Resumable(reason, message).as_json()
         self._event(**stopped, run=run, resume=command)
-        self._print_command(command)
+        print_command_to_go_on(command, self._err)
 
     def _clear(self) -> None:
         """Remove what the progress bar of a killed worker left on the terminal."""
@@ -122,14 +128,10 @@ class Supervision:
             )
             self._err.show_cursor()
 
-    def _print_command(self, command: str) -> None:
-        self._print(TO_GO_ON)
-        self._print(command)
-
     def _print(self, text: str) -> None:
         if self._clock is not None:
             self._clock.reset()
-        self._err.print(text, highlight=False, soft_wrap=True)
+        say(self._err, text)
 
     def _event(self, kind: str, **data: Any) -> None:
         if self._as_json:

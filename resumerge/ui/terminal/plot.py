@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from resumerge.report.history import Cell, History
 from resumerge.report.panels import Panel, panels_of
 from resumerge.report.timeline import Span, Timeline, lay_out
 from resumerge.sizes import show_seconds, show_size
+from resumerge.ui.terminal.prose import Prose
 
 LABELS = 9
 """Columns of the labels at the left axis."""
@@ -79,14 +80,16 @@ class Plot:
         yield _names(timeline)
 
 
-def _draw(panel: Panel, timeline: Timeline, height: int, glyphs: Glyphs) -> Iterator[Text]:
+def _draw(
+    panel: Panel, timeline: Timeline, height: int, glyphs: Glyphs
+) -> Iterator[RenderableType]:
     top = panel.top(timeline)
     title = f"{panel.title}: {panel.summary}"
     if panel.shows_limit(timeline):
         title += f" {glyphs.limit * 2}"
     elif panel.limit:
         title += " (far above the plot)"
-    yield Text(title, "bold", no_wrap=True, overflow="ellipsis")
+    yield Prose(title, style="bold")
     for row in range(height, 0, -1):
         label = {height: show_size(top) + panel.unit}.get(row, "")
         line = Text(no_wrap=True, overflow="crop")

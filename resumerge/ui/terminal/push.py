@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resumerge.engine.push import Pushed
 from resumerge.sizes import counted, show_size
+from resumerge.ui.terminal.prose import say
 
 
 class UploadProgress:
@@ -46,8 +47,7 @@ class UploadProgress:
         self._bar.update(self._task, completed=self._before, total=total, description=name)
         self._before += nbytes
         if not self._console.is_terminal:
-            text = f"uploading {name}, {show_size(nbytes)}"
-            self._console.print(text, highlight=False, soft_wrap=True)
+            say(self._console, f"uploading {name}, {show_size(nbytes)}")
 
     def moved(self, nbytes: int) -> None:
         """So many more bytes of the file were sent."""
