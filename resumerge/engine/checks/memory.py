@@ -9,15 +9,19 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.governor import SAMPLE_SECONDS, margin
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
-from resumerge.host.memory import MACHINE, measure_memory, rss
+from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
 from resumerge.planning.estimates.memory import MemoryNeed, memory_need
 from resumerge.planning.plan import Plan
 from resumerge.sizes import show_size
 
 
-def memory_budget(asked: int | None) -> int:
-    """Bytes of RSS that the process may use: what the user allows, as far as it is available."""
-    memory = measure_memory()
+def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
+    """Bytes of RSS that the process may use: what the user allows, as far as it is available.
+
+    Args:
+        memory: as it was measured; by default it is measured now.
+    """
+    memory = memory or measure_memory()
     room = int(memory.available + rss() - margin(memory.total))
     return max(0, room if asked is None else min(asked, room))
 

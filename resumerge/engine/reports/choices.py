@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.engine.resources.device import resolve_device
+from resumerge.engine.resources.governor import margin
 from resumerge.errors import InputError
 from resumerge.host.memory import Memory
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.sizes import show_size
 
 STATE_DIR = "RESUMERGE_STATE_DIR"
 AUTO = "auto"
+NOTABLE_SHARE = 0.05
+"""Of the memory budget: the least that this process has itself to be mentioned."""
 MOST_CORES = "the cores that this process may use"
 
 
@@ -51,11 +55,18 @@ def _choice(what: str, chosen: object, because: str, option: str) -> dict[str, A
 
 
 def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, Any]:
-    memory = host["memory"]
-    why = str(Memory(**memory))
-    if options.memory is not None:
-        why = "it was asked for" if budget == options.memory else f"{why}, less than asked for"
-    return _choice("memory", budget, why, "--memory SIZE")
+    if budget == options.memory:
+        return _choice("memory", budget, "it was asked for", "--memory SIZE")
+    memory = Memory(**host["memory"])
+    free = margin(memory.total)
+    own = budget + free - memory.available
+    parts = [
+        str(memory),
+        f"this process has {show_size(own)}" if own > NOTABLE_SHARE * budget else "",
+        f"{show_size(free)} stay free",
+        "less than asked for" if options.memory is not None else "",
+    ]
+    return _choice("memory", budget, ", ".join(filter(None, parts)), "--memory SIZE")
 
 
 def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dict[str, Any]:

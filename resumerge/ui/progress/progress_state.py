@@ -16,6 +16,11 @@ WAITING_SECONDS = 2.0
 """A run that has not said for so long that it waits does not wait any more."""
 
 RECENT_SECONDS = 15.0
+"""What counts as of late."""
+
+SWING = 1.5
+"""Between the time left at the speed of late and at the mean speed, above which both are said."""
+
 KNOWN_SECONDS = 3.0
 """Of progress, before a speed is said."""
 
@@ -41,8 +46,11 @@ class Pace:
 
     def left(self, nbytes: int) -> str:
         """The time for so many more bytes, ``2 to 5 min``; empty until it is known."""
-        rates = [rate for number in (0, 1) if (rate := self._rate_since(number))]
-        return show_range(nbytes / max(rates), nbytes / min(rates)) if rates and nbytes else ""
+        if not self.rate or not nbytes:
+            return ""
+        mean, late = nbytes / self.rate, nbytes / (self._rate_since(1) or self.rate)
+        swings = max(mean, late) > SWING * min(mean, late)
+        return show_range(min(mean, late), max(mean, late)) if swings else show_range(mean, mean)
 
     def _rate_since(self, number: int) -> float | None:
         if number >= len(self._seen):
