@@ -50,8 +50,8 @@ from resumerge.ui.notebook.results import (
     DisplayedStatus,
     DisplayedVerification,
 )
+from resumerge.ui.progress.upload import UploadProgress
 from resumerge.ui.terminal.plan import PLANNING
-from resumerge.ui.terminal.push import UploadProgress
 from resumerge.ui.terminal.terminal import err
 
 # tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.

@@ -16,8 +16,9 @@ from resumerge.errors import Interrupted, Resumable
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.report.resume_command import repeat_command
+from resumerge.ui.progress.upload import UploadProgress
 from resumerge.ui.terminal.console import print_json_line
-from resumerge.ui.terminal.push import UploadProgress, show_pushed
+from resumerge.ui.terminal.push import show_pushed
 from resumerge.ui.terminal.terminal import err, print_command_to_go_on, print_document, print_text
 
 

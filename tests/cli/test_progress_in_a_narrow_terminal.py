@@ -13,8 +13,9 @@ from rich.console import Console
 
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.sources.hub.prefetch import DownloadProgress
-from resumerge.ui.progress import keepalive, progress_state
+from resumerge.ui.progress import bars, console_reporter, keepalive
 from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
+from resumerge.ui.progress.upload import UploadProgress
 
 FILE, TENSOR = "model-00003-of-00007.safetensors", "model.layers.13.self_attn.q_proj.weight"
 
@@ -51,8 +52,8 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.mark.parametrize("terminal", [40, 50, 60, 80, 120, 200], indirect=True)
 def test_it_says_what_matters(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_state, "KNOWN_SECONDS", 0.1)
-    monkeypatch.setattr(progress_state, "STALL_SECONDS", 1e9)
+    monkeypatch.setattr(bars, "KNOWN_SECONDS", 0.1)
+    monkeypatch.setattr(console_reporter, "STALL_SECONDS", 1e9)
     columns = terminal.columns
     for done in (10**8, 855 * 10**6):
         terminal.reporter.fetching(DownloadProgress(FILE, done, 171 * 10**7))
@@ -88,10 +89,26 @@ def test_what_repeats_is_drawn_in_the_same_place(terminal: Terminal) -> None:
     assert "\n" not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal._shown.getvalue()).strip()
 
 
+@pytest.mark.parametrize("terminal", [80], indirect=True)
+def test_an_upload_says_what_matters_too(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bars, "KNOWN_SECONDS", 0.1)
+    terminal.reporter.close()
+    with UploadProgress(terminal.console) as upload:
+        assert terminal.drawn()[0].startswith("comparing the model with the repo: ")
+        upload.begins(FILE, 4 * 10**9, 4 * 10**9)
+        for _ in range(3):
+            upload.moved(10**9)
+            time.sleep(0.1)
+        said = terminal.drawn()[-1]
+    assert re.match(r"uploaded [━╸╺]+ +75% 3 GB of 4 GB, [\d.]+ GB/s, 1 s left", said)
+
+
 def test_a_time_that_swings_is_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(progress_state, "time", type("Clock", (), {"monotonic": lambda: now}))
-    pace, done = progress_state.Pace(), 0
+    monkeypatch.setattr(bars, "time", type("Clock", (), {"monotonic": lambda: now}))
+    pace, done = bars.Pace(), 0
     assert pace.left(100) == ""
     for seconds, nbytes in ((0, 0), (10, 10), (20, 10), (20, 190)):
         now, done = now + seconds, done + nbytes

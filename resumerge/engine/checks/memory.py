@@ -93,19 +93,19 @@ def _asks_too_little(asked: int | None, need: MemoryNeed) -> bool:
 
 
 def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
-    needed = math.ceil(need.enough / 1e6)
     if asked is not None and _asks_too_little(asked, need):
-        found, fix = f"--memory {asked / 1e6:.0f}MB", f"raise --memory to {needed}MB or more"
+        found = f"--memory {asked / 1e6:.0f}MB"
+        fix = f"raise --memory to {math.ceil(need.enough / 1e6)}MB or more"
     else:
         memory = measure_memory()
-        found = f"{budget / 1e6:.0f} MB: {memory}"
-        more = math.ceil(needed - budget / 1e6)
-        fix = f"end other programs in {memory.bound}, or raise its limit: {more} MB more are needed"
+        found = f"{show_size(budget)}: {memory}, {show_size(margin(memory.total))} stay free"
+        more = show_size(need.enough - budget)
+        fix = f"end other programs in {memory.bound}, or raise its limit: {more} more are needed"
         if memory.bound == MACHINE:
-            fix = f"end other programs on this machine: {more} MB more are needed"
+            fix = f"end other programs on this machine: {more} more are needed"
     return Problem(
         "The memory budget is too small for this merge, even with one thread",
-        expected=f"at least {needed} MB",
+        expected=f"at least {show_size(need.enough)}",
         found=found,
         fix=fix,
     )

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 from rich.console import Console, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from resumerge.engine.reporter import Reporter, Result
@@ -15,12 +12,10 @@ from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.report.resume_command import loading_call, next_command
 from resumerge.sizes import counted, show_estimate, show_seconds, show_size
+from resumerge.ui.progress.bars import Bar, show_bars
 from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Seldom, Ticker, drawn
-from resumerge.ui.progress.progress_state import STALL_SECONDS, Pace, ProgressState
+from resumerge.ui.progress.progress_state import STALL_SECONDS, ProgressState
 from resumerge.ui.terminal.prose import say
-
-LEAST_FOR_BAR, LEAST_FOR_SIZES, LEAST_FOR_NAMES = 80, 60, 100
-"""Columns of a terminal from which bars, sizes and names are shown."""
 
 REPEATED_SECONDS = 60.0
 """A note at the end is not said again if it was said so short a time ago."""
@@ -124,41 +119,18 @@ class ConsoleReporter(ProgressState):
     def _frame(self) -> RenderableType:
         """What is drawn: how far downloading and merging are, or what is being done."""
         fetched, update = self.fetched, self.update
+        stalled = time.monotonic() - self.moved
+        idle = f"no progress for {show_seconds(int(stalled))}" if stalled > STALL_SECONDS else ""
         rows = []
         if fetched is not None and fetched.bytes_done < fetched.bytes_total:
-            pace, sizes = self._downloaded, (fetched.bytes_done, fetched.bytes_total)
-            rows.append(("downloaded", pace, *sizes, fetched.file))
+            done, total = fetched.bytes_done, fetched.bytes_total
+            rows.append(Bar("downloaded", self._downloaded, done, total, fetched.file, idle))
         if update is not None:
-            sizes = update.bytes_done, update.bytes_total
-            rows.append(("merged", self._merged, *sizes, update.unit))
+            done, total = update.bytes_done, update.bytes_total
+            rows.append(Bar("merged", self._merged, done, total, update.unit, idle))
         if not self._has_figures or self.waits or not rows:
             return Text(self.line(), no_wrap=True, overflow="ellipsis")
-        return self._bars(rows)
-
-    def _bars(self, rows: Iterable[tuple[str, Pace, int, int, str]]) -> RenderableType:
-        width = self._console.width
-        grid = Table.grid(padding=(0, 1), expand=True)
-        for _ in range(3 + (width >= LEAST_FOR_BAR)):
-            grid.add_column(no_wrap=True)
-        grid.add_column(no_wrap=True, ratio=1, overflow="ellipsis")
-        stalled = time.monotonic() - self.moved
-        for what, pace, done, total, name in rows:
-            left = pace.left(total - done)
-            facts = [
-                f"{show_size(done)} of {show_size(total)}" if width >= LEAST_FOR_SIZES else "",
-                f"{show_size(pace.rate)}/s" if pace.rate else "",
-                f"{left} left" if left else "",
-            ]
-            if stalled > STALL_SECONDS:
-                facts[1:] = [f"no progress for {show_seconds(int(stalled))}"]
-            grid.add_row(
-                what,
-                *([ProgressBar(total, done, width // 6)] if width >= LEAST_FOR_BAR else []),
-                f"{done / max(1, total):4.0%}",
-                ", ".join(filter(None, facts)),
-                Text(name if width >= LEAST_FOR_NAMES else ""),
-            )
-        return grid
+        return show_bars(rows, self._console.width)
 
     def _offer(self, what: str, command: str) -> None:
         """A command that may be typed next; it is never broken."""

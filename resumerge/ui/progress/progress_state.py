@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from resumerge.engine.reporter import ProgressUpdate, Reporter
-from resumerge.sizes import counted, show_range, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.sources.hub.prefetch import DownloadProgress
+from resumerge.ui.progress.bars import Pace
 
 STALL_SECONDS = 8.0
 """After so long without progress, the line says for how long there was none."""
@@ -14,50 +15,6 @@ STALL_SECONDS = 8.0
 
 WAITING_SECONDS = 2.0
 """A run that has not said for so long that it waits does not wait any more."""
-
-RECENT_SECONDS = 15.0
-"""What counts as of late."""
-
-SWING = 1.5
-"""Between the time left at the speed of late and at the mean speed, above which both are said."""
-
-KNOWN_SECONDS = 3.0
-"""Of progress, before a speed is said."""
-
-
-class Pace:
-    """How fast bytes come: since the first figures, and of late."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = []
-        """(time, bytes): the first figures, and those of late."""
-
-    def add(self, done: int) -> None:
-        """So many bytes are done now, of what there is to do."""
-        now = time.monotonic()
-        self._seen.append((now, done))
-        while len(self._seen) > 2 and now - self._seen[1][0] > RECENT_SECONDS:
-            del self._seen[1]
-
-    @property
-    def rate(self) -> float | None:
-        """Bytes a second since the first figures; None until it is known."""
-        return self._rate_since(0)
-
-    def left(self, nbytes: int) -> str:
-        """The time for so many more bytes, ``2 to 5 min``; empty until it is known."""
-        if not self.rate or not nbytes:
-            return ""
-        mean, late = nbytes / self.rate, nbytes / (self._rate_since(1) or self.rate)
-        swings = max(mean, late) > SWING * min(mean, late)
-        return show_range(min(mean, late), max(mean, late)) if swings else show_range(mean, mean)
-
-    def _rate_since(self, number: int) -> float | None:
-        if number >= len(self._seen):
-            return None
-        (began, before), (now, done) = self._seen[number], self._seen[-1]
-        known = now - began >= KNOWN_SECONDS and done > before
-        return (done - before) / (now - began) if known else None
 
 
 class ProgressState(Reporter):

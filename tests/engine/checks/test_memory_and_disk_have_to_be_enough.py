@@ -21,6 +21,7 @@ from resumerge.hub.cache import cache_folder
 from resumerge.planning import Plan
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.planning.estimates.memory import memory_need
+from resumerge.sizes import show_size
 from resumerge.sources.hub.files import hub_file
 from resumerge.sources.types import SourceFile
 
@@ -64,7 +65,7 @@ def test_not_even_one_thread_says_what_to_do(small: Plan, monkeypatch: pytest.Mo
     enough = memory_need(small, 1).enough
     needed = -(-enough // 10**6)
     machine(monkeypatch, GB)
-    with pytest.raises(InputError, match=rf"expected: at least {needed} MB") as error:
+    with pytest.raises(InputError, match=f"expected: at least {show_size(enough)}") as error:
         fit_threads(small, 5, enough - 5 * 10**6)
     assert "end other programs on this machine: " in error.value.problems[0].fix
     machine(monkeypatch, GB, "the cgroup job")
