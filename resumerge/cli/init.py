@@ -12,8 +12,8 @@ from resumerge.cli.parsing.command import Command
 from resumerge.errors import refuse
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import find_method
-from resumerge.printable import shell_line
-from resumerge.report.new_recipe import new_recipe, write_recipe
+from resumerge.printable import printable, shell_line
+from resumerge.report.new_recipe import check_is_new, new_recipe, write_recipe
 from resumerge.ui.terminal.terminal import err, print_command, print_text
 
 NEW_RECIPE = "merge.yaml"
@@ -31,11 +31,13 @@ def command(
     file: str, method: str | None, models: tuple[str, ...], base: str | None, dtype: str
 ) -> None:
     """Write a recipe with comments, from three questions or from options."""
+    check_is_new(Path(file))
     named = [name for words in models for name in words.split(",") if name]
     if not (method and named):
         method, named, base = _ask(method, named, base)
     write_recipe(Path(file), new_recipe(method, named, base, dtype))
-    print_text(f"Wrote {file}. To check it, and to merge:", err)
+    print_text(f"Wrote {printable(file)}. To check it, and to merge:", err)
+    file = f"./{file}" if file.startswith("-") else file
     print_command(shell_line(["resumerge", "plan", file]))
     print_command(shell_line(["resumerge", "run", file, "merged"]))
 
@@ -63,5 +65,6 @@ def _ask(
             question = "Base model (or nothing)"
             base = click.prompt(question, default="", show_default=False, err=True) or None
     if not models:
-        models = click.prompt("Models to merge, with spaces between", err=True).split()
+        answer = click.prompt("Models to merge, with spaces between", err=True)
+        models = answer.replace(",", " ").split()
     return method, models, base

@@ -84,6 +84,7 @@ def _exit_code(words: list[str]) -> int:
         usage = InputError([Problem(error.format_message(), where=" ".join(words))])
         return _tell(usage, words)
     except click.Abort:
+        print_text("\nStopped.", err)
         return INTERRUPTED
     except ResumergeError as error:
         print_text(str(error), err)
