@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resumerge.report.history import History, Lifetime
-from resumerge.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_range, show_seconds, show_size
 
 LAST_ATTEMPTS = 4
 """Attempts with a sentence each. Those before are counted by how they ended."""
@@ -202,7 +202,7 @@ def state_sentence(run: Mapping[str, Any]) -> str:
     if run["state"] == "running":
         eta = run["eta_s"]
         return f"Running, {tries}" + (
-            f", about {show_seconds(eta)} left." if eta is not None else "."
+            f", about {show_range(eta, eta)} left." if eta is not None else "."
         )
     if run["state"] == "planned":
         return "Planned, not started."

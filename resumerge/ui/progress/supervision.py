@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -102,6 +103,11 @@ class Supervision:
         self._print(what)
         self._print(_STALL_ADVICE["D"])
         self._stopped("stall", what, run)
+
+    def stopping(self, signum: int) -> None:
+        if signum == signal.SIGINT and self._err.is_terminal and self._clock is not None:
+            self._clear()
+            self._print("Stopping: what is computed is committed. Ctrl-C again stops at once.")
 
     def stopped(self, signum: int, run: str | None) -> None:
         command = self._command(run)
