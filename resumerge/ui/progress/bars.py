@@ -26,6 +26,10 @@ KNOWN_SECONDS = 3.0
 """Of progress, before a speed is said."""
 
 
+_ECHO = 3
+"""Columns left free for the ``^C`` that a terminal echoes, or it would go to the next line."""
+
+
 class Pace:
     """How fast bytes come: since the first figures, and of late."""
 
@@ -81,7 +85,8 @@ class Bar:
 
 def show_bars(bars: Iterable[Bar], width: int) -> RenderableType:
     """Bars below each other, one line each, of so many columns."""
-    grid = Table.grid(padding=(0, 1), expand=True)
+    grid = Table.grid(padding=(0, 1))
+    grid.width = width - _ECHO
     for _ in range(3 + (width >= LEAST_FOR_BAR)):
         grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True, ratio=1, overflow="ellipsis")

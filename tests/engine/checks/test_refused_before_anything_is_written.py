@@ -237,7 +237,7 @@ CASES = {
     ),
     "disk_too_small": Case(
         LINEAR,
-        "disk is too small … GB free … 0.00 GB free … free ",
+        "disk is too small … MB free … 1 kB free … free ",
         before="import shutil\nfrom types import SimpleNamespace\n"
         "shutil.disk_usage = lambda path: SimpleNamespace(total=10**9, used=10**9, free=1000)\n",
         where="out",
