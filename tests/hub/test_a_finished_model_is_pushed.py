@@ -186,6 +186,24 @@ def test_the_mirror_of_a_run_is_left_alone(hub: Hub, place: Place, merged: Path)
     assert hub.contents(REPO) == there
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin.index.json"])
+def test_no_other_model_is_left_beside_it(hub: Hub, place: Place, merged: Path, name: str) -> None:
+    hub.commit(REPO, {name: b"of another model", "train.csv": b"theirs"})
+    stderr = push(place, merged, expect=2)
+    assert "The repo has another model" in stderr and name in stderr
+    assert hub.contents(REPO).keys() == {name, "train.csv"}
+
+
+def test_a_model_that_was_copied_by_halves_is_refused(
+    hub: Hub, place: Place, merged: Path, tmp_path: Path
+) -> None:
+    shard = min((merged / "out").glob("*.safetensors"))
+    shard.unlink()
+    with pytest.raises(InputError, match=f"missing: {shard.name}"):
+        resumerge.push(merged / "out", REPO, state_dir=tmp_path)
+    assert REPO not in hub.repos
+
+
 def test_in_python_and_without_a_run(hub: Hub, place: Place, merged: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no folder"):
         resumerge.push(tmp_path / "nowhere", REPO)

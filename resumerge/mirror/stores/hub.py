@@ -76,9 +76,9 @@ class HubStore(Store):
         self.url = f"{SCHEME}://{self.repo}"
         if offline or is_offline():
             raise refuse(
-                "The network is off, and the mirror is on the Hub",
+                "The network is off, and this is a repo of the Hub",
                 where=self.url,
-                fix="run without --offline (and with HF_HUB_OFFLINE unset), or mirror to a folder",
+                fix="run without --offline, and with HF_HUB_OFFLINE unset",
             )
         self._exists = False
         self._commit_lock = threading.RLock()

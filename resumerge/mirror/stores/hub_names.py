@@ -29,7 +29,7 @@ def repo_of(url: str) -> str:
         pass
     fix = "check the spelling"
     if "@" in repo:
-        fix = "remove the part from @ on: a mirror is always the main branch"
+        fix = "remove the part from @ on: it is always the main branch that is written to"
     elif repo.split("/")[0] in ("models", "datasets", "spaces", "buckets"):
         fix = "name a model's repo: hf://org/name"
     raise refuse(
