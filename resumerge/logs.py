@@ -52,7 +52,7 @@ def log_as_environment_says(environment: Mapping[str, str] = os.environ) -> None
     level = logging.getLevelNamesMapping().get(name.upper())
     if not level:
         raise refuse(
-            f"{VARIABLE} names no level",
+            f"{VARIABLE} does not name a log level",
             expected="debug, info, warning or error; debug:FILE writes to a file",
             found=repr(text),
         )

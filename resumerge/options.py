@@ -123,7 +123,7 @@ class Options:
     )  # fmt: skip
     memory: int | None = _option(
         Size("2GB"), "Limit for the resident memory of the merge, like 2GB.", *_ALL,
-        default_text="what the machine can spare", kept=Kept.INHERITED,
+        default_text="from the available memory", kept=Kept.INHERITED,
     )  # fmt: skip
     threads: int | None = _option(
         Count(), "Number of worker threads.", *_ALL,
@@ -147,12 +147,12 @@ class Options:
         *_ALL, "cache check", default=False,
     )  # fmt: skip
     trust_sources: bool = _option(
-        Flag(), "Take local models for unchanged between attempts, though their files changed: if "
-        "they are others, the result is a mixture. Given when a run begins, what it reads is not "
-        "hashed either.", *_ALL, default=False, kept=Kept.INHERITED,
+        Flag(), "Do not check whether local models changed between attempts. If they did, the "
+        "output mixes old and new weights. If a run begins with this option, its inputs are not "
+        "hashed.", *_ALL, default=False, kept=Kept.INHERITED,
     )  # fmt: skip
     no_recheck: bool = _option(
-        Flag(), "Do not read again, after an interruption, what was committed before it.", *_ALL,
+        Flag(), "After an interruption, do not check the data that was committed before it.", *_ALL,
         default=False, repeated=True,
     )  # fmt: skip
     restart: bool = _option(
@@ -175,15 +175,16 @@ class Options:
         kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     mirror_rate: int | None = _option(
-        Size("10MB"), "Limit for uploads to the mirror, per second, like 10MB.", *_ALL,
+        Size("10MB"), "Limit for transfers to and from the mirror in bytes per second, like "
+        "10MB.", *_ALL,
         default_text="no limit", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     mirror_wait: float | None = _option(
-        Seconds(), "Seconds to retry a mirror that fails before the run stops.", *_ALL,
+        Seconds(), "Seconds to retry a failing mirror before the run stops.", *_ALL,
         default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     take_over: bool = _option(
-        Flag(), "Take the mirror over from another machine, which must no longer be running.",
+        Flag(), "Take over the mirror from another machine that is known to be dead.",
         *_ALL, default=False, needs_mirror=True,
     )  # fmt: skip
     bring_back: bool = _option(

@@ -36,7 +36,7 @@ def check(target: str, options: Options, as_json: bool) -> None:
 @options_of("cache repair")
 @json_option
 def repair(target: str, options: Options, as_json: bool) -> None:
-    """Download damaged and missing files again. All others are left as they are."""
+    """Download damaged and missing files again. Other files stay unchanged."""
     _show(repair_cache, target, options, as_json)
 
 

@@ -25,8 +25,13 @@ NEW_RECIPE = "merge.yaml"
 @click.option(
     "--models", metavar="MODEL,...", multiple=True, help="Folders or Hub repos: org/name."
 )
-@click.option("--base", metavar="MODEL", help="The base model, where the method has one.")
-@click.option("--dtype", metavar="DTYPE", default="bfloat16", help="Of the output: bfloat16, ...")
+@click.option("--base", metavar="MODEL", help="The base model, if the method uses one.")
+@click.option(
+    "--dtype",
+    metavar="DTYPE",
+    default="bfloat16",
+    help="Data type of the output. Default: bfloat16.",
+)
 def command(
     file: str, method: str | None, models: tuple[str, ...], base: str | None, dtype: str
 ) -> None:
@@ -48,7 +53,7 @@ def _ask(
     """The method, the models and the base model, as the user answers."""
     if not sys.stdin.isatty():
         raise refuse(
-            "Nobody can be asked here",
+            "There is no terminal to ask for the method and the models",
             expected="--method and --models",
             found="no terminal",
             fix="name them: resumerge init --method ties --models org/a,org/b --base org/base",
@@ -62,7 +67,7 @@ def _ask(
         if chosen.base == "required":
             base = click.prompt("Base model", err=True)
         else:
-            question = "Base model (or nothing)"
+            question = "Base model (empty for none)"
             base = click.prompt(question, default="", show_default=False, err=True) or None
     if not models:
         answer = click.prompt("Models to merge, with spaces between", err=True)

@@ -49,7 +49,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, wanted: bo
     help="Show the version and exit.",
 )
 def app() -> None:
-    """Merge model weights on machines that cannot be trusted."""
+    """Merge model weights on machines that may disappear at any moment."""
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.report.resume_command import (
     GONE,
-    TO_GO_ON,
+    TO_RESUME,
     has_mirror,
     is_gone,
     repeat_command,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from resumerge.supervisor import HeartbeatPipe, WorkerSpec
     from resumerge.ui.progress.styles import PrintedReporter
 
-BUG = "This is a bug in resumerge. What was committed is kept."
+BUG = "This is a bug in resumerge. Committed work is kept."
 
 
 def merge(
@@ -202,7 +202,7 @@ class MergeCommand:
         """A second signal. A signal handler must not write to buffered streams, only `os.write`."""
         stopped, command = Interrupted(signum), self._resume_command(self._run)
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
-        text = f"{show_cursor}Stopped at once. What was committed is kept.\n{TO_GO_ON}\n{command}\n"
+        text = f"{show_cursor}Stopped at once. Committed work is kept.\n{TO_RESUME}\n{command}\n"
         with suppress(OSError):
             if self._as_json:
                 line = stopped.as_json() | {"run": self._run, "resume": command}

@@ -28,7 +28,7 @@ from resumerge.ui.terminal.terminal import err, print_command_to_go_on, print_do
 @options_of("push")
 @json_option
 def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
-    """Upload a finished model to the Hub. Repeated, it sends only what the repo lacks."""
+    """Upload a finished model to the Hub. Files that the repo already has are not sent."""
     stop = StopRequest(final=True)
     try:
         with stop.listening(), UploadProgress(err) as progress:

@@ -65,7 +65,7 @@ class Result:
         if self.where == self.mirror:
             return self.mirror
         if not self.is_here:
-            return f"{self.mirror}, which alone has it; --bring-back copies it to {self.output}"
+            return f"{self.mirror} (only there; --bring-back copies it to {self.output})"
         return f"{self.output}, and {self.mirror}"
 
 

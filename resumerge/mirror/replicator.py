@@ -135,7 +135,7 @@ class Replicator:
             map(self._is_local, self._ledger.sealed_shards())
         ):
             return False
-        self._check_stall(waited, "The disk is full here")
+        self._check_stall(waited, "The disk of this machine is full")
         return True
 
     def finish(self, companions: Callable[[], Companions], check: Callable[[], None]) -> None:
@@ -181,7 +181,7 @@ class Replicator:
         rest = max(0, self._ledger.totals().nbytes_committed - nbytes)
         text = f"The mirror at {self.store.url} has {len(there)} of {len(shards)} shards: another "
         text += f"machine that resumes from it gets {show_size(nbytes)}"
-        return text + (f"; {show_size(rest)} more are on this machine alone" if rest else "")
+        return text + (f"; {show_size(rest)} more are only on this machine" if rest else "")
 
     # The thread
 
@@ -296,8 +296,8 @@ class Replicator:
         if not path.is_file():
             raise Resumable(
                 "shard_lost",
-                f"{name} is missing both in {self._out} and in the mirror at {self.store.url}; "
-                "resume computes it again",
+                f"{name} is missing both in {self._out} and in the mirror at {self.store.url}. "
+                "To compute it again, resume",
             )
         nbytes = path.stat().st_size
         self._progress.expect(nbytes)
@@ -333,7 +333,7 @@ class Replicator:
             self._ledger.event("file_kept", name=name, mirror=self.store.url)
             self._note(
                 f"{name} in the mirror at {self.store.url} was not written by this run and stays "
-                "as it is"
+                "unchanged"
             )
         else:
             self._ledger.event("file_set_aside", name=name, now=now, mirror=self.store.url)
@@ -371,8 +371,8 @@ class Replicator:
             why = f": {self._failure}" if self._failure else ""
             raise Resumable(
                 "mirror",
-                f"{what}, but the mirror at {self.store.url} made no progress for {stalled:.0f} s"
-                f"{why}. It lacks {self._missing()}. Solve that, then resume.",
+                f"{what}, but the mirror at {self.store.url} made no progress for {stalled:.0f} "
+                f"s{why}. It lacks {self._missing()}. Fix that, then resume.",
             )
 
 

@@ -34,7 +34,7 @@ def enough_memory(result: int) -> int:
         MemoryError: the kernel could not allocate it.
     """
     if result < 0:
-        raise MemoryError("no memory for a kernel's scratch")
+        raise MemoryError("not enough memory for a kernel's scratch buffer")
     return result
 
 

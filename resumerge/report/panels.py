@@ -71,7 +71,7 @@ def panels_of(history: History) -> list[Panel]:
             "batch",
             "batch size",
             f"{show_size(last.batch_high)} {'now' if alive else 'at the end'}",
-            "output that may be computed and not yet committed",
+            "largest output computed before a commit",
             lambda cell: cell.batch_high,
         ),
         Panel(

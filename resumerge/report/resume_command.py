@@ -17,7 +17,7 @@ from resumerge.mirror.stores.registry import normalise
 from resumerge.options import Options
 from resumerge.printable import shell_line
 
-TO_GO_ON = "To go on:"
+TO_RESUME = "To resume:"
 """The line before a command to type, which is the last one."""
 
 
@@ -56,8 +56,8 @@ def loading_call(model: Path) -> str:
 
 
 GONE = (
-    "The run's folder in the state folder was deleted while it worked, and its ledger with it. So "
-    "what is in its output folder cannot be resumed. Delete or move that, then start over:"
+    "The ledger of this run was deleted while it ran, so its output folder cannot be resumed. "
+    "Delete or move the output folder, then start over:"
 )
 
 

@@ -66,7 +66,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
     """
     run = ledger.run()
     if run is None:
-        raise sqlite3.DatabaseError("it holds no run")
+        raise sqlite3.DatabaseError("it contains no run")
     totals = ledger.totals()
     attempts = ledger.attempts()
     last = attempts[-1] if attempts else {}

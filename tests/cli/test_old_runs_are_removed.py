@@ -115,7 +115,7 @@ def test_a_terminal_is_asked(copied: Path, answer: str) -> None:
     os.close(main)
     os.close(terminal)
     assert process.returncode == 0, said
-    assert "of models that are not finished)? [y/N]" in said
+    assert "of unfinished models)? [y/N]" in said
     assert ledgers(copied) == ({"done", "half"} if answer == "n" else {"done"})
 
 

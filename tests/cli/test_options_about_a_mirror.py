@@ -25,7 +25,7 @@ def test_without_a_mirror_it_is_refused(options: str, command: str, place: Path)
     runs = sorted((place / "state").glob("*"))
     refused = resumerge(*command.split(), *options.split(), cwd=place)
     assert refused.returncode == 2, refused.stderr
-    assert "There is no mirror" in refused.stderr
+    assert "A mirror is needed, but none is given" in refused.stderr
     assert options.split()[0] in refused.stderr
     assert sorted((place / "state").glob("*")) == runs
     assert not (place / "new").exists()

@@ -80,7 +80,7 @@ def test_what_was_changed_since_is_sent(hub: Hub, place: Place, merged: Path) ->
     (merged / "out" / "README.md").write_text("# My model\n")
     (merged / "out" / ".cache").mkdir()
     (merged / "out" / ".cache" / "note").write_text("mine")
-    assert "were there already" in push(place, merged)
+    assert "were already there" in push(place, merged)
     assert hub.contents(REPO)["README.md"] == b"# My model\n"
     assert hub.contents(REPO).keys() == files(merged / "out").keys() - {".cache/note"}
 

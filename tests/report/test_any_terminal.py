@@ -69,7 +69,8 @@ def test_what_was_learned_in_plain_words(place: Path) -> None:
     text = " ".join(status(place, COLUMNS="200").split())
     assert "Attempt 1 was killed; attempt 2 resumed." in text
     assert (
-        "The kernel killed attempt 2 for memory; attempt 3 resumed with a budget of 1 GB." in text
+        "The kernel killed attempt 2 because memory ran out; "
+        "attempt 3 resumed with a budget of 1 GB." in text
     )
     assert "batch size was lowered 4 times, down to 67.1 MB: the machine is short" in text
     assert "Other processes took 3 GB of memory" in text

@@ -45,7 +45,7 @@ class Command(click.Command):
             is_eager=True,
             expose_value=False,
             callback=lambda context, option, times: log_verbosely(times),
-            help="Log to stderr what is done; -vv logs more.",
+            help="Write a log to stderr; -vv writes more.",
         )
         self.params.append(verbose)
 

@@ -59,7 +59,8 @@ def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Rep
         if now - started > seconds:
             problem = _too_little(need, budget, asked)
             raise Resumable(
-                "memory", f"Not enough memory to continue for {now - started:.0f} s\n{problem}"
+                "memory",
+                f"Not enough memory to continue, after {now - started:.0f} s of waiting\n{problem}",
             )
         needed = f"{show_size(need.enough)} are needed to continue"
         reporter.waiting(f"Waiting for memory: {measure_memory()}; {needed}")

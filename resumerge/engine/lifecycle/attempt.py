@@ -157,7 +157,7 @@ class Attempt:
             progress = self._recover(files)
             loading = self._compute(record.number, files, reader, progress)
             if suspects := self._suspects_at_the_end(progress):
-                reporter.doing("reading again what was committed before the interruption")
+                reporter.doing("checking what was committed before the interruption")
                 progress = self._compare(files, suspects)
                 self.ledger.event(RECHECKED, units=len(suspects))
                 if not all(known.checksum for known in progress):

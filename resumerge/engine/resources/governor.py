@@ -185,24 +185,29 @@ class Governor:
     def _pressure(self) -> str:
         """Why the batch must be smaller; empty if it need not be."""
         if self.rss > self.budget:
-            return f"this process has {show_size(self.rss)}, its budget is {show_size(self.budget)}"
+            return (
+                f"this process uses {show_size(self.rss)}, its budget is {show_size(self.budget)}"
+            )
         if not self._fits(self.batch_bytes):
             return self._shortage()
         if self.memory.stalled > STALLED:
-            return f"everything waited for memory {self.memory.stalled:.0%} of the time"
+            return (
+                f"all processes were stalled {self.memory.stalled:.0%} of the time, waiting for "
+                "memory"
+            )
         return ""
 
     def _shortage(self) -> str:
         took = self._taken_by_others() - min(other.least for other in self._others)
         if took > self._noise():
-            return f"another process took {show_size(took)}; {self.memory}"
+            return f"other processes took {show_size(took)}; {self.memory}"
         return str(self.memory)
 
     def _relief(self) -> str:
         gave = max(other.most for other in self._others) - self._taken_by_others()
         if gave > self._noise():
-            return f"another process gave back {show_size(gave)}"
-        return f"calm for {CALM_SECONDS:.0f} s"
+            return f"other processes freed {show_size(gave)}"
+        return f"no memory pressure for {CALM_SECONDS:.0f} s"
 
     def _taken_by_others(self) -> int:
         """Bytes; they include this process's own dirty pages, up to a batch."""
@@ -218,8 +223,9 @@ class Governor:
 
     def _advice(self, seconds: float) -> str:
         return (
-            f"Not enough memory for one block for {seconds:.0f} s: {self._shortage()}; "
-            f"{self._wanted()}. End other programs, or give this one more memory, then resume."
+            f"Not enough memory for one block, after {seconds:.0f} s of waiting: "
+            f"{self._shortage()}; {self._wanted()}. Close other programs, or give this one more "
+            "memory, then resume."
         )
 
     def _set(self, batch_bytes: int, kind: str, reason: str) -> None:

@@ -25,7 +25,7 @@ class Linear(Method):
         ),
     )
     parameters = (
-        Parameter("weight", "share of this model", per_model=True),
+        Parameter("weight", "relative weight of this model", per_model=True),
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
     torch_cost = BlockCost(2.0, scratch=0.0)

@@ -13,8 +13,8 @@ class Passthrough(Method):
     """``scale * x``; without a scale, the bytes of x."""
 
     name = "passthrough"
-    summary = "one model's tensors as they are, to stack layers of several models"
-    parameters = (Parameter("scale", "factor on every element", 1.0, per_model=True),)
+    summary = "one model's tensors unchanged, to stack layers of several models"
+    parameters = (Parameter("scale", "factor for every element", 1.0, per_model=True),)
     most = 1
     torch_cost = BlockCost(1.0, scratch=0.0)
     compiled_cost = BlockCost(0.7, scratch=1.2)

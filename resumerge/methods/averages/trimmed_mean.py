@@ -17,7 +17,7 @@ class TrimmedMean(Method):
     """
 
     name = "trimmed_mean"
-    summary = "each element's median, or mean without extremes: one bad model does no harm"
+    summary = "median of each element, or mean without extremes: one bad model does no harm"
     papers = (
         Paper(
             "Byzantine-robust distributed learning: towards optimal statistical rates",
@@ -25,7 +25,9 @@ class TrimmedMean(Method):
         ),
     )
     parameters = (
-        Parameter("trim", "share left out at each end; 0.5: the median", 0.5, low=0.0, high=0.5),
+        Parameter(
+            "trim", "share of values left out at each end; 0.5: the median", 0.5, low=0.0, high=0.5
+        ),
     )
     torch_cost = BlockCost(3.8, scratch=0.0, per_input=6.0)
     compiled_cost = BlockCost(0.75, scratch=1.0, per_input=0.2)

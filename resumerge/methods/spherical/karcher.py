@@ -26,7 +26,7 @@ class Karcher(Method):
     """
 
     name = "karcher"
-    summary = "the Riemannian centre of the models on the sphere, without weights"
+    summary = "Riemannian centre of the models on the sphere, without weights"
     papers = (
         Paper(
             "Riemannian center of mass and mollifier smoothing",
@@ -34,8 +34,8 @@ class Karcher(Method):
         ),
     )
     parameters = (
-        Parameter("max_iter", "most steps", 10, "int", low=0),
-        Parameter("tol", "steps shorter than this end the search", 1e-5, low=0.0),
+        Parameter("max_iter", "largest number of steps", 10, "int", low=0),
+        Parameter("tol", "stop when a step is shorter than this", 1e-5, low=0.0),
     )
     torch_cost = BlockCost(6.0, scratch=6.5, per_input=3.4)
     compiled_cost = BlockCost(1.0, scratch=1.0, per_input=0.24)

@@ -32,9 +32,9 @@ class MultiSlerp(Method):
         ),
     )
     parameters = (
-        Parameter("weight", "share of this model", per_model=True),
+        Parameter("weight", "relative weight of this model", per_model=True),
         Parameter("normalize_weights", "divide the weights by their sum", True, "bool"),
-        Parameter("eps", "vectors shorter than this have no direction", 1e-8, low=0.0),
+        Parameter("eps", "lengths below this count as zero", 1e-8, low=0.0),
     )
     base = "optional"
     torch_cost = BlockCost(5.8, scratch=6.5, per_input=3.4)

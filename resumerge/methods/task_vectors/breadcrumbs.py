@@ -30,7 +30,7 @@ class BreadcrumbsMask(TaskVectors):
         *parameters(normalize=False, rescale=False),
         Parameter(
             "gamma",
-            "share of elements dropped because they are the largest",
+            "share of elements dropped, the largest ones",
             0.01,
             per_model=True,
             low=0.0,
@@ -65,7 +65,7 @@ class BreadcrumbsMask(TaskVectors):
 
 class Breadcrumbs(BreadcrumbsMask):
     name = "breadcrumbs"
-    summary = "task vectors without their smallest and their very largest elements"
+    summary = "task vectors without their smallest and largest elements"
     torch_cost = BlockCost(14.0, scratch=9.0, per_input=0.9)
     compiled_cost = BlockCost(2.9, scratch=3.2, per_input=0.45)
 

@@ -50,7 +50,7 @@ def checked(name: str) -> str:
     parts = name.split("/")
     if not all(parts) or {".", "..", ".git"} & set(parts) or _ODD.search(name):
         raise refuse(
-            "A file's name leads out of the mirror",
+            "The name of a file points outside of the mirror",
             found=repr(name[:200]),
             fix="do not use this mirror: somebody has tampered with it",
         )

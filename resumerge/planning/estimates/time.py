@@ -33,12 +33,12 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
     parts = {"reading": read, "writing": write, "computing": compute}
     core = (
-        f", a core computes {1 / scale:.1f} times as fast as that of docs/benchmarks.md"
+        f", a core is {1 / scale:.1f} times as fast as in docs/benchmarks.md"
         if speed.compute
         else ""
     )
     basis = (
-        f"measured just now: reads {_rate(speed.read)}, writes {_rate(speed.write)}{core}; "
+        f"measured now: reading {_rate(speed.read)}, writing {_rate(speed.write)}{core}; "
         f"{max(parts, key=lambda name: parts[name])} takes longest"
     )
     return round(start + max(parts.values()), 1), basis

@@ -296,14 +296,14 @@ def _has_planned_header(file: HubFile, source: Source) -> bool:
 def _other_header(file: HubFile) -> Resumable:
     return Resumable(
         "source_changed",
-        f"The header of {file.name} of {file.repo} differs from the one that the plan was made "
-        "from: the server sent another one then. Start over with --restart.",
+        f"The header of {file.name} of {file.repo} differs from the header that the run was "
+        "planned with. Start over with --restart.",
     )
 
 
 def _disk_too_small(file: HubFile, needed: int, free: int, evicting: bool) -> Resumable:
     advice = (
-        "There is not enough space even after the removal of downloads that are no longer needed"
+        "This is not enough, although downloads that are no longer needed were deleted"
         if evicting
         else "Free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
         "downloads of this run as soon as they are no longer needed; then resume"

@@ -117,7 +117,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
         return None
     seconds = _columns_chart(
         "Seconds",
-        "of computing and writing by layer, all threads together",
+        "of computing and writing by layer, sum of all threads",
         "seconds",
         layers,
         lambda timing: timing.seconds,
@@ -125,7 +125,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
     )
     rates = _columns_chart(
         "Bytes per second",
-        "of output by layer, of one thread",
+        "of output by layer, per thread",
         "rate",
         layers,
         lambda timing: timing.rate,

@@ -40,7 +40,7 @@ def merge_in_process(
     """
     if not isinstance(reporter, Reporter | None):
         raise refuse(
-            "The reporter is of the wrong type",
+            "The reporter has the wrong type",
             expected="a resumerge.engine.reporter.Reporter, or progress='lines'",
             found=repr(reporter),
         )

@@ -21,7 +21,7 @@ from resumerge.ui.terminal.prose import say
 from resumerge.ui.terminal.terminal import print_command_to_go_on
 
 _ADVICE = {
-    "oom": "Before resuming, stop other programs or raise the memory limit of this container.",
+    "oom": "Before resuming, close other programs or raise the memory limit of this container.",
     "killed": "Before resuming, find out what killed it: the time or memory limit of a job, or a "
     "process manager.",
     "crash": "A library or a merge method of your own has a fault. Another version of it, or "
@@ -30,15 +30,17 @@ _ADVICE = {
 
 _STALL_ADVICE = {
     "D": "Before resuming, repair the disk or the network filesystem that the worker waited for.",
-    "R": "A library or a merge method of your own may be in an endless loop. If a block only takes "
-    "long, allow more time with --stall-timeout.",
+    "R": (
+        "A library or a merge method of your own may be in an endless loop. If a block just "
+        "takes long, allow more time with --stall-timeout."
+    ),
     "T": "Before resuming, find out what stopped the process: job control, or a container that was "
     "paused.",
     "t": "Before resuming, detach the debugger.",
 }
 """By the state that the kernel gave for the worker."""
 
-_SLOW_ADVICE = "If the worker only waited for something slow, allow more time with --stall-timeout."
+_SLOW_ADVICE = "If the worker just waited for something slow, allow more time with --stall-timeout."
 
 
 class Supervision:
@@ -90,7 +92,7 @@ class Supervision:
         self._clear()
         what = (
             f"{death}. {MOST_FAILURES + 1} workers in a row have ended without progress, so no "
-            "other one is started."
+            "new one is started."
         )
         self._print(what)
         self._print(_advice(death))

@@ -30,6 +30,6 @@ def _described(run: OldRun) -> str:
 def question(runs: Sequence[OldRun]) -> str:
     """What the user is asked before they are removed."""
     unfinished = sum(run.unfinished_bytes for run in runs)
-    more = f", and {show_size(unfinished)} of models that are not finished" if unfinished else ""
+    more = f", and {show_size(unfinished)} of unfinished models" if unfinished else ""
     ledgers = show_size(sum(run.ledger_bytes for run in runs))
     return f"Remove {counted(len(runs), 'run')} ({ledgers} of ledgers{more})?"

@@ -9,6 +9,6 @@ from resumerge.sizes import counted, show_size
 def show_pushed(pushed: Pushed) -> str:
     """What is there now."""
     there = show_size(pushed.nbytes - pushed.sent)
-    known = f", of which {there} were there already" if pushed.sent < pushed.nbytes else ""
+    known = f" ({there} were already there)" if pushed.sent < pushed.nbytes else ""
     what = f"{counted(len(pushed.files), 'file')}, {show_size(pushed.nbytes)}{known}"
     return f"Done: {what}, in {pushed.url}"

@@ -67,13 +67,13 @@ def test_not_even_one_thread_says_what_to_do(small: Plan, monkeypatch: pytest.Mo
     machine(monkeypatch, GB)
     with pytest.raises(InputError, match=f"expected: at least {show_size(enough)}") as error:
         fit_threads(small, 5, enough - 5 * 10**6)
-    assert "end other programs on this machine: " in error.value.problems[0].fix
+    assert "close other programs on this machine: " in error.value.problems[0].fix
     machine(monkeypatch, GB, "the cgroup job")
-    with pytest.raises(InputError, match="end other programs in the cgroup job, or raise"):
+    with pytest.raises(InputError, match="close other programs in the cgroup job, or raise"):
         fit_threads(small, 5, enough - 1)
     with pytest.raises(InputError, match=rf"raise --memory to {needed}MB or more"):
         fit_threads(small, 5, 10**6, asked=10**6)
-    with pytest.raises(InputError, match="end other programs"):
+    with pytest.raises(InputError, match="close other programs"):
         fit_threads(small, 5, 10**6, asked=50 * GB)  # it is not what was asked for
 
 
@@ -107,7 +107,7 @@ def test_and_stops_when_there_was_none_for_that_time(
     small: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = Waiting(monkeypatch, until=float("inf"))
-    with pytest.raises(Resumable, match="Not enough memory to continue for 60 s") as stopped:
+    with pytest.raises(Resumable, match="Not enough memory to continue, after 60 s") as stopped:
         waiting.budget(small, None, 60)
     assert stopped.value.reason == "memory"
     assert 60 <= waiting.time < 61

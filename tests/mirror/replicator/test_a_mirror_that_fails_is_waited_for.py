@@ -114,7 +114,7 @@ def test_waiting_ends_where_nothing_moves_for_too_long(
     assert stopped.value.reason == "mirror"
     if then_delete:
         assert replicator.frees(0.1), "who has just begun to wait, waits"
-        with pytest.raises(Resumable, match="The disk is full here"):
+        with pytest.raises(Resumable, match="The disk of this machine is full"):
             replicator.frees(0.7)
 
 

@@ -88,7 +88,7 @@ def test_no_upload_of_a_part_and_the_advice_works(hands: Hands) -> None:
     assert not hands.output.exists()
     assert "Already done: hf://org/mirrored" in text_of(executed, "run")
     said = text_of(executed, "push")
-    assert said.startswith("Nothing was uploaded. The finished model lies only in the mirror")
+    assert said.startswith("Nothing was uploaded. The finished model is only in the mirror")
     assert "org/pushed" not in hands.hub.repos
     advice = said.strip().splitlines()[-1]
     assert text_of(executed, "try").strip().splitlines()[-1] == advice

@@ -52,7 +52,7 @@ def test_the_machine_is_lost_and_only_the_mirror_is_left(hands: Hands, tmp_path:
     executed = hands.run_all(**env)
     assert hands.computed_last() < hands.total(), "what is whole in the mirror is not made again"
     assert "7 of 7 shards" in html_of(executed, "run")[0]
-    assert "The finished model lies only in the mirror" in text_of(executed, "try")
+    assert "The finished model is only in the mirror" in text_of(executed, "try")
     far = {path.name: path.read_bytes() for path in mirror.iterdir() if path.is_file()}
     far.pop("README.md")
     hands.lose_machine()
@@ -67,11 +67,11 @@ def test_an_interrupted_cell_commits_and_says_how_to_go_on(hands: Hands) -> None
     interrupted = hands.run_all_but_interrupt(units=20)
     hands.hub.bytes_per_second = None
     (live,) = html_of(interrupted, "run")
-    assert "Stopped by SIGINT; what was done is committed" in live
+    assert "Stopped by SIGINT; finished work is committed" in live
     assert "To resume, run this cell again, or: resumerge.resume(&#39;merged-" in live
     assert 20 <= hands.committed() < hands.total()
     (error,) = [o for o in cell_outputs(interrupted, "run") if o["output_type"] == "error"]
     assert "Traceback" not in "\n".join(error["traceback"])
-    assert "To go on: resumerge.resume('merged-" in "\n".join(error["traceback"])
+    assert "To resume: resumerge.resume('merged-" in "\n".join(error["traceback"])
     hands.run_all()
     assert hands.committed() == hands.total()

@@ -19,8 +19,7 @@ METHOD = "method"
 """Reason of a stop: the merge method failed."""
 
 _MEND = (
-    "mend the method (docs/extending.md says what it is asked) and resume: what this code has "
-    "computed is then computed again"
+    "fix the method (see docs/extending.md), then resume: what this code computed is computed again"
 )
 
 
@@ -40,16 +39,16 @@ def failures_named(unit: Unit) -> Iterator[None]:
 def wrong_result(unit: Unit, block: Block, expected: str, found: str) -> Resumable:
     """The error for a result that is no block."""
     elements = f"elements {block.start} to {block.stop}"
-    return _stopped(unit, "returned something else than a block", elements, expected, found)
+    return _stopped(unit, "did not return a block", elements, expected, found)
 
 
 def kept_inputs(unit: Unit) -> Resumable:
     """The error for a partial result that the next block would overwrite."""
     return _stopped(
         unit,
-        "keeps what it is given",
-        "a map function of statistics()",
-        "a result of its own, or a copy: inputs are overwritten by the next block",
+        "keeps a reference to its inputs",
+        "the function that statistics() passes to scan()",
+        "new memory, or a copy: the next block overwrites the inputs",
         "a view of an input",
     )
 
@@ -69,13 +68,13 @@ def described(result: Any) -> str:
     if isinstance(result, Vector):
         data = result.data
         return f"a vector of {data.size} elements" + (
-            " less another, which is not computed yet"
+            " minus another vector, not subtracted yet"
             if result.base is not None
-            else f", with an array of {data.dtype} and the shape {data.shape}"
+            else f", an array of {data.dtype} with shape {data.shape}"
         )
     facts = [str(getattr(result, fact)) for fact in ("dtype", "device") if hasattr(result, fact)]
     if hasattr(result, "shape"):
-        facts.append(f"of the shape {tuple(result.shape)}")
+        facts.append(f"of shape {tuple(result.shape)}")
     return ", ".join([type(result).__name__, *facts])
 
 

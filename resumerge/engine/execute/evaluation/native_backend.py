@@ -56,7 +56,7 @@ class NativeBackend:
 
     def expected(self, block: Block) -> str:
         """The same in words."""
-        return f"a vector of {block.stop - block.start} elements, with an array of float32"
+        return f"a vector of {block.stop - block.start} elements, an array of float32"
 
     def rounded(self, unit: Unit, result: Vector) -> memoryview:
         """The bytes of a result in the unit's dtype: the only rounding of results."""

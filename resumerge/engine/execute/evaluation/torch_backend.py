@@ -54,7 +54,7 @@ class TorchBackend:
     def expected(self, block: Block) -> str:
         """The same in words."""
         count = block.stop - block.start
-        return f"Tensor, torch.float32, {self._device}, of the shape {(count,)}"
+        return f"Tensor, torch.float32, {self._device}, of shape {(count,)}"
 
     def rounded(self, unit: Unit, result: Tensor) -> memoryview:
         """The bytes of a result in the unit's dtype: the only rounding of results."""
