@@ -65,9 +65,11 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
     for log in logs:
         log.rename(run / log.name.partition("-")[2])
     log, command = run / LOG_FILE, watch_command(run.name, runs.folder)
-    print_text(f"Run {run.name} goes on without this terminal (pid {pid}). It prints to {log}", err)
-    print_text(f"To stop it, resumable: kill {pid}", err)
-    print_text("To look:", err)
+    print_text(
+        f"Run {run.name} continues in the background (pid {pid}). Its output goes to {log}", err
+    )
+    print_text(f"To stop it (it can be resumed): kill {pid}", err)
+    print_text("To see its progress:", err)
     print_command(command)
     if as_json:
         told = {"run": run.name, "pid": pid, "log": str(log), "watch": command}

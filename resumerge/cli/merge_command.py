@@ -43,7 +43,7 @@ from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import print_json_line
 from resumerge.ui.terminal.prose import say
 from resumerge.ui.terminal.streams import lossy
-from resumerge.ui.terminal.terminal import print_command_to_go_on
+from resumerge.ui.terminal.terminal import print_command_to_resume
 
 if TYPE_CHECKING:
     from resumerge.engine.lifecycle.session import Session
@@ -158,7 +158,7 @@ class MergeCommand:
                 line = {"exit_code": 1, "message": f"{BUG} {error!r}"}
                 print_json_line(sys.stdout, "error", **line, run=self._run, resume=command)
             if command is not None:
-                print_command_to_go_on(command, self._err)
+                print_command_to_resume(command, self._err)
             return 1
         finally:
             self._close()
@@ -189,13 +189,12 @@ class MergeCommand:
     def _stopped(self, stopped: Interrupted | Resumable) -> int:
         self._close()
         say(self._err, str(stopped))
-        if self._run is not None and is_gone(self._run, self._options.state_dir):
-            say(self._err, GONE)
+        gone = self._run is not None and is_gone(self._run, self._options.state_dir)
         command = self._resume_command(self._run)
         if self._as_json:
             line = stopped.as_json() | {"run": self._run, "resume": command}
             print_json_line(sys.stdout, **line)
-        print_command_to_go_on(command, self._err)
+        print_command_to_resume(command, self._err, GONE if gone else TO_RESUME)
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:

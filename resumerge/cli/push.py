@@ -39,11 +39,11 @@ def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
 
             pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved)
     except (Interrupted, Resumable) as stopped:
-        print_text(f"{stopped}. What was sent is not sent again.", err)
+        print_text(f"{stopped}. Files that were sent are not sent again.", err)
         again = repeat_command()
         if as_json:
             print_json_line(sys.stdout, **stopped.as_json() | {"resume": again})
-        print_command_to_go_on(again)
+        print_command_to_resume(again)
         raise Exit(stopped.exit_code) from None
     if as_json:
         print_document(pushed.as_json())

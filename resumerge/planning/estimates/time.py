@@ -54,9 +54,9 @@ def no_kernels(plan: Plan) -> str | None:
     if not (computes(plan) and is_missing()):
         return None
     return (
-        "no compiled kernels were installed, and torch computes in their place, several times "
-        "slower: install a C compiler (on Debian and Ubuntu `apt install build-essential`), then "
-        "repeat the `pip install` with --force-reinstall --no-deps --no-cache-dir"
+        "the compiled kernels are not installed: torch computes instead, several times slower; "
+        "install a C compiler (on Debian and Ubuntu `apt install build-essential`), then repeat "
+        "the `pip install` with --force-reinstall --no-deps --no-cache-dir"
     )
 
 

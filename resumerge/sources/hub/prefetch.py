@@ -310,7 +310,7 @@ def _disk_too_small(file: HubFile, needed: int, free: int, evicting: bool) -> Re
     )
     return Resumable(
         "disk_full",
-        f"No room to download {file.name} of {file.repo} into {cache_folder()}: "
+        f"No disk space to download {file.name} of {file.repo} into {cache_folder()}: "
         f"{show_size(needed)} are needed and {show_size(free)} are free.\n{advice}.",
     )
 

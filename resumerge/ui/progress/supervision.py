@@ -18,7 +18,7 @@ from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.keepalive import SILENCE_SECONDS, PrintClock
 from resumerge.ui.terminal.console import SafeConsole, print_json_line
 from resumerge.ui.terminal.prose import say
-from resumerge.ui.terminal.terminal import print_command_to_go_on
+from resumerge.ui.terminal.terminal import print_command_to_resume
 
 _ADVICE = {
     "oom": "Before resuming, close other programs or raise the memory limit of this container.",
@@ -116,7 +116,7 @@ class Supervision:
         self._clear()
         self._print("The worker did not stop in time and was killed. Everything committed is kept.")
         self._event("interrupted", run=run, resume=command, exit_code=128 + signum)
-        print_command_to_go_on(command, self._err)
+        print_command_to_resume(command, self._err)
 
     def refused(self, run: str, why: str) -> None:
         self._stopped("refused", why, run)
@@ -126,7 +126,7 @@ class Supervision:
         command = self._command(run)
         stopped = Resumable(reason, message).as_json()
         self._event(**stopped, run=run, resume=command)
-        print_command_to_go_on(command, self._err)
+        print_command_to_resume(command, self._err)
 
     def _clear(self) -> None:
         """Remove what the progress bar of a killed worker left on the terminal."""

@@ -15,7 +15,7 @@ from resumerge.ui.terminal.prose import Prose
 def show_old_runs(runs: Sequence[OldRun]) -> RenderableType:
     """Each run, and what is removed of it."""
     if not runs:
-        return Prose("There is no run to remove.")
+        return Prose("There are no runs to remove.")
     return Group(*(Prose(_described(run), run.id, "bold") for run in runs))
 
 

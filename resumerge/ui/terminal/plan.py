@@ -23,7 +23,11 @@ _LABELS = 16
 def show_plan(document: dict[str, Any]) -> RenderableType:
     """The figures of a plan. The caller prints its problems."""
     if not document["units"]:
-        return Group(*_host(document), "", Text("No plan can be made yet:", "red"))
+        return Group(
+            *_host(document),
+            "",
+            Text("The merge cannot be planned yet. Fix these problems first:", "red"),
+        )
     parts: list[RenderableType] = [*_facts(document), "", *_sources(document)]
     parts += ["", *_host(document)]
     models = [source["model"] for source in document["sources"]]

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from click.exceptions import Exit
 
-from resumerge.report.resume_command import TO_GO_ON
+from resumerge.report.resume_command import TO_RESUME
 from resumerge.ui.terminal.console import SafeConsole
 from resumerge.ui.terminal.prose import say
 
@@ -26,9 +26,11 @@ def print_command(command: str, console: SafeConsole = err) -> None:
     say(console, command, whole=True)
 
 
-def print_command_to_go_on(command: str, console: SafeConsole = err) -> None:
+def print_command_to_resume(
+    command: str, console: SafeConsole = err, heading: str = TO_RESUME
+) -> None:
     """Print the last lines of what stopped early. The last one is read by programs, and copied."""
-    say(console, TO_GO_ON)
+    say(console, heading)
     print_command(command, console)
 
 

@@ -356,7 +356,7 @@ def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(
     [waited] = [facts["seconds"] for kind, facts in machine.events if kind == "went_on"]
     assert 0.5 <= waited < 5
     first, *still = machine.waits
-    assert first.startswith("Waiting for memory: another process took 7.8 GB; the cgroup job has")
+    assert first.startswith("Waiting for memory: other processes took 7.8 GB; the cgroup job has")
     assert first.endswith("450 MB are needed to continue")
     assert still, "it is said for as long as it is true"
     assert given_back == [None]

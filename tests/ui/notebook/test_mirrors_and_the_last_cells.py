@@ -128,4 +128,4 @@ def test_nothing_to_try_is_told_in_a_sentence(hands: Hands) -> None:
     assert text_of(notebook, "try-4").startswith("There is no finished model yet")
     assert "There is no finished model yet" in text_of(notebook, "push-5")
     assert "org/pushed" not in hands.hub.repos
-    assert "transformers cannot complete a text with it" in text_of(notebook, "try-9")
+    assert "transformers cannot generate text with it" in text_of(notebook, "try-9")
