@@ -70,6 +70,6 @@ def _ask(
             question = "Base model (empty for none)"
             base = click.prompt(question, default="", show_default=False, err=True) or None
     if not models:
-        answer = click.prompt("Models to merge, with spaces between", err=True)
+        answer = click.prompt("Models to merge, separated by spaces", err=True)
         models = answer.replace(",", " ").split()
     return method, models, base

@@ -19,7 +19,7 @@ from resumerge.report.resume_command import repeat_command
 from resumerge.ui.progress.upload import UploadProgress
 from resumerge.ui.terminal.console import print_json_line
 from resumerge.ui.terminal.push import show_pushed
-from resumerge.ui.terminal.terminal import err, print_command_to_go_on, print_document, print_text
+from resumerge.ui.terminal.terminal import err, print_command_to_resume, print_document, print_text
 
 
 @click.command("push", cls=Command)

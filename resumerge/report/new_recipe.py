@@ -47,7 +47,7 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
         _commented(
             as_yaml({"dtype": dtype}).strip(), "of the output: bfloat16, float16 or float32"
         ),
-        _commented("# tokenizer_source: union", "where the models' vocabularies differ"),
+        _commented("# tokenizer_source: union", "if the models' vocabularies differ"),
     ]
     text = "\n".join(lines) + "\n"
     if problems := check_recipe(parse_recipe(text, "the new recipe")):
@@ -89,7 +89,7 @@ def _unwritable(file: Path, found: object) -> InputError:
     return refuse(
         "The recipe cannot be written",
         where=file,
-        expected="a new file, in a folder that exists and may be written",
+        expected="a new file, in a folder that exists and that you can write to",
         found=found,
         fix="name another file, or remove this one",
     )

@@ -130,7 +130,7 @@ def test_a_run_that_is_finished_while_the_question_is_open(copied: Path) -> None
     os.write(terminal, b"y\n")
     code, rest = ended(pid, terminal)
     assert code == 2
-    assert "another than was asked about" in rest
+    assert "changed before it was removed" in rest
     assert files(copied / "half") == model
 
 

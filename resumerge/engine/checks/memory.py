@@ -101,9 +101,9 @@ def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
         memory = measure_memory()
         found = f"{show_size(budget)}: {memory}, {show_size(margin(memory.total))} stay free"
         more = show_size(need.enough - budget)
-        fix = f"end other programs in {memory.bound}, or raise its limit: {more} more are needed"
+        fix = f"close other programs in {memory.bound}, or raise its limit: {more} more are needed"
         if memory.bound == MACHINE:
-            fix = f"end other programs on this machine: {more} more are needed"
+            fix = f"close other programs on this machine: {more} more are needed"
     return Problem(
         "The memory budget is too small for this merge, even with one thread",
         expected=f"at least {show_size(need.enough)}",

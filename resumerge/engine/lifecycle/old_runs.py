@@ -102,11 +102,11 @@ def remove_run(run: OldRun, storage: Storage) -> None:
     with run_lock(run.folder, run.id):
         if (state := _describe(run.folder).state) != run.state:
             raise refuse(
-                "The run is another than was asked about",
+                "The state of the run changed before it was removed",
                 where=run.folder,
                 expected=run.state,
                 found=state,
-                fix="look at it again: `resumerge clean`",
+                fix="run `resumerge clean` again",
             )
         if run.state in ("done", DAMAGED) or run.output is None:
             remove_folder(run.folder, storage)

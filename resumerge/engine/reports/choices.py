@@ -56,15 +56,15 @@ def _choice(what: str, chosen: object, because: str, option: str) -> dict[str, A
 
 def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, Any]:
     if budget == options.memory:
-        return _choice("memory", budget, "it was asked for", "--memory SIZE")
+        return _choice("memory", budget, "as requested", "--memory SIZE")
     memory = Memory(**host["memory"])
     free = margin(memory.total)
     own = budget + free - memory.available
     parts = [
         str(memory),
-        f"this process has {show_size(own)}" if own > NOTABLE_SHARE * budget else "",
+        f"this process uses {show_size(own)}" if own > NOTABLE_SHARE * budget else "",
         f"{show_size(free)} stay free",
-        "less than asked for" if options.memory is not None else "",
+        "less than requested" if options.memory is not None else "",
     ]
     return _choice("memory", budget, ", ".join(filter(None, parts)), "--memory SIZE")
 

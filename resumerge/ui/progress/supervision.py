@@ -109,7 +109,9 @@ class Supervision:
     def stopping(self, signum: int) -> None:
         if signum == signal.SIGINT and self._err.is_terminal and self._clock is not None:
             self._clear()
-            self._print("Stopping: what is computed is committed. Ctrl-C again stops at once.")
+            self._print(
+                "Stopping: finished work is committed first. To stop at once, press Ctrl-C again."
+            )
 
     def stopped(self, signum: int, run: str | None) -> None:
         command = self._command(run)

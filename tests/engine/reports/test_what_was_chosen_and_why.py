@@ -12,7 +12,7 @@ from resumerge.options import Options
 
 GB = 10**9
 MEMORY = {"total": 16 * GB, "available": 8 * GB, "bound": "the machine"}
-LEFT = "the machine has 8 GB left of 16 GB"
+LEFT = "the machine has 8 GB of 16 GB available"
 KEPT = "800 MB stay free"
 DRIVE = {"folder": "/content/drive/MyDrive", "kind": "drive", "condition": ""}
 HOST: dict[str, Any] = {
@@ -55,13 +55,13 @@ def test_memory_is_what_was_asked_for_as_far_as_it_is_there() -> None:
     asked = Options(memory=2 * GB)
     assert chosen("memory", asked, budget=2 * GB) == (2 * GB, "as requested", "--memory SIZE")
     more = Options(memory=50 * GB)
-    expected = (7 * GB, f"{LEFT}, {KEPT}, less than asked for", "--memory SIZE")
+    expected = (7 * GB, f"{LEFT}, {KEPT}, less than requested", "--memory SIZE")
     assert chosen("memory", more) == expected
 
 
 def test_the_sum_of_a_memory_budget_can_be_checked() -> None:
     """What this process has already counts, so that a budget may be more than what is left."""
-    own = f"{LEFT}, this process has 2 GB, {KEPT}"
+    own = f"{LEFT}, this process uses 2 GB, {KEPT}"
     assert chosen("memory", budget=9_200_000_000) == (9_200_000_000, own, "--memory SIZE")
 
 
