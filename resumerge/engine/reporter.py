@@ -33,7 +33,8 @@ class Result:
         mirror: where the model is too, or alone.
         notes: what the model lacks, a line each.
         output_bytes: of all shards; 0 where nothing was left to do.
-        peak_rss: bytes, of this process.
+        peak_rss: bytes, the most of any attempt; 0 where nothing was left to do.
+        seconds: that this attempt took; 0 where nothing was left to do.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Result:
     notes: tuple[str, ...] = ()
     output_bytes: int = 0
     peak_rss: int = 0
+    seconds: float = 0.0
 
     @property
     def where(self) -> str:

@@ -140,7 +140,7 @@ def _rate(attempt: dict[str, Any]) -> float | None:
     if not attempt or not attempt["bytes_committed"]:
         return None
     started = datetime.fromisoformat(attempt["started"])
-    seen = datetime.fromisoformat(attempt["last_seen"])
+    seen = datetime.fromisoformat(attempt["ended"] or attempt["last_seen"])
     seconds = (seen - started).total_seconds()
     return round(attempt["bytes_committed"] / seconds, 1) if seconds > 0 else None
 

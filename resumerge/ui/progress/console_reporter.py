@@ -42,7 +42,6 @@ class ConsoleReporter(ProgressState):
         self._announced = announced
         self._console = console
         self._clock = clock or PrintClock()
-        self._started = time.monotonic()
         self._noted: dict[str, float] = {}
         as_bar = console.is_terminal if bar is None else bar
         self._live = drawn(console, self._frame) if as_bar else None
@@ -86,9 +85,8 @@ class ConsoleReporter(ProgressState):
         if result.already_done:
             self._print(result.places, f"Run {result.id} is already done:")
             return
-        spent = show_seconds(time.monotonic() - self._started)
         self._print(
-            f"in {spent}: {result.places} "
+            f"in {show_seconds(result.seconds)}: {result.places} "
             f"({show_size(result.output_bytes)}, peak memory {show_size(result.peak_rss)})",
             "Done",
             "green",

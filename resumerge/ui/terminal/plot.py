@@ -43,6 +43,7 @@ class Glyphs:
 
     Args:
         levels: of an area within one character, from empty to full.
+        outlier: at the top of an area that is cut off there.
     """
 
     levels: str
@@ -52,10 +53,11 @@ class Glyphs:
     floor: str
     limit: str
     gap: str
+    outlier: str
 
 
-UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "│", "┤", "└", "─", "╌", "┊")
-ASCII = Glyphs(" .:#", "|", "|", "+", "-", "-", ":")
+UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "│", "┤", "└", "─", "╌", "┊", "▲")
+ASCII = Glyphs(" .:#", "|", "|", "+", "-", "-", ":", "^")
 
 
 class Plot:
@@ -85,6 +87,8 @@ def _draw(
 ) -> Iterator[RenderableType]:
     top = panel.top(timeline)
     title = f"{panel.title}: {panel.summary}"
+    if (largest := timeline.largest(panel.value)) > top:
+        title += f", {glyphs.outlier} up to {show_size(largest)}{panel.unit}"
     if panel.shows_limit(timeline):
         title += f" {glyphs.limit * 2}"
     elif panel.limit:
@@ -115,6 +119,8 @@ def _character(
     value, limit = panel.value(cell), panel.limit(cell) if panel.limit else None
     if value is None:
         return " ", ""
+    if value > top and row == height:
+        return glyphs.outlier, STYLES[panel.kind]
     steps = len(glyphs.levels) - 1
     level = round(value / top * height * steps) - (row - 1) * steps
     if row == 1 and value > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from notebook_kernels import Hands, cell_outputs, html_of, text_of
@@ -10,16 +11,23 @@ SLOW = 400_000
 """Bytes in a second from the Hub, for models of 1.5 MB together."""
 
 
+def tile(html: str, name: str) -> str:
+    """The value below a name."""
+    return re.search(f"<dt>{name}</dt><dd><b>(.*?)</b>", html)[1]  # type: ignore[index]
+
+
 def test_from_start_to_end_and_again(hands: Hands) -> None:
     first = hands.run_all()
     whole = hands.model()
     assert "config.json" in whole
     assert "No token" in text_of(first, "login")
     assert "can run" in html_of(first, "plan")[0]
-    live, result = html_of(first, "run")
+    (live,), (status,) = html_of(first, "run"), html_of(first, "status")
     assert "Done in" in live
-    assert "Over time" in result
-    assert "Over time" in html_of(first, "status")[0]
+    assert "Over time" in status
+    for name in ("committed", "speed", "peak memory"):
+        assert tile(live, name) == tile(status, name)
+    assert tile(live, "took") in status
     assert "intact" in html_of(first, "verify")[0]
     assert text_of(first, "try").startswith("The capital of France is ")
     again = hands.run_all(HF_TOKEN="hf_a_secret_of_mine")
