@@ -52,12 +52,15 @@ def detach(runs: RunStore, *, as_json: bool) -> None:
 
 def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int:
     """Wait until a process works on a run or has ended; the exit code."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the logs get to the run without a terminal, too
     while (run := _run_of(pid, runs)) is None:
         try:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                _print_and_remove(logs)
                 code = os.waitstatus_to_exitcode(status)
+                if code and not any(log.stat().st_size for log in logs):
+                    print_text(f"It could not write its log: is the disk of {logs[0]} full?", err)
+                _print_and_remove(logs)
                 return code if code >= 0 else 128 - code
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:  # which reaches the other session no more
