@@ -29,7 +29,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.report.resume_command import (
     GONE,
-    TO_RESUME,
+    TO_GO_ON,
     has_mirror,
     is_gone,
     repeat_command,
@@ -194,14 +194,14 @@ class MergeCommand:
         if self._as_json:
             line = stopped.as_json() | {"run": self._run, "resume": command}
             print_json_line(sys.stdout, **line)
-        print_command_to_resume(command, self._err, GONE if gone else TO_RESUME)
+        print_command_to_resume(command, self._err, GONE if gone else TO_GO_ON)
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:
         """A second signal. A signal handler must not write to buffered streams, only `os.write`."""
         stopped, command = Interrupted(signum), self._resume_command(self._run)
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
-        text = f"{show_cursor}Stopped at once. Committed work is kept.\n{TO_RESUME}\n{command}\n"
+        text = f"{show_cursor}Stopped at once. Committed work is kept.\n{TO_GO_ON}\n{command}\n"
         with suppress(OSError):
             if self._as_json:
                 line = stopped.as_json() | {"run": self._run, "resume": command}

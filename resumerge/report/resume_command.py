@@ -17,7 +17,7 @@ from resumerge.mirror.stores.registry import normalise
 from resumerge.options import Options
 from resumerge.printable import shell_line
 
-TO_RESUME = "To resume:"
+TO_GO_ON = "To go on:"
 """The line before a command to type, which is the last one."""
 
 

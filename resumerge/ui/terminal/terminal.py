@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from click.exceptions import Exit
 
-from resumerge.report.resume_command import TO_RESUME
+from resumerge.report.resume_command import TO_GO_ON
 from resumerge.ui.terminal.console import SafeConsole
 from resumerge.ui.terminal.prose import say
 
@@ -27,7 +27,7 @@ def print_command(command: str, console: SafeConsole = err) -> None:
 
 
 def print_command_to_resume(
-    command: str, console: SafeConsole = err, heading: str = TO_RESUME
+    command: str, console: SafeConsole = err, heading: str = TO_GO_ON
 ) -> None:
     """Print the last lines of what stopped early. The last one is read by programs, and copied."""
     say(console, heading)
