@@ -50,7 +50,5 @@ def test_who_catches_it_has_the_code_of_the_command(
     paths = {"out": str(tmp_path / "out"), "state": str(tmp_path / "state")}
     stopped = script(STOPPED_BY.format(signal) + HANDLED.format(**paths), place)
     assert stopped.returncode == code
-    assert stopped.stdout.startswith(
-        f"Stopped by {signal}; finished work is committed\nTo go on: "
-    )
+    assert stopped.stdout.startswith(f"Stopped by {signal}; finished work is committed\nTo go on: ")
     assert not stopped.stderr
