@@ -18,7 +18,7 @@ CASE ?=
 ROOM ?= ledger
 COUNT ?= 20
 
-.PHONY: demo test soak fuzz mutate lint docs bench clean
+.PHONY: demo test soak fuzz mutate lint docs notebook bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -48,6 +48,10 @@ lint: $(VENV)/.ready-test
 # Into site/, from docs/.
 docs: $(VENV)/.ready-docs
 	$(BIN)/mkdocs build --strict
+
+# The repository's address, from pyproject.toml.
+notebook: | $(BIN)/python
+	$(BIN)/python colab/repository.py
 
 bench: $(VENV)/.ready-test
 	$(BIN)/python -m benchmarks.compare --mergekit $(BIN)/mergekit-yaml $(BENCH)

@@ -1,4 +1,4 @@
-"""resumerge: merge model weights on machines that cannot be trusted.
+"""resumerge: merge model weights on machines that may disappear at any moment.
 
 The functions of this package are the commands of the command line. Importing it loads neither torch
 nor transformers.

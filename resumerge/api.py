@@ -50,8 +50,8 @@ from resumerge.ui.notebook.results import (
     DisplayedStatus,
     DisplayedVerification,
 )
+from resumerge.ui.progress.upload import UploadProgress
 from resumerge.ui.terminal.plan import PLANNING
-from resumerge.ui.terminal.push import UploadProgress
 from resumerge.ui.terminal.terminal import err
 
 # tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.
@@ -112,12 +112,12 @@ def init(
         file: a new YAML file.
         method: the merge method.
         models: folders or Hub repos, without the base model.
-        base: the base model, where the method has one.
-        dtype: of the output.
+        base: the base model, if the method uses one.
+        dtype: data type of the output, like ``float16``.
 
     Raises:
-        InputError: there is no such method, these are not the models that it takes, or the file
-            cannot be written.
+        InputError: there is no such method, it does not take these models, or the file cannot be
+            written.
     """
     write_recipe(as_path(file, RECIPE), new_recipe(method, models, base, dtype))
 
@@ -131,7 +131,7 @@ def run(
     progress: str = "auto",
     **options: Unpack[RunOptions],
 ) -> DisplayedResult:
-    """Merge in this process; continue the run in `out` if it is unfinished and of the same recipe.
+    """Merge in this process, or continue the unfinished run of the same recipe in `out`.
 
     There is no supervisor: if this process is killed, nothing restarts it; call `resume`.
 
@@ -139,17 +139,17 @@ def run(
         config: the recipe: a YAML file, or a mapping with its keys.
         out: the folder to write the model to.
         OPTIONS
-        reporter: an object that is told about progress, in place of what `progress` names.
-        progress: ``auto`` shows a live picture in a notebook, and nothing elsewhere; ``bar``,
+        reporter: an object that receives the progress; `progress` is then ignored.
+        progress: ``auto`` shows a live view in a notebook, and nothing elsewhere; ``bar``,
             ``lines`` and ``json`` print what the command prints; ``none`` shows nothing.
 
     Raises:
         InputError: the recipe, a source, the output or an option is invalid; nothing was written.
-        Resumable: the run stopped before its end, for want of memory, disk or network.
-        Interrupted: SIGINT, SIGTERM or SIGHUP stopped the run; what was done is committed.
+        Resumable: the run stopped before its end: too little memory or disk, no network, …
+        Interrupted: SIGINT, SIGTERM or SIGHUP stopped the run; finished work is committed.
 
-        The last two say what to type to continue. Their `exit_code` is the one that
-        the command would have.
+        The messages of the last two end with the call that resumes the run. Their `exit_code` is
+        that of the command.
     """
     chosen = Options.read("run", options)
     folder = as_path(out, OUTPUT)
@@ -167,16 +167,16 @@ def resume(
     progress: str = "auto",
     **options: Unpack[ResumeOptions],
 ) -> DisplayedResult:
-    """Continue a run. Options that are not given are as they were when the run began.
+    """Continue a run. Options that are not given keep the values that the run began with.
 
     Args:
         run: the run's id, output folder or mirror; by default the newest run.
         OPTIONS
-        reporter: as `run`.
-        progress: as `run`.
+        reporter: as for `run`.
+        progress: as for `run`.
 
     Raises:
-        InputError, Resumable, Interrupted: as `run`.
+        InputError, Resumable, Interrupted: as for `run`.
     """
     chosen, name = Options.read("resume", options), _address(run)
     return merge_in_process(chosen, lambda session: session.resume(name), reporter, progress)
@@ -203,7 +203,7 @@ def plan(
     progress: str = "auto",
     **options: Unpack[RunOptions],
 ) -> DisplayedPlan:
-    """The document of ``resumerge plan --json``; a recipe's problems are listed in it.
+    """The document of ``resumerge plan --json``, which lists the problems of a recipe.
 
     Only headers of the sources are read. Nothing is written, and the mirror is not contacted.
 
@@ -226,7 +226,7 @@ def plan(
 def verify(
     run: StrPath | None = None, *, state_dir: StrPath | None = None
 ) -> DisplayedVerification:
-    """Read an output, or what a mirror has, again and compare it with the ledger's checksums.
+    """Compare an output, or the files in a mirror, with the checksums in the ledger.
 
     Args:
         run: the run's id, output folder or mirror; by default the newest run.
@@ -243,18 +243,18 @@ def verify(
 
 
 def push(out: StrPath, repo: str, *, state_dir: StrPath | None = None) -> dict[str, Any]:
-    """Upload a finished model to the Hub; what the repo has already is not sent again.
+    """Upload a finished model to the Hub; files that the repo already has are not sent.
 
     Args:
         out: the folder of the model.
-        repo: ``org/name``; one that does not exist is created, private.
+        repo: ``org/name``; if it does not exist, a private repo is created.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Returns:
         The document of ``resumerge push --json``.
 
     Raises:
-        InputError: this is no finished model, it is damaged, or the repo cannot take it.
+        InputError: the model is not finished or is damaged, or the repo cannot accept it.
         Resumable: the repo cannot be reached; call it again.
     """
     folder = as_path(out, OUTPUT)
@@ -269,21 +269,21 @@ def clean(
     older: str | None = None,
     state_dir: StrPath | None = None,
 ) -> list[dict[str, Any]]:
-    """Remove the ledgers of old runs, and what unfinished ones left; finished models stay.
+    """Remove the ledgers of old runs and the files of unfinished ones; finished models stay.
 
-    This does not ask, as the command does. A run that a process works on is left.
+    This does not ask for confirmation. Runs in progress stay.
 
     Args:
-        runs: ids or output folders; by default all runs that are done, or with `older` all.
-        done: only runs that are done.
-        older: only runs of which nothing was written for this long, like ``30d`` or ``12h``.
+        runs: ids or output folders; by default all finished runs, or with `older` all runs.
+        done: only finished runs.
+        older: only runs that wrote nothing for this long, like ``30d`` or ``12h``.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Returns:
         What was removed, as in ``resumerge clean --json``.
 
     Raises:
-        InputError: there is no such run, or `older` is no age.
+        InputError: there is no such run, or `older` is not an age.
     """
     names = [name for run in runs if (name := _address(run))]
     try:
@@ -307,21 +307,21 @@ def cache_check(
         offline: do not use the network.
 
     Raises:
-        InputError: there is no such recipe, or the cache has nothing of the repo.
+        InputError: there is no such recipe, or the cache has no file of the repo.
     """
     options = Options.read("cache check", {"state_dir": state_dir, "offline": offline})
     return check_cache(str(target), options)
 
 
 def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheReport:
-    """Check as `cache_check`, then download the files that are damaged or missing, and no others.
+    """Check like `cache_check`, then download only the files that are damaged or missing.
 
     Args:
         target: a recipe, or ``org/name``.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Raises:
-        InputError, Resumable: as `run`.
+        InputError, Resumable: as for `run`.
     """
     return repair_cache(str(target), Options.read("cache repair", {"state_dir": state_dir}))
 

@@ -143,7 +143,7 @@ class Interrupted(ResumergeError):
     @property
     def text(self) -> str:
         why = ": the terminal was closed" if self.signum == signal.SIGHUP else ""
-        return f"Stopped by {self.name}{why}; what was done is committed"
+        return f"Stopped by {self.name}{why}; finished work is committed"
 
     def as_json(self) -> dict[str, Any]:
         return super().as_json() | {"kind": "interrupted", "signal": self.name}

@@ -33,7 +33,7 @@ def read_foreign(path: Path, most: int) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise UnfitFile(f"{size:,} bytes, and at most {most:,} are expected")
+            raise UnfitFile(f"{size:,} bytes, more than the limit of {most:,}")
         return file.read(size)
 
 
@@ -46,4 +46,4 @@ def check_regular(path: Path) -> None:
     """
     kind = stat.S_IFMT(path.stat().st_mode)
     if kind != stat.S_IFREG:
-        raise UnfitFile(f"{_KINDS.get(kind, 'something else')}, and not a file")
+        raise UnfitFile(f"{_KINDS.get(kind, 'something else')}, not a file")

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Mapping
+from typing import TextIO
 
 from resumerge.errors import refuse
 
@@ -19,10 +21,22 @@ VARIABLE = "RESUMERGE_LOG"
 _FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Logs to stderr as it is now: a progress bar replaces it, and draws itself below the lines."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, stream: TextIO) -> None:
+        """Not used."""
+
+
 def log_verbosely(times: int) -> None:
     """Log to stderr: INFO for ``-v``, DEBUG for ``-vv``; nothing for 0 times."""
     if times:
-        _add(logging.StreamHandler(), logging.INFO if times == 1 else logging.DEBUG)
+        _add(_StderrHandler(), logging.INFO if times == 1 else logging.DEBUG)
 
 
 def log_as_environment_says(environment: Mapping[str, str] = os.environ) -> None:
@@ -38,12 +52,12 @@ def log_as_environment_says(environment: Mapping[str, str] = os.environ) -> None
     level = logging.getLevelNamesMapping().get(name.upper())
     if not level:
         raise refuse(
-            f"{VARIABLE} names no level",
+            f"{VARIABLE} does not name a log level",
             expected="debug, info, warning or error; debug:FILE writes to a file",
             found=repr(text),
         )
     try:
-        _add(logging.FileHandler(file) if file else logging.StreamHandler(), level)
+        _add(logging.FileHandler(file) if file else _StderrHandler(), level)
     except OSError as error:
         raise refuse(f"{VARIABLE} names a file that cannot be written", found=error) from None
 

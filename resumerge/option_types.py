@@ -120,7 +120,7 @@ class Size(OptionType):
     """Bytes, above zero; people may write ``2GB``."""
 
     metavar, accepts = "SIZE", int | str
-    note = "Bytes, or text."
+    note = "A number is in bytes."
 
     def __init__(self, example: str) -> None:
         self.expected = f"bytes, above zero, or a size like {example}"

@@ -58,7 +58,6 @@ class Option:
         help: one sentence, for the command line and for Python.
         commands: that take it.
         default_text: what help says of the default where that is None.
-        aliases: further names on the command line.
         kept: what a run's ledger keeps of it.
         repeated: whether the command that resumes a run repeats it.
         needs_mirror: whether it is refused where a run has no mirror.
@@ -70,7 +69,6 @@ class Option:
     help: str
     commands: tuple[str, ...]
     default_text: str = ""
-    aliases: tuple[str, ...] = ()
     kept: Kept = Kept.NO
     repeated: bool = False
     needs_mirror: bool = False
@@ -125,12 +123,11 @@ class Options:
     )  # fmt: skip
     memory: int | None = _option(
         Size("2GB"), "Limit for the resident memory of the merge, like 2GB.", *_ALL,
-        default_text="what the machine can spare", kept=Kept.INHERITED,
+        default_text="from the available memory", kept=Kept.INHERITED,
     )  # fmt: skip
     threads: int | None = _option(
         Count(), "Number of worker threads.", *_ALL,
-        default_text="the cores that this process may use", aliases=("--num-threads",),
-        kept=Kept.INHERITED,
+        default_text="the cores that this process may use", kept=Kept.INHERITED,
     )  # fmt: skip
     device: str = _option(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
@@ -139,24 +136,23 @@ class Options:
     )  # fmt: skip
     shard_size: int | None = _option(
         Size("5GB"), "Size of the largest output shard.", *_NEW,
-        default_text=f"{SHARD_SIZE // 10**9}GB", aliases=("--out-shard-size", "--max-shard-size"),
-        kept=Kept.PLANNED,
+        default_text=f"{SHARD_SIZE // 10**9}GB", kept=Kept.PLANNED,
     )  # fmt: skip
     seed: int | None = _option(
         Number(), "Seed for randomized methods.", *_NEW,
-        default_text=str(SEED), aliases=("--random-seed",), kept=Kept.PLANNED,
+        default_text=str(SEED), kept=Kept.PLANNED,
     )  # fmt: skip
     offline: bool = _option(
         Flag(), "Do not use the network: every source must be local or cached.",
         *_ALL, "cache check", default=False,
     )  # fmt: skip
     trust_sources: bool = _option(
-        Flag(), "Take local models for unchanged between attempts, though their files changed: if "
-        "they are others, the result is a mixture. Given when a run begins, what it reads is not "
-        "hashed either.", *_ALL, default=False, kept=Kept.INHERITED,
+        Flag(), "Do not check whether local models changed between attempts. If they did, the "
+        "output mixes old and new weights. If a run begins with this option, its inputs are not "
+        "hashed.", *_ALL, default=False, kept=Kept.INHERITED,
     )  # fmt: skip
     no_recheck: bool = _option(
-        Flag(), "Do not read again, after an interruption, what was committed before it.", *_ALL,
+        Flag(), "After an interruption, do not check the data that was committed before it.", *_ALL,
         default=False, repeated=True,
     )  # fmt: skip
     restart: bool = _option(
@@ -179,15 +175,16 @@ class Options:
         kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     mirror_rate: int | None = _option(
-        Size("10MB"), "Limit for uploads to the mirror, per second, like 10MB.", *_ALL,
+        Size("10MB"), "Limit for transfers to and from the mirror in bytes per second, like "
+        "10MB.", *_ALL,
         default_text="no limit", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     mirror_wait: float | None = _option(
-        Seconds(), "Seconds to retry a mirror that fails before the run stops.", *_ALL,
+        Seconds(), "Seconds to retry a failing mirror before the run stops.", *_ALL,
         default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
     )  # fmt: skip
     take_over: bool = _option(
-        Flag(), "Take the mirror over from another machine, which must no longer be running.",
+        Flag(), "Take over the mirror from another machine that is known to be dead.",
         *_ALL, default=False, needs_mirror=True,
     )  # fmt: skip
     bring_back: bool = _option(

@@ -13,13 +13,35 @@ def show_size(nbytes: float) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """A time: ``0.8 s``, ``3 min 20 s``, ``2 h 5 min``."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
+    """A time: ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def show_range(low: float, high: float) -> str:
+    """Seconds between these, no more exact than they are known: ``40 s``, ``2 to 5 min``."""
+    (least, unit), (most, last) = _coarse(low), _coarse(high)
+    if (least, unit) == (most, last):
+        return f"{most} {last}"
+    return f"{least} to {most} {last}" if unit == last else f"{least} {unit} to {most} {last}"
+
+
+def show_estimate(seconds: float) -> str:
+    """A time that was estimated from a short measurement: another disk cache makes it another."""
+    return show_range(seconds / 2, seconds * 2)
+
+
+def _coarse(seconds: float) -> tuple[int, str]:
+    """A time in one unit, in steps of 5 from 10 on."""
+    for unit, length in (("s", 1), ("min", 60), ("h", 3600)):
+        count = seconds / length
+        if count < 57.5 or unit == "h":
+            break
+    return max(1, round(count) if count < 10 else 5 * round(count / 5)), unit
 
 
 def show_age(seconds: float) -> str:

@@ -36,17 +36,17 @@ def check(target: str, options: Options, as_json: bool) -> None:
 @options_of("cache repair")
 @json_option
 def repair(target: str, options: Options, as_json: bool) -> None:
-    """Download damaged and missing files again. All others are left as they are."""
+    """Download damaged and missing files again. Other files stay unchanged."""
     _show(repair_cache, target, options, as_json)
 
 
 def _show(work: Callable[..., Any], target: str, options: Options, as_json: bool) -> None:
-    with keepalive(err, "reading"), err.status("reading") as status:
-        found = work(target, options, lambda name: status.update(f"reading {name}"))
+    with keepalive(err, "reading") as doing:
+        found = work(target, options, lambda name: doing(f"reading {name}"))
     if as_json:
         print_document(found.as_json())
     else:
-        out.print(show_cache(found))
+        out.print(show_cache(found), crop=False)
     if not found.intact:
         text = "To download the damaged and missing files again, run this command, or merge:"
         stop([text], repair_command(target, options.state_dir))

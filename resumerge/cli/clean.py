@@ -27,13 +27,18 @@ def _age(text: str) -> float:
 
 
 @click.command("clean", cls=Command)
-@argument("names", "[RUN]...", "Ids or output folders. Default: all runs that are done.", nargs=-1)
-@click.option("--done", is_flag=True, help="Only runs that are done.")
+@argument(
+    "names",
+    "[RUN]...",
+    "Ids or output folders. Default: all finished runs; with --older, all runs.",
+    nargs=-1,
+)
+@click.option("--done", is_flag=True, help="Only finished runs.")
 @click.option(
     "--older",
     metavar="AGE",
     type=_age,
-    help="Only runs of which nothing was written for this long, like 30d or 12h.",
+    help="Only runs that wrote nothing for this long, like 30d or 12h.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options_of("clean")
@@ -46,15 +51,15 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Remove the ledgers of old runs, and what unfinished ones left. Finished models stay."""
+    """Remove the ledgers of old runs and the files of unfinished ones. Finished models stay."""
     found = old_runs(RunStore(options.state_dir), names, done=done, older=older)
     if not as_json:
-        out.print(show_old_runs(found), soft_wrap=True)
+        out.print(show_old_runs(found), crop=False, soft_wrap=not out.is_terminal)
     if found and not yes:
         if as_json or not sys.stdin.isatty():
             raise refuse(
-                "Nothing was removed: nobody can be asked here",
-                found=f"{len(found)} to remove, and no --yes",
+                "Nothing was removed: there is no terminal to ask for confirmation",
+                found=f"{counted(len(found), 'run')} to remove, and no --yes",
                 fix="add --yes",
             )
         if not click.confirm(question(found)):

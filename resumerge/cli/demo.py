@@ -19,6 +19,7 @@ from rich.console import Console
 from resumerge.cli.parsing.command import Command
 from resumerge.ledger.run_store import RunStore
 from resumerge.report.status import status_json
+from resumerge.sizes import show_size
 from resumerge.ui.terminal.status import show_run
 from resumerge.ui.terminal.terminal import out as stdout
 
@@ -63,7 +64,7 @@ def _demonstrate(console: Console, folder: Path) -> int:
     say(f"1. A base model and two fine-tunes of it, in {folder}")
     for seed, name in enumerate(("base", "math", "code")):
         nbytes = make_model(folder / name, seed)
-        console.print(f"   {name}: {nbytes / 1e6:.0f} MB", highlight=False)
+        console.print(f"   {name}: {show_size(nbytes)}", highlight=False)
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.format(folder=folder))
 

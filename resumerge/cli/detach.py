@@ -15,7 +15,7 @@ from resumerge.ledger.run_store import STAGED, RunStore
 from resumerge.report.resume_command import watch_command
 from resumerge.storage import Storage
 from resumerge.ui.terminal.console import print_json_line
-from resumerge.ui.terminal.terminal import err, print_text
+from resumerge.ui.terminal.terminal import err, print_command, print_text
 
 LOG_FILE, JSON_FILE = "detached.log", "detached.jsonl"
 """In the run's folder: what the command prints to stderr, and with ``--json`` to stdout."""
@@ -52,12 +52,15 @@ def detach(runs: RunStore, *, as_json: bool) -> None:
 
 def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int:
     """Wait until a process works on a run or has ended; the exit code."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the logs get to the run without a terminal, too
     while (run := _run_of(pid, runs)) is None:
         try:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                _print_and_remove(logs)
                 code = os.waitstatus_to_exitcode(status)
+                if code and not any(log.stat().st_size for log in logs):
+                    print_text(f"It could not write its log: is the disk of {logs[0]} full?", err)
+                _print_and_remove(logs)
                 return code if code >= 0 else 128 - code
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:  # which reaches the other session no more
@@ -65,10 +68,12 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
     for log in logs:
         log.rename(run / log.name.partition("-")[2])
     log, command = run / LOG_FILE, watch_command(run.name, runs.folder)
-    print_text(f"Run {run.name} goes on without this terminal (pid {pid}). It prints to {log}", err)
-    print_text(f"To stop it, resumable: kill {pid}", err)
-    print_text("To look:", err)
-    print_text(command, err)
+    print_text(
+        f"Run {run.name} continues in the background (pid {pid}). Its output goes to {log}", err
+    )
+    print_text(f"To stop it (it can be resumed): kill {pid}", err)
+    print_text("To see its progress:", err)
+    print_command(command)
     if as_json:
         told = {"run": run.name, "pid": pid, "log": str(log), "watch": command}
         print_json_line(sys.stdout, "detached", **told)

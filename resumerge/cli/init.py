@@ -12,9 +12,9 @@ from resumerge.cli.parsing.command import Command
 from resumerge.errors import refuse
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import find_method
-from resumerge.printable import shell_line
-from resumerge.report.new_recipe import new_recipe, write_recipe
-from resumerge.ui.terminal.terminal import err, print_text
+from resumerge.printable import printable, shell_line
+from resumerge.report.new_recipe import check_is_new, new_recipe, write_recipe
+from resumerge.ui.terminal.terminal import err, print_command, print_text
 
 NEW_RECIPE = "merge.yaml"
 
@@ -25,19 +25,26 @@ NEW_RECIPE = "merge.yaml"
 @click.option(
     "--models", metavar="MODEL,...", multiple=True, help="Folders or Hub repos: org/name."
 )
-@click.option("--base", metavar="MODEL", help="The base model, where the method has one.")
-@click.option("--dtype", metavar="DTYPE", default="bfloat16", help="Of the output: bfloat16, ...")
+@click.option("--base", metavar="MODEL", help="The base model, if the method uses one.")
+@click.option(
+    "--dtype",
+    metavar="DTYPE",
+    default="bfloat16",
+    help="Data type of the output. Default: bfloat16.",
+)
 def command(
     file: str, method: str | None, models: tuple[str, ...], base: str | None, dtype: str
 ) -> None:
     """Write a recipe with comments, from three questions or from options."""
+    check_is_new(Path(file))
     named = [name for words in models for name in words.split(",") if name]
     if not (method and named):
         method, named, base = _ask(method, named, base)
     write_recipe(Path(file), new_recipe(method, named, base, dtype))
-    print_text(f"Wrote {file}. To check it, and to merge:", err)
-    print_text(shell_line(["resumerge", "plan", file]), err)
-    print_text(shell_line(["resumerge", "run", file, "merged"]), err)
+    print_text(f"Wrote {printable(file)}. To check it, and to merge:", err)
+    file = f"./{file}" if file.startswith("-") else file
+    print_command(shell_line(["resumerge", "plan", file]))
+    print_command(shell_line(["resumerge", "run", file, "merged"]))
 
 
 def _ask(
@@ -46,7 +53,7 @@ def _ask(
     """The method, the models and the base model, as the user answers."""
     if not sys.stdin.isatty():
         raise refuse(
-            "Nobody can be asked here",
+            "There is no terminal to ask for the method and the models",
             expected="--method and --models",
             found="no terminal",
             fix="name them: resumerge init --method ties --models org/a,org/b --base org/base",
@@ -60,8 +67,9 @@ def _ask(
         if chosen.base == "required":
             base = click.prompt("Base model", err=True)
         else:
-            question = "Base model (or nothing)"
+            question = "Base model (empty for none)"
             base = click.prompt(question, default="", show_default=False, err=True) or None
     if not models:
-        models = click.prompt("Models to merge, with spaces between", err=True).split()
+        answer = click.prompt("Models to merge, separated by spaces", err=True)
+        models = answer.replace(",", " ").split()
     return method, models, base

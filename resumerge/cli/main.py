@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import click
-from rich.markup import escape
 
 import resumerge
 from resumerge.cli.parsing.command import LazyGroup
@@ -14,6 +13,7 @@ from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import InputError, Problem, ResumergeError
 from resumerge.logs import log_as_environment_says
 from resumerge.ui.terminal.console import escape_unknown_letters, print_json_line, silence
+from resumerge.ui.terminal.prose import say
 from resumerge.ui.terminal.streams import lossy, occupy_closed_streams
 from resumerge.ui.terminal.terminal import err, print_text
 
@@ -49,7 +49,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, wanted: bo
     help="Show the version and exit.",
 )
 def app() -> None:
-    """Merge model weights on machines that cannot be trusted."""
+    """Merge model weights on machines that may disappear at any moment."""
 
 
 def main() -> None:
@@ -62,8 +62,7 @@ def main() -> None:
     sys.stderr = lossy(sys.stderr)
     words, notes = without_mergekit_options(sys.argv[1:])
     for note in notes:
-        text = f"[yellow]note:[/yellow] {escape(note)}"
-        err.print(text, markup=True, highlight=False, soft_wrap=True)
+        say(err, note, "note:", "yellow")
     try:
         code = _exit_code(words)
     finally:
@@ -79,10 +78,13 @@ def _exit_code(words: list[str]) -> int:
         log_as_environment_says()
         return app.main(words, standalone_mode=False) or 0
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            print_text(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err)
+        say(err, error.format_message(), "Error:")
         usage = InputError([Problem(error.format_message(), where=" ".join(words))])
         return _tell(usage, words)
     except click.Abort:
+        print_text("\nStopped.", err)
         return INTERRUPTED
     except ResumergeError as error:
         print_text(str(error), err)

@@ -41,7 +41,9 @@ from resumerge.ui.progress.keepalive import PrintClock
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
 from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import print_json_line
+from resumerge.ui.terminal.prose import say
 from resumerge.ui.terminal.streams import lossy
+from resumerge.ui.terminal.terminal import print_command_to_resume
 
 if TYPE_CHECKING:
     from resumerge.engine.lifecycle.session import Session
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from resumerge.supervisor import HeartbeatPipe, WorkerSpec
     from resumerge.ui.progress.styles import PrintedReporter
 
-BUG = "This is a bug in resumerge. What was committed is kept."
+BUG = "This is a bug in resumerge. Committed work is kept."
 
 
 def merge(
@@ -139,7 +141,7 @@ class MergeCommand:
             return self._stopped(out_of_order(error))
         except ResumergeError as error:
             self._close()
-            self._print(str(error))
+            say(self._err, str(error))
             if self._as_json:
                 print_json_line(sys.stdout, **error.as_json())
             if pipe is not None:
@@ -150,13 +152,13 @@ class MergeCommand:
                 return self._stopped(out_of_memory(error))
             self._close()
             traceback.print_exc()
-            self._print(BUG)
+            say(self._err, BUG)
             command = None if self._run is None else self._resume_command(self._run)
             if self._as_json:
                 line = {"exit_code": 1, "message": f"{BUG} {error!r}"}
                 print_json_line(sys.stdout, "error", **line, run=self._run, resume=command)
             if command is not None:
-                self._print_command(command)
+                print_command_to_resume(command, self._err)
             return 1
         finally:
             self._close()
@@ -186,35 +188,26 @@ class MergeCommand:
 
     def _stopped(self, stopped: Interrupted | Resumable) -> int:
         self._close()
-        self._print(str(stopped))
-        if self._run is not None and is_gone(self._run, self._options.state_dir):
-            self._print(GONE)
+        say(self._err, str(stopped))
+        gone = self._run is not None and is_gone(self._run, self._options.state_dir)
         command = self._resume_command(self._run)
         if self._as_json:
             line = stopped.as_json() | {"run": self._run, "resume": command}
             print_json_line(sys.stdout, **line)
-        self._print_command(command)
+        print_command_to_resume(command, self._err, GONE if gone else TO_GO_ON)
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:
         """A second signal. A signal handler must not write to buffered streams, only `os.write`."""
         stopped, command = Interrupted(signum), self._resume_command(self._run)
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
-        text = f"{show_cursor}Stopped at once. What was committed is kept.\n{TO_GO_ON}\n{command}\n"
+        text = f"{show_cursor}Stopped at once. Committed work is kept.\n{TO_GO_ON}\n{command}\n"
         with suppress(OSError):
             if self._as_json:
                 line = stopped.as_json() | {"run": self._run, "resume": command}
                 os.write(1, json.dumps(line).encode() + b"\n")
         with suppress(OSError):
             os.write(2, text.encode())
-
-    def _print_command(self, command: str) -> None:
-        """The last line, which programs read and people copy."""
-        self._print(TO_GO_ON)
-        self._print(command)
-
-    def _print(self, text: str) -> None:
-        self._err.print(text, highlight=False, soft_wrap=True)
 
     def _close(self) -> None:
         """Remove the progress bar from the terminal."""

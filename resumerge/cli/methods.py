@@ -13,7 +13,7 @@ from resumerge.ui.terminal.terminal import out, print_document, print_text
 
 @click.command("methods", cls=Command)
 @argument("name", "[METHOD]", "Show this method only.", required=False)
-@click.option("--names", is_flag=True, help="Print the names only, a line each.")
+@click.option("--names", is_flag=True, help="Print only the names, one per line.")
 @json_option
 def command(name: str | None, names: bool, as_json: bool) -> None:
     """List the merge methods, their parameters and defaults."""
@@ -23,4 +23,4 @@ def command(name: str | None, names: bool, as_json: bool) -> None:
     elif names:
         print_text("\n".join(method["name"] for method in document["methods"]))
     else:
-        out.print(show_methods(document))
+        out.print(show_methods(document), crop=False)

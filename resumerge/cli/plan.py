@@ -45,9 +45,9 @@ from resumerge.ui.terminal.terminal import out as stdout
 def command(
     config: Path, out: Path | None, options: Options, progress: Style, as_json: bool, **process: Any
 ) -> None:
-    """Check everything and estimate. Only headers are read; nothing is written.
+    """Check a merge and estimate its cost. Only headers are read; nothing is written.
 
-    It takes the words of `run`; how the process would run makes no difference.
+    It takes the options of `run`. Options about the process, like --detach, have no effect.
     """
     check_address_space()
     as_json = json_style(progress, as_json) is Style.JSON
@@ -56,7 +56,7 @@ def command(
     if as_json:
         print_document(document)
     else:
-        stdout.print(show_plan(document))
+        stdout.print(show_plan(document), crop=False)
     if document["problems"]:
         if not as_json:
             for problem in document["problems"]:

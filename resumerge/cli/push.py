@@ -16,9 +16,10 @@ from resumerge.errors import Interrupted, Resumable
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.report.resume_command import repeat_command
+from resumerge.ui.progress.upload import UploadProgress
 from resumerge.ui.terminal.console import print_json_line
-from resumerge.ui.terminal.push import UploadProgress, show_pushed
-from resumerge.ui.terminal.terminal import err, print_document, print_text
+from resumerge.ui.terminal.push import show_pushed
+from resumerge.ui.terminal.terminal import err, print_command_to_resume, print_document, print_text
 
 
 @click.command("push", cls=Command)
@@ -27,7 +28,7 @@ from resumerge.ui.terminal.terminal import err, print_document, print_text
 @options_of("push")
 @json_option
 def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
-    """Upload a finished model to the Hub. Repeated, it sends only what the repo lacks."""
+    """Upload a finished model to the Hub. Files that the repo already has are not sent."""
     stop = StopRequest(final=True)
     try:
         with stop.listening(), UploadProgress(err) as progress:
@@ -38,11 +39,11 @@ def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
 
             pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved)
     except (Interrupted, Resumable) as stopped:
-        print_text(f"{stopped}. What was sent is not sent again:", err)
+        print_text(f"{stopped}. Files that were sent are not sent again.", err)
         again = repeat_command()
         if as_json:
             print_json_line(sys.stdout, **stopped.as_json() | {"resume": again})
-        print_text(again, err)
+        print_command_to_resume(again)
         raise Exit(stopped.exit_code) from None
     if as_json:
         print_document(pushed.as_json())

@@ -18,7 +18,7 @@ from resumerge.ui.progress.styles import Style
 
 
 @click.command("resume", cls=Command)
-@run_argument
+@run_argument("the newest run")
 @options_of("resume")
 @process_options
 @progress_option

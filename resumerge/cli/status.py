@@ -16,20 +16,20 @@ from resumerge.ui.terminal.terminal import out, print_document, print_text
 
 
 @click.command("status", cls=Command)
-@run_argument
+@run_argument("all runs; with --html the newest run")
 @options_of("status")
 @click.option("--watch", is_flag=True, help="Refresh until the run ends.")
 @click.option(
     "--html",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a page for a browser to this file.",
+    help="Write an HTML page to this file.",
 )
 @json_option
 def command(
     run: str | None, options: Options, watch: bool, html: Path | None, as_json: bool
 ) -> None:
-    """Show progress, attempts, memory and events. Shows all runs if none is named."""
+    """Show progress, attempts, memory and events of one run, or of all."""
     runs = RunStore(options.state_dir)
     if html is not None:
         if watch or as_json:

@@ -17,11 +17,11 @@ from resumerge.ui.terminal.verification import repair_advice, show_verification
 
 
 @click.command("verify", cls=Command)
-@run_argument
+@run_argument("the newest run")
 @options_of("verify")
 @json_option
 def command(run: str | None, options: Options, as_json: bool) -> None:
-    """Check an output against the checksums in its ledger. It may be unfinished."""
+    """Check an output, finished or not, against its checksums."""
     runs = RunStore(options.state_dir)
     with keepalive(err, "reading the output again"):
         if run is not None and is_mirror_url(run):
@@ -31,7 +31,7 @@ def command(run: str | None, options: Options, as_json: bool) -> None:
     if as_json:
         print_document(found.as_json())
     else:
-        out.print(show_verification(found), soft_wrap=True)
+        out.print(show_verification(found), crop=False, soft_wrap=not out.is_terminal)
     if not found.intact:
         lines, command_to_type = repair_advice(found, options.state_dir)
         stop(lines, command_to_type)

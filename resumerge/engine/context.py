@@ -64,7 +64,7 @@ class RunContext:
         Raises:
             InputError: the address cannot be a mirror.
         """
-        self.reporter.doing("looking at the mirror")
+        self.reporter.doing("reading the mirror")
         session = MirrorSession(url, self.options, self.reporter, self.stop)
         check_state_apart(self.runs.folder, session.store)
         if self.mirror is None or self.mirror.url != session.url:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,13 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import METADATA, Moved, Store
 from resumerge.mirror.stores.registry import has_scheme, open_store
+from resumerge.sources.index import INDEX_FILE, MODEL, read_index
 from resumerge.storage import Storage
 
 WEIGHTS = (".safetensors", ".bin")
+
+_LOADED = {name for names in MODEL.weights for name in names}
+"""The files that a program looks for to load a model."""
 
 Begins = Callable[[str, int, int], object]
 """Gets the name of the next file, its bytes, and the bytes of all files."""
@@ -64,7 +68,7 @@ def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> 
     files = _files(out)
     store = open_store(repo if has_scheme(repo) else f"hf://{repo}")
     _check(out, runs)
-    _check_is_no_mirror(store)
+    _check_repo(store, files)
     sizes = {name: (out / name).stat().st_size for name in files}
     sent = 0
 
@@ -99,7 +103,20 @@ def _files(out: Path) -> list[str]:
             found="no weights" if out.is_dir() else "no folder",
             fix="name the output folder of a run that is done",
         )
+    if absent := _indexed(out) - set(map(str, found)):
+        raise refuse(
+            "The model is not whole",
+            where=out / INDEX_FILE,
+            found=f"missing: {', '.join(sorted(absent)[:3])}",
+            fix="copy or download the missing files, or name the output folder of a run",
+        )
     return sorted(map(str, found), key=lambda name: ((out / name).stat().st_size, name))
+
+
+def _indexed(out: Path) -> set[str]:
+    """The files that the index names, if there is one."""
+    index = out / INDEX_FILE
+    return set(read_index(index).values()) if index.exists() else set()
 
 
 def _check(out: Path, runs: RunStore) -> None:
@@ -122,12 +139,23 @@ def _check(out: Path, runs: RunStore) -> None:
         )
 
 
-def _check_is_no_mirror(store: Store) -> None:
-    """Refuse a place where a run keeps its state: its files are promised to other machines."""
-    if any(name.startswith(f"{METADATA}/") for name in retry(store, store.list, "repo")):
+def _check_repo(store: Store, files: Sequence[str]) -> None:
+    """Refuse a repo where the model would lie among the weights of another one, which transformers
+    may then load in its place, and one where a run keeps its state, promised to other machines.
+    """
+    there = retry(store, store.list, "repo")
+    if any(name.startswith(f"{METADATA}/") for name in there):
         raise refuse(
             "The repo is the mirror of a run",
             where=store.url,
             found=f"files in {METADATA}/",
             fix=f"look at it with `resumerge status {store.url}`, or name another repo",
+        )
+    if others := sorted((_LOADED & there.keys()) - set(files)):
+        raise refuse(
+            "The repo has another model",
+            where=store.url,
+            expected="no weights but those of this model",
+            found=", ".join(others),
+            fix="name another repo, or delete these files there",
         )

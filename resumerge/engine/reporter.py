@@ -33,7 +33,8 @@ class Result:
         mirror: where the model is too, or alone.
         notes: what the model lacks, a line each.
         output_bytes: of all shards; 0 where nothing was left to do.
-        peak_rss: bytes, of this process.
+        peak_rss: bytes, the most of any attempt; 0 where nothing was left to do.
+        seconds: that this attempt took; 0 where nothing was left to do.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Result:
     notes: tuple[str, ...] = ()
     output_bytes: int = 0
     peak_rss: int = 0
+    seconds: float = 0.0
 
     @property
     def where(self) -> str:
@@ -65,7 +67,7 @@ class Result:
         if self.where == self.mirror:
             return self.mirror
         if not self.is_here:
-            return f"{self.mirror}, which alone has it; --bring-back copies it to {self.output}"
+            return f"{self.mirror} (only there; --bring-back copies it to {self.output})"
         return f"{self.output}, and {self.mirror}"
 
 
@@ -95,6 +97,9 @@ class Reporter:
 
     def note(self, text: str) -> None:
         """A message for the user."""
+
+    def waiting(self, text: str) -> None:
+        """The run waits, and for what. Called several times a second for as long as it does."""
 
     def done(self, result: Result) -> None:
         """The output is complete."""

@@ -33,7 +33,7 @@ class ThreadState:
     kernel_function: str = ""
 
     def __str__(self) -> str:
-        text = _STATES.get(self.state, "does not say what it waits for")
+        text = _STATES.get(self.state, "is in an unknown state")
         return f"{text} (in the kernel's {self.kernel_function})" if self.kernel_function else text
 
 

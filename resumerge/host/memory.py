@@ -36,7 +36,7 @@ class Memory:
     stalled: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.bound} has {show_size(self.available)} left of {show_size(self.total)}"
+        return f"{self.bound} has {show_size(self.available)} of {show_size(self.total)} available"
 
 
 @dataclass(frozen=True)

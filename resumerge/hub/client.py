@@ -125,15 +125,15 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
     if is_transient(status):
         return Resumable(
             "network",
-            f"The Hub fails to serve {where}: HTTP {status}, after several attempts\n"
-            "Downloaded bytes are kept. Resume later.",
+            f"The Hub failed to serve {where}: HTTP {status}, after several attempts\nDownloaded "
+            "bytes are kept. Resume later.",
         )
     if isinstance(error, hub_errors.GatedRepoError):
         return refuse(
             "The model is gated, and this account has no access to it",
             where=where,
             found=f"HTTP {status}, {account()}",
-            fix=f"ask for access on the page of {repo}, then `hf auth login` or set HF_TOKEN",
+            fix=f"ask for access on the page of {repo}, then run `hf auth login` or set HF_TOKEN",
         )
     if isinstance(error, hub_errors.RevisionNotFoundError):
         return refuse(
@@ -153,22 +153,22 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
         )
     if isinstance(error, hub_errors.RepositoryNotFoundError) or status == 404:
         return refuse(
-            "The Hub has no such model, or this account may not see it",
+            "The Hub has no such model, or this account has no access to it",
             where=where,
             expected="a public model, or one that the token may read",
             found=f"HTTP {status}, {account()}",
-            fix="check the spelling of org/name; for a private model `hf auth login` "
-            "or set HF_TOKEN",
+            fix="check the spelling of org/name; for a private model run `hf auth login` or set "
+            "HF_TOKEN",
         )
     if status in (401, 403):
         return refuse(
-            "The Hub denies access to the model",
+            "The Hub denied access to the model",
             where=where,
             expected="a token that may read this model",
             found=f"HTTP {status}, {account()}",
-            fix="`hf auth login` with a valid token that has read access, or set HF_TOKEN",
+            fix="run `hf auth login` with a valid token that has read access, or set HF_TOKEN",
         )
-    return refuse("The Hub refuses the request", where=where, found=brief(error))
+    return refuse("The Hub refused the request", where=where, found=brief(error))
 
 
 def is_transient(status: int) -> bool:

@@ -146,7 +146,7 @@ def _bytes_to_skip(
         if fits and not changed and not encoded:
             return 0
         part.clear()
-        raise ConnectionError(f"the server sent another range of {file.name} than was requested")
+        raise ConnectionError(f"the server sent a range of {file.name} that was not requested")
     if response.status == 416:
         part.clear()
         raise ConnectionError(f"the server says that {file.name} has fewer bytes")

@@ -66,7 +66,7 @@ def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> Re
     )
     commit = info.sha or ""
     if not COMMIT.fullmatch(commit):
-        raise refuse("The Hub's listing has no commit", where=repo, found=commit[:60])
+        raise refuse("The Hub's answer has no commit", where=repo, found=commit[:60])
     if revision != commit:
         remember_commit(repo, revision or "main", commit)
     files = {
@@ -95,7 +95,7 @@ def with_etags(snapshot: RepoSnapshot, names: Iterable[str]) -> RepoSnapshot:
             file = files[name] = _requested(file)
         if not _ETAG.fullmatch(file.etag):
             raise refuse(
-                "The Hub gives a file an etag that cannot be a hash",
+                "The Hub sent an etag that is not a hash",
                 where=f"{file.repo}@{file.commit}/{name}",
                 found=repr(file.etag[:60]),
             )
@@ -113,7 +113,7 @@ def _requested(file: HubFile) -> HubFile:
     )
     if found.size is None or found.etag is None:
         raise refuse(
-            "The server sends no size or no etag of a file",
+            "The server did not send the size and the etag of a file",
             where=f"{file.repo}@{file.commit}/{file.name}",
             fix="use another mirror, or unset HF_ENDPOINT",
         )
@@ -133,7 +133,7 @@ def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) ->
             "The network is off, and the cache does not have this model",
             where=f"{repo}@{branch}",
             expected=f"a snapshot below {repo_folder(repo)}",
-            found="other revisions of it" if repo_folder(repo).is_dir() else "nothing of this repo",
+            found="only other revisions" if repo_folder(repo).is_dir() else "no file of this repo",
             fix="run once without --offline (and with HF_HUB_OFFLINE unset)",
         )
     folder = snapshot_folder(repo, commit)

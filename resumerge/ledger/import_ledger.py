@@ -50,7 +50,7 @@ def import_ledger(untrusted: Path, ledger: Path) -> None:
 
 def _tables(untrusted: Path) -> dict[str, list[Row]]:
     if untrusted.stat().st_size > LARGEST_SNAPSHOT:
-        raise InvalidLedger("it is larger than a ledger can be")
+        raise InvalidLedger("it is larger than the limit for a ledger")
     uri = f"{untrusted.absolute().as_uri()}?mode=ro&immutable=1"
     with closing(sqlite3.connect(uri, uri=True)) as db:
         deadline = monotonic() + SECONDS

@@ -142,5 +142,5 @@ def read_run(path: Path, column: str) -> Any:
     with closing(Ledger(path, read_only=True)) as ledger:
         rows = ledger._read("run", [column])
     if not rows:
-        raise sqlite3.DatabaseError("the ledger holds no run")
+        raise sqlite3.DatabaseError("the ledger contains no run")
     return rows[0][column]

@@ -39,9 +39,9 @@ class RunStore:
             raise refuse(
                 "The state folder cannot be read",
                 where=self.folder,
-                expected="a folder that holds ledgers, or one that is not there yet",
+                expected="a folder with ledgers, or a folder that does not exist yet",
                 found=error.strerror or str(error),
-                fix="name another with --state-dir, or RESUMERGE_STATE_DIR",
+                fix="name another folder with --state-dir, or with RESUMERGE_STATE_DIR",
             ) from None
         found = [
             path
@@ -74,10 +74,10 @@ class RunStore:
                 for path in runs[-5:]
             )
             or "no runs in this state folder",
-            fix="name another, or the folder of its ledger with --state-dir"
+            fix="name another run, or the state folder of this one with --state-dir"
             + "".join(
-                f"; or start the damaged one over in a new or emptied folder: "
-                f"`resumerge run {path / RECIPE_FILE} OUT`"
+                "; or start the damaged run over in a new or empty folder: `resumerge run "
+                f"{path / RECIPE_FILE} OUT`"
                 for path in damaged[-1:]
             ),
         )

@@ -56,7 +56,9 @@ def check_schema(connection: sqlite3.Connection) -> Missing:
         table = _TABLE.fullmatch(str(row["sql"]))
         if row["type"] != "table" or table is None:
             shown = str(row["name"])[:60]
-            raise InvalidLedger(f"it has the {row['type']} {shown!r}, which no ledger has")
+            raise InvalidLedger(
+                f"it has the {row['type']} {shown!r}, which does not belong in a ledger"
+            )
         name = str(row["name"]).lower()
         if name in TABLES:
             missing[name] = _missing_columns(name, table["columns"].split(","))

@@ -60,7 +60,9 @@ def check_values(
             different = values
         for value in different:
             if not accepts(value):
-                raise InvalidLedger(f"its {table}.{name} says {str(value)[:_SHOWN]!r}")
+                raise InvalidLedger(
+                    f"its {table}.{name} has the invalid value {str(value)[:_SHOWN]!r}"
+                )
 
 
 def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
@@ -74,7 +76,7 @@ def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
     key, first = TABLES[table].columns[0].name, TABLES[table].first
     for number, row in enumerate(rows, first or 0):
         if first is not None and row[key] != number:
-            raise InvalidLedger(f"its {table}.{key} do not follow each other")
+            raise InvalidLedger(f"its {table}.{key} are not consecutive")
         yield row
 
 
@@ -93,13 +95,15 @@ def check_agreement(
     _check_sources(_check_run(tables["run"]), tables["sources"])
     shards = tables["shards"]
     if len({row["name"] for row in shards}) < len(shards):
-        raise InvalidLedger("two of its shards.name are one")
+        raise InvalidLedger("its shards.name has the same name twice")
     ends = [row["header_bytes"] for row in shards]
     for unit in units:
         if unit["shard"] >= len(shards):
-            raise InvalidLedger(f"its units.shard says {unit['shard']}, which it does not have")
+            raise InvalidLedger(f"its units.shard refers to {unit['shard']}, which does not exist")
         if (unit["attempt"] or 0) > len(tables["attempts"]):
-            raise InvalidLedger(f"its units.attempt says {unit['attempt']}, which it does not have")
+            raise InvalidLedger(
+                f"its units.attempt refers to {unit['attempt']}, which does not exist"
+            )
         _check_size(unit)
         if unit["offset"] != ends[unit["shard"]]:
             raise _contradiction(unit, "offset")
@@ -107,13 +111,15 @@ def check_agreement(
         _check_progress(unit, sealed=shards[unit["shard"]]["state"] == "sealed")
     for shard, end in zip(shards, ends):
         if end != shard["nbytes"]:
-            raise InvalidLedger(f"its shards.nbytes of {shard['name']} is not that of its units")
+            raise InvalidLedger(f"its shards.nbytes of {shard['name']} is not the sum of its units")
     if tables["mirrored"] and tables["run"][0].get("mirror", "") is None:
-        raise InvalidLedger("its run.mirror is missing, and mirrored has rows")
+        raise InvalidLedger("its run.mirror is missing, but mirrored has rows")
     sizes = {row["name"]: row["nbytes"] for row in shards}
     for row in tables["mirrored"]:
         if sizes.get(row["name"], row["nbytes"]) != row["nbytes"]:
-            raise InvalidLedger(f"its mirrored.nbytes of {row['name']!r} is another in shards")
+            raise InvalidLedger(
+                f"its mirrored.nbytes of {row['name']!r} differs from shards.nbytes"
+            )
 
 
 def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -127,9 +133,9 @@ def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     parts = json.loads(runs[0]["fingerprint_parts"])
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     if digest != runs[0]["fingerprint"]:
-        raise InvalidLedger("its run.fingerprint is not that of run.fingerprint_parts")
+        raise InvalidLedger("its run.fingerprint does not match run.fingerprint_parts")
     if parts.get(RECIPE_TEXT) != text_digest(runs[0]["config_text"]):
-        raise InvalidLedger("its run.config_text is not the recipe of run.fingerprint_parts")
+        raise InvalidLedger("its run.config_text does not match run.fingerprint_parts")
     return dict(parts)
 
 
@@ -139,11 +145,15 @@ def _check_sources(parts: Mapping[str, Any], sources: Sequence[Mapping[str, Any]
     for row in sources:
         for column in ("model", "kind", "revision"):
             if identities[row["model"]].get(column) != row[column]:
-                raise InvalidLedger(f"its sources.{column} {row[column]!r} is not the identity's")
+                raise InvalidLedger(
+                    f"its sources.{column} {row[column]!r} does not match sources.identity"
+                )
     for key, part in parts.items():
         model = key.removeprefix(SOURCE)
         if key != model and identities.get(model) != part:
-            raise InvalidLedger(f"its sources.identity of {model!r} is not the fingerprint's")
+            raise InvalidLedger(
+                f"its sources.identity of {model!r} does not match run.fingerprint_parts"
+            )
 
 
 def _check_size(unit: Mapping[str, Any]) -> None:
@@ -170,7 +180,7 @@ def _check_progress(unit: Mapping[str, Any], *, sealed: bool) -> None:
     if unit["state"] != ("committed" if whole else "pending"):
         raise _contradiction(unit, "state")
     if sealed and not whole:
-        raise InvalidLedger(f"{unit['name'][:_SHOWN]!r} is missing in a shard that is sealed")
+        raise InvalidLedger(f"{unit['name'][:_SHOWN]!r} is missing from a sealed shard")
 
 
 def _contradiction(unit: Mapping[str, Any], column: str) -> InvalidLedger:

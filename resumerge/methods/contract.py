@@ -16,7 +16,7 @@ from resumerge.errors import ResumergeError, refuse
 from resumerge.methods.base import MergeMethod, TensorContext
 from resumerge.methods.registry import METHODS
 
-MEND = "mend the method: docs/extending.md says what it is asked"
+MEND = "fix the method: see docs/extending.md"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
     _answer(method, method.passes, tensor, _is_count, "a whole number above 0")
     _answer(method, method.statistics_bytes, tensor, _is_size, "a whole number, 0 or more")
     return Answers(
-        _answer(method, method.validate, tensor, _is_text_or_none, "a text, or None"),
+        _answer(method, method.validate, tensor, _is_text_or_none, "text, or None"),
         _answer(method, method.row_elements, tensor, _is_row, "a whole number above 0, or None"),
         _answer(method, method.is_copy, tensor, lambda f: f in (False, inputs == 1), is_copy),
     )
@@ -80,10 +80,10 @@ def _answer(
     except Exception as error:
         if not is_users(method.name):
             raise
-        what = f"The merge method {method.name!r} fails"
+        what = f"The merge method {method.name!r} failed"
         raise refuse(what, where=where, found=failure(method.name, error), fix=MEND) from error
     if not is_valid(found):
-        what = f"The merge method {method.name!r} says what cannot be"
+        what = f"The merge method {method.name!r} returned an invalid value"
         raise refuse(what, where=where, expected=expected, found=repr(found), fix=MEND)
     return found
 

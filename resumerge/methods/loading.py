@@ -64,7 +64,7 @@ def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
     found = methods_of(_import_file(path))
     if not found:
         raise refuse(
-            "There is no merge method in a file",
+            "A file of merge methods contains no merge method",
             where=path,
             expected="a subclass of resumerge.methods.Method with a name",
             fix="see docs/extending.md",
@@ -104,7 +104,7 @@ def _import_file(path: Path) -> ModuleType:
         if isinstance(error, Interrupted):
             raise
         raise refuse(
-            "A file of merge methods does not run",
+            "A file of merge methods failed to run",
             where=path,
             found=f"{type(error).__name__}: {error}",
         ) from error

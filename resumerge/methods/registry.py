@@ -71,9 +71,9 @@ class Registry(Mapping[str, MergeMethod]):
             )
         if method.name in self._methods:
             raise refuse(
-                f"There already is a merge method {method.name!r}",
+                f"A merge method named {method.name!r} already exists",
                 where=origin,
-                found=f"another one ({self._origins[method.name]})",
+                found=f"another method ({self._origins[method.name]})",
                 fix="give yours another name",
             )
         self._methods[method.name] = method

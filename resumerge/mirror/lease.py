@@ -122,10 +122,10 @@ class Lease:
                 return cls(store, mine)
             take_over = False  # a machine that was faster is alive
         raise refuse(
-            "The mirror has no lease that can be acquired",
+            "The lease of the mirror cannot be acquired",
             where=store.url,
-            expected=f"that {name} can be created",
-            found="something that has this name, and is not a lease",
+            expected=f"a mirror in which {name} can be created",
+            found="a file of this name that is not a lease",
             fix="remove it, if no other machine works on this mirror",
         )
 
@@ -145,7 +145,7 @@ class Lease:
             raise Resumable(
                 "mirror_taken_over",
                 f"Another machine has taken over the mirror at {self._store.url} and continues "
-                "this run there. This machine writes nothing more to it",
+                "this run there. This machine has stopped writing to it",
             )
 
     @property
@@ -242,7 +242,7 @@ def _wait_until_dead(
         return
     seconds = _configured_seconds() or min(max(found.seconds, 0.0), LONGEST_SECONDS)
     note(
-        f"{found} holds the lease of the mirror at {store.url}. Watching for {seconds:.0f} s "
+        f"{found} holds the lease of the mirror at {store.url}. Checking for {seconds:.0f} s "
         "whether it is alive (--take-over skips this)"
     )
     began = clock()

@@ -33,9 +33,6 @@ BACKOFF = Backoff(first=1.0, longest=60.0)
 CHECK_SECONDS = 0.25
 """Time between two checks for signals while the engine waits for the mirror."""
 
-NOTE_SECONDS = 60.0
-"""Time between two notes on what is being waited for."""
-
 EXIT_SECONDS = 0.5
 """Time that the thread gets to end."""
 
@@ -71,16 +68,17 @@ class Replicator:
         options: ReplicationOptions,
         storage: Storage,
         note: Callable[[str], None],
+        waiting: Callable[[str], None],
     ) -> None:
         """
         Args:
             out: the folder of the sealed shards.
             storage: for changes to that folder.
-            note: gets messages for the user.
+            note, waiting: get messages for the user; the latter again and again, while it is true.
         """
         self.store, self.options = store, options
         self._lease, self._ledger, self._out = lease, ledger, out
-        self._storage, self._note = storage, note
+        self._storage, self._note, self._waiting = storage, note, waiting
         self._progress = TransferProgress(options.rate)
         self._conflicts = ConflictResolver(store, self._report_conflict, self._moved)
         self._changed = threading.Condition()
@@ -137,7 +135,7 @@ class Replicator:
             map(self._is_local, self._ledger.sealed_shards())
         ):
             return False
-        self._check_stall(waited, "The disk is full here")
+        self._check_stall(waited, "The disk of this machine is full")
         return True
 
     def finish(self, companions: Callable[[], Companions], check: Callable[[], None]) -> None:
@@ -153,15 +151,14 @@ class Replicator:
         with self._changed:
             self._companions = companions
             self._wake()
-        began, noted = time.monotonic(), float("-inf")
+        began = time.monotonic()
         while not self._finished:
             self.check()
             check()
             waited = time.monotonic() - began
             self._check_stall(waited, "All tensors are merged")
-            if waited - noted > NOTE_SECONDS and waited > 2 * CHECK_SECONDS:
-                noted = waited
-                self._note(
+            if waited > 2 * CHECK_SECONDS:
+                self._waiting(
                     f"Waiting for the mirror at {self.store.url}, which lacks {self._missing()}"
                 )
             with self._changed:
@@ -184,7 +181,7 @@ class Replicator:
         rest = max(0, self._ledger.totals().nbytes_committed - nbytes)
         text = f"The mirror at {self.store.url} has {len(there)} of {len(shards)} shards: another "
         text += f"machine that resumes from it gets {show_size(nbytes)}"
-        return text + (f"; {show_size(rest)} more are on this machine alone" if rest else "")
+        return text + (f"; {show_size(rest)} more are only on this machine" if rest else "")
 
     # The thread
 
@@ -299,8 +296,8 @@ class Replicator:
         if not path.is_file():
             raise Resumable(
                 "shard_lost",
-                f"{name} is missing both in {self._out} and in the mirror at {self.store.url}; "
-                "resume computes it again",
+                f"{name} is missing both in {self._out} and in the mirror at {self.store.url}. "
+                "To compute it again, resume",
             )
         nbytes = path.stat().st_size
         self._progress.expect(nbytes)
@@ -336,7 +333,7 @@ class Replicator:
             self._ledger.event("file_kept", name=name, mirror=self.store.url)
             self._note(
                 f"{name} in the mirror at {self.store.url} was not written by this run and stays "
-                "as it is"
+                "unchanged"
             )
         else:
             self._ledger.event("file_set_aside", name=name, now=now, mirror=self.store.url)
@@ -374,8 +371,8 @@ class Replicator:
             why = f": {self._failure}" if self._failure else ""
             raise Resumable(
                 "mirror",
-                f"{what}, but the mirror at {self.store.url} made no progress for {stalled:.0f} s"
-                f"{why}. It lacks {self._missing()}. Solve that, then resume.",
+                f"{what}, but the mirror at {self.store.url} made no progress for {stalled:.0f} "
+                f"s{why}. It lacks {self._missing()}. Fix that, then resume.",
             )
 
 

@@ -18,8 +18,10 @@ RETRY_SECONDS = 20.0
 _PERMANENT = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 _FIXES = {
-    "mirror": "change its permissions, or name another mirror; to continue a run that is in this "
-    "one, copy the folder to a writable place and resume that"
+    "mirror": (
+        "change its permissions, or name another mirror; to continue a run from this mirror, "
+        "copy the folder to a writable place and resume from the copy"
+    )
 }
 
 T = TypeVar("T")

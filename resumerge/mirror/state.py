@@ -105,7 +105,7 @@ def _import_snapshot(store: Store, snapshot: SnapshotName, nbytes: int, ledger: 
         InvalidLedger: it cannot be used.
     """
     if nbytes > LARGEST_SNAPSHOT:
-        raise InvalidLedger("larger than a ledger can be")
+        raise InvalidLedger("larger than the limit for a ledger")
     data = store.get(snapshot.name, LARGEST_SNAPSHOT)
     if not is_intact(snapshot, data):
         raise InvalidLedger("incomplete or damaged")

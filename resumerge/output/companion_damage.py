@@ -67,7 +67,7 @@ def _check_json(data: bytes, *, is_object: bool) -> None:
     if len(data) > PARSED:
         ends = data[:100].lstrip()[:1] + data[-100:].rstrip()[-1:]
         if ends not in (b"{}", b"[]") or b"\0" in data:
-            raise ValueError("not JSON: a part of it is missing")
+            raise ValueError("incomplete JSON")
     elif is_object:
         json_object(data)
     else:

@@ -35,7 +35,7 @@ def packed_experts(
         return sources, [f"experts has no effect: {method.name} takes one matrix at a time"]
     packed = {ref: _with_packed_experts(source) for ref, source in sources.items()}
     if all(packed[ref].tensors == source.tensors for ref, source in sources.items()):
-        return sources, ["experts has no effect: no layer has experts with matrices of their own"]
+        return sources, ["experts has no effect: no layer has its experts in separate matrices"]
     return packed, []
 
 

@@ -149,8 +149,9 @@ class Expressions:
                     kind,
                     "parameters",
                     expected=expected,
-                    found=f"other values for {context.name}",
-                    fix="Change them, or the filter or gradient that gives them at this tensor",
+                    found=f"different values for tensor {context.name}",
+                    fix="Change these values, or the filter or gradient that sets them for this "
+                    "tensor",
                 )
             )
 

@@ -121,8 +121,8 @@ def _rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
         for name, value in section.items():
             if _BY_NUMBER.search(name) and type(value) is int and value > 1:
                 yield (
-                    f"config.json's {name}: {value} decides by its number what a layer does: the "
-                    "layers of the output follow it with their new numbers"
+                    f"config.json's {name}: {value} selects layers by their number: it applies "
+                    "to the new layer numbers of the output"
                 )
 
 
@@ -185,10 +185,10 @@ def _out_of_place(
             break
         start += stop - first
     return recipe.problem(
-        "config.json expects a layer of another kind at this place",
+        "config.json expects a different kind of layer at this place",
         f"{slice_.inputs[0].path}.layer_range",
         expected=f"layers in the order that {models.reference} has them, continued in the same "
         f"pattern: {text} (a letter for each kind)",
         found=f"layer {layer} of {ref} as layer {place} of the output",
-        fix="Choose ranges that keep this order, such as whole periods of it",
+        fix="Choose ranges that keep this order, such as whole periods of the pattern",
     )

@@ -88,7 +88,7 @@ class Mismatches:
             "tokens are matched",
             found=f"{sizes[1]} tokens in {ref}, and no tokenizer option",
             fix=f"Add 'tokenizer_source: base' at the top level to keep the tokens of {guide}, "
-            "or 'tokenizer_source: union' to have those of all models",
+            "or 'tokenizer_source: union' to keep the tokens of all models",
         )
 
     def _missing_problem(
@@ -130,7 +130,7 @@ class Mismatches:
         return self.recipe.problem(
             f"{'A tensor' if one else f'{len(names)} tensors'} of {ref} would be lost",
             path,
-            expected=f"the tensors that {guide} has, whose config.json the output gets",
+            expected=f"only tensors that {guide} has: the output gets its config.json",
             found=f"{listed(names)} in {ref}",
             fix=self._fix(ref, guide, [], names),
         )
@@ -142,12 +142,12 @@ class Mismatches:
         ]
         if (single[0] and fused[1]) or (single[1] and fused[0]):
             return (
-                "One model stores its experts one by one, the other fused: load one and save it "
-                "again with the transformers version that saved the other"
+                "One model stores its experts separately, the other fused: load one of them and "
+                "save it with the transformers version that saved the other"
             )
         kinds = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]
         if kinds[0] != kinds[1]:
-            told = f"the model_type of {ref} is {kinds[0]}, that of {guide} {kinds[1]}"
+            told = f"{ref} has model_type {kinds[0]}, {guide} has {kinds[1]}"
             return f"Merge models of one architecture: {told}"
         whole = ref if names else guide
         return f"Merge models of one architecture, or check that {whole} was saved completely"

@@ -118,7 +118,7 @@ class Parameters:
                 empty[0],
                 parameter,
                 f"The parameter {parameter.name!r} is an empty list{owner}",
-                expected=f"{parameter.name}: {parameter.meaning}; a number, or a list of some",
+                expected=f"{parameter.name}: {parameter.meaning}; a number, or a list of numbers",
                 found="[], which gives no value, and no value in an outer scope",
                 fix=f"Write a number, like `{parameter.name}: 0.5`",
             )
@@ -233,7 +233,7 @@ def _surprising_values(parameter: Parameter, setting: Setting, path: str) -> Ite
         elif isinstance(value, bool):
             yield f"{at} is {str(value).lower()}: it counts as {int(value)}"
         elif not isinstance(value, str) and parameter.saturates and value > parameter.high:
-            yield f"{at} is {value:g}: more than {parameter.high:g} counts as {parameter.high:g}"
+            yield f"{at} is {value:g}: it counts as {parameter.high:g}, the largest value"
 
 
 def _values(setting: Setting, at: str) -> Iterator[tuple[str, Scalar]]:

@@ -153,19 +153,18 @@ class _Planner:
                 self.recipe.problem(
                     f"{reference} has no config.json",
                     "base_model" if self.recipe.base_model else path,
-                    expected="config.json in the base model, or else in the first model: the "
-                    "output gets it",
+                    expected="config.json in the base model, or in the first model if there is "
+                    "no base: the output gets it",
                     found=f"none; {', '.join(others)} has one"
                     if len(others) == 1
                     else f"none; {', '.join(others)} have one",
-                    fix=f"Download the config.json of {reference} too, or copy another's if both "
-                    "have the same architecture",
+                    fix=f"Download the config.json of {reference}, or copy that of another model "
+                    "of the same architecture",
                 )
             )
         else:
             self.notes += [
-                f"{ref} has no config.json: it is assumed to have that of {reference}"
-                for ref in without
+                f"{ref} has no config.json: the one of {reference} is assumed" for ref in without
             ]
 
     def _tokenizer(self) -> tuple[Alignment | None, str | None]:
@@ -196,9 +195,9 @@ class _Planner:
         others = [ref for ref in self.recipe.merged_models if ref not in without]
         fitting = [str(ref) for ref in others if self.models.vocabularies[ref].size == rows]
         if fitting:
-            do = f"write 'tokenizer_source: {fitting[0]}' to give it that of {fitting[0]}"
+            do = f"write 'tokenizer_source: {fitting[0]}' to use the tokenizer of {fitting[0]}"
         else:
-            do = "save the one that its tokens are of into the output folder"
+            do = "save the tokenizer that it was trained with into the output folder"
         return [f"{reference} has no tokenizer, so the output has none: {do}"]
 
     def _collect(self, *several: Iterable[Problem]) -> None:
@@ -311,8 +310,8 @@ class _Planner:
             others = [s for s in models.layers[reference].counts if s != found.stack]
             if others and modules[0][0].name is None:
                 self.notes.append(
-                    f"slices choose layers of {found.stack}; {', '.join(others)} stay as in "
-                    "the first slice"
+                    f"slices choose layers of {found.stack}; {', '.join(others)} are merged as "
+                    "in the first slice"
                 )
         for ref in self.sources:
             for rename in models.renames(ref):

@@ -40,7 +40,7 @@ def _with_base(recipe: Recipe, slice_: Slice, problems: list[Problem]) -> Slice:
     if len(ranges) > 1:
         problems.append(
             recipe.problem(
-                "The base model's layers for this slice are not known",
+                "The recipe does not say which layers of the base model this slice uses",
                 slice_.path,
                 expected=f"{base} among the sources, with its layer_range",
                 found="sources with different layer ranges, and no base model",

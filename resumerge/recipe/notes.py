@@ -14,7 +14,7 @@ from resumerge.recipe.types import Conditional, Recipe
 
 _IGNORED = {
     "input_model_parameters": "mergekit ignores it; write each model's parameters below its name",
-    "name": "the output folder names the merge",
+    "name": "the merge is named after its output folder",
     "int8_mask": "masks take almost no memory, and mergekit ignores this key here too",
     "out_shard_size": "give --shard-size to 'resumerge run' instead",
     "random_seed": "give --seed to 'resumerge run' instead",

@@ -63,7 +63,7 @@ def _from_text(text: str) -> ModelRef:
         return ModelRef(text, text)
     if text.startswith(_HUB):
         raise InvalidValue(
-            "A model is named without the URL of the Hub",
+            "A model is named by org/name, not by a URL of the Hub",
             expected="org/name",
             found=text,
             fix=f"Write '{text.removeprefix(_HUB)}'",

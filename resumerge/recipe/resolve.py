@@ -35,7 +35,7 @@ def resolve(
     Args:
         names: the tensor's names, of which a filter must match one: for a parameter that each model
             has, its names in that model; for one of the whole merge, those in the output, where the
-            layers of slices are numbered anew (same as mergekit 0.1.5, observed).
+            layers of slices get new numbers (same as mergekit 0.1.5, observed).
         t: position of the tensor in its slice, from 0 to 1.
         slice_: the slice that the tensor belongs to.
         input_: the model, for a parameter that each model has; None for a parameter of the whole

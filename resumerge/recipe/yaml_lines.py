@@ -160,7 +160,7 @@ class _Reader:
             return self.loader.construct_object(node)
         except (ValueError, LookupError, AttributeError, OverflowError):
             raise _marked(
-                f"'{node.value[:40]}' is not a value of its tag {node.tag}", node
+                f"'{node.value[:40]}' is not a valid value for its tag {node.tag}", node
             ) from None
 
     def count(self, node: yaml.Node, depth: int) -> None:

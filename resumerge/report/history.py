@@ -69,6 +69,7 @@ class Lifetime:
         started, ended: seconds since the epoch; `ended` is now for a live attempt.
         outcome: None for a live attempt.
         done_before, done_after: bytes of output that were committed at its start and at its end.
+        peak: bytes of RSS, as the kernel counted them; samples may have missed it.
     """
 
     n: int
@@ -78,6 +79,7 @@ class Lifetime:
     done_before: int
     done_after: int
     points: tuple[Point, ...]
+    peak: int = 0
 
     @property
     def seconds(self) -> float:
@@ -108,7 +110,8 @@ class Lifetime:
 
     def _knots(self) -> list[tuple[float, float]]:
         """(time, bytes committed) of each commit in the samples; between two, bytes grow evenly."""
-        knots = [(self.started, float(min(self.done_before, self.points[0].done)))]
+        least = min(point.done for point in self.points)
+        knots = [(self.started, float(min(self.done_before, least)))]
         for point in self.points:
             if point.done > knots[-1][1]:
                 knots.append((max(point.until, knots[-1][0]), float(point.done)))
@@ -160,8 +163,11 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
         # The last commits of an attempt may be newer than its last sample: its row has them.
         before, done = done, done + row["bytes_committed"]
         if mine:
-            done = max(mine[-1].done, min(before, mine[0].done) + row["bytes_committed"])
-        lifetimes.append(Lifetime(row["n"], started, ended, row["outcome"], before, done, mine))
+            least = min(point.done for point in mine)  # damage may be found after the first sample
+            done = max(mine[-1].done, min(before, least) + row["bytes_committed"])
+        lifetimes.append(
+            Lifetime(row["n"], started, ended, row["outcome"], before, done, mine, row["peak_rss"])
+        )
     return History(tuple(lifetimes))
 
 

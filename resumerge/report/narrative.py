@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resumerge.report.history import History, Lifetime
-from resumerge.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_range, show_seconds, show_size
 
 LAST_ATTEMPTS = 4
 """Attempts with a sentence each. Those before are counted by how they ended."""
@@ -17,13 +17,13 @@ NOTABLE_SHARE = 0.05
 """Of the memory that was available: the least that other processes take to be mentioned."""
 
 _ENDS = {
-    "oom": "The kernel killed attempt {n} for memory",
+    "oom": "The kernel killed attempt {n} because memory ran out",
     "killed": "Attempt {n} was killed",
     "interrupted": "Attempt {n} was stopped by a signal",
     "error": "Attempt {n} stopped",
 }
 _SUMMED_ENDS = {
-    "oom": "killed for memory",
+    "oom": "out of memory",
     "killed": "killed",
     "interrupted": "stopped by a signal",
     "error": "stopped",
@@ -38,24 +38,29 @@ _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
 """A number with its unit: reasons that differ in nothing else count as one."""
 
 _SENTENCES = {
-    "waiting": "The run waited for memory, because not even one block fitted",
-    "gave_up_waiting": "The run stopped waiting for memory",
-    "file_set_aside": "A file that the run had not written had the name of an output file, and was "
-    "renamed",
-    "file_kept": "A model card that the run had not written was left unchanged",
-    "source_touched": "A source file was touched, but what had been read of it had not changed",
-    "sources_trusted": "Source files were touched, and not read again (--trust-sources)",
+    "waiting": "The run waited for memory, because there was not enough for one block",
+    "gave_up_waiting": "The run stopped, because memory was still short after waiting",
+    "file_set_aside": (
+        "A file that was not from this run had the name of an output file, and was renamed"
+    ),
+    "file_kept": "A model card that was not from this run was left unchanged",
+    "source_touched": "A source file had a new modification time, but the same content",
+    "sources_trusted": (
+        "Source files had a new modification time, and were not compared (--trust-sources)"
+    ),
     "source_changed": "A source file changed while it was being merged",
     "source_differs": "Tensors were computed again from a source file that had changed",
-    "rechecked": "What was committed before an interruption was read again",
-    "source_damaged": "A cached source file was damaged. It was downloaded again, and what came "
-    "from it was computed again",
+    "rechecked": "Data that was committed before an interruption was checked again",
+    "source_damaged": (
+        "A cached source file was damaged. It was downloaded again, and the tensors made from "
+        "it were computed again"
+    ),
     "download_damaged": "A download did not match its hash, and was repeated",
     "download_evicted": "Downloads that were no longer needed were deleted",
     "shard_lost": "A shard was missing or truncated, and its tensors were computed again",
-    "shard_found_whole": "A shard that was not yet recorded as sealed was complete",
+    "shard_found_whole": "A shard was complete, but not yet recorded as sealed",
     "checksum_mismatch": "Tensors on disk did not match their checksums, and were computed again",
-    "verify_found_damage": "`verify` found damaged tensors; resuming computes them again",
+    "verify_found_damage": "`verify` found damaged tensors; resume to compute them again",
     "ledger_restored": "The ledger was damaged, and was restored from its snapshot",
     "ledger_reconciled": "Everything on disk was compared with the restored ledger",
     "moved_here": "The run was imported to this machine from its mirror",
@@ -93,7 +98,7 @@ def _ends(run: Mapping[str, Any]) -> list[str]:
     before = Counter(a["outcome"] for a, _ in bad[:-LAST_ATTEMPTS])
     if before:
         ways = ", ".join(f"{_SUMMED_ENDS.get(o, o)} {_times(n)}" for o, n in before.items())
-        sentences.insert(0, f"Earlier attempts were {ways}.")
+        sentences.insert(0, f"Earlier attempts: {ways}.")
     return sentences
 
 
@@ -153,7 +158,7 @@ def _others(history: History) -> list[str]:
         taken, given_back = taken_by_others(lifetime)
         most = max((point.left_high for point in lifetime.points), default=0)
         if most and taken >= NOTABLE_SHARE * most:
-            back = f", and gave {show_size(given_back)} back" if given_back >= taken / 10 else ""
+            back = f", and freed {show_size(given_back)}" if given_back >= taken / 10 else ""
             found.append((taken, f"while attempt {lifetime.n} ran{back}"))
     if not found:
         return []
@@ -202,7 +207,7 @@ def state_sentence(run: Mapping[str, Any]) -> str:
     if run["state"] == "running":
         eta = run["eta_s"]
         return f"Running, {tries}" + (
-            f", about {show_seconds(eta)} left." if eta is not None else "."
+            f", about {show_range(eta, eta)} left." if eta is not None else "."
         )
     if run["state"] == "planned":
         return "Planned, not started."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,6 +31,8 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
     Raises:
         InputError: there is no such method, or these are not the models that it takes.
     """
+    if isinstance(models, str):  # a sequence, too: of letters
+        raise refuse("The models are not a list", expected="a list of names", found=repr(models))
     chosen = find_method(method)
     per_model = [parameter for parameter in chosen.parameters if parameter.per_model]
     lines = [_commented(f"merge_method: {method}", chosen.summary)]
@@ -40,8 +44,10 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
         lines += _parameters(per_model, "    ")
     lines += _parameters([p for p in chosen.parameters if not p.per_model], "")
     lines += [
-        _commented(f"dtype: {dtype}", "of the output: bfloat16, float16 or float32"),
-        _commented("# tokenizer_source: union", "where the models' vocabularies differ"),
+        _commented(
+            as_yaml({"dtype": dtype}).strip(), "of the output: bfloat16, float16 or float32"
+        ),
+        _commented("# tokenizer_source: union", "if the models' vocabularies differ"),
     ]
     text = "\n".join(lines) + "\n"
     if problems := check_recipe(parse_recipe(text, "the new recipe")):
@@ -49,22 +55,44 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
     return text
 
 
+def check_is_new(file: Path) -> None:
+    """Check that a recipe can be written there, as far as that is known before.
+
+    Raises:
+        InputError: there is such a file, or no such folder.
+    """
+    if os.path.lexists(file):
+        raise _unwritable(file, os.strerror(errno.EEXIST))
+    if not file.parent.is_dir():
+        raise _unwritable(file, os.strerror(errno.ENOENT))
+
+
 def write_recipe(file: Path, text: str) -> None:
-    """Write a recipe to a new file.
+    """Write a recipe to a new file, whole or not at all.
 
     Raises:
         InputError: there is such a file, or it cannot be written.
     """
     try:
-        with file.open("x", encoding="utf-8") as opened:
+        opened = file.open("x", encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(file, error.strerror) from None
+    try:
+        with opened:
             opened.write(text)
     except OSError as error:
-        raise refuse(
-            "The recipe cannot be written",
-            where=file,
-            found=error.strerror,
-            fix="name another file, or remove this one",
-        ) from None
+        file.unlink()
+        raise _unwritable(file, error.strerror) from None
+
+
+def _unwritable(file: Path, found: object) -> InputError:
+    return refuse(
+        "The recipe cannot be written",
+        where=file,
+        expected="a new file, in a folder that exists and that you can write to",
+        found=found,
+        fix="name another file, or remove this one",
+    )
 
 
 def _parameters(parameters: Sequence[Parameter], indent: str) -> list[str]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from resumerge.report.history import History
 from resumerge.report.timeline import Timeline, Value
 from resumerge.sizes import show_size
+
+OUTLIER = 3.0
+"""Times the 90th percentile: a larger value would flatten the rest of a plot, and is cut off."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Panel:
         limit: of a cell, drawn as a line of its own.
         unit: written after a size.
         steps: the quantity changes at once, not gradually.
+        clips: the axis ends below outliers, see `clipped_top`.
     """
 
     kind: str
@@ -34,9 +39,12 @@ class Panel:
     limit: Value | None = None
     unit: str = ""
     steps: bool = True
+    clips: bool = False
 
     def top(self, timeline: Timeline) -> float:
         """Where the axis ends: above all values, and above the limit unless that is far away."""
+        if self.clips:
+            return clipped_top(timeline.values(self.value))
         largest = timeline.largest(self.value)
         limit = timeline.largest(self.limit) if self.limit else 0.0
         return nice_ceiling(max(largest, limit if limit <= 4 * largest else 0.0))
@@ -52,7 +60,7 @@ def panels_of(history: History) -> list[Panel]:
         return []
     last = history.points[-1]
     alive = history.lifetimes[-1].outcome is None
-    peak = max(point.rss_high for point in history.points)
+    peak = max(life.peak for life in history.lifetimes) or last.rss_high  # before a first commit
     now = f"{show_size(last.rss_high)} now, " if alive else ""
     worked = sum(life.seconds for life in history.lifetimes)
     done = max(last.done, history.lifetimes[-1].done_after)
@@ -71,8 +79,8 @@ def panels_of(history: History) -> list[Panel]:
             "batch",
             "batch size",
             f"{show_size(last.batch_high)} {'now' if alive else 'at the end'}",
-            "output that may be computed and not yet committed",
-            lambda cell: cell.batch_high,
+            "largest output computed before a commit",
+            lambda cell: cell.batch_high or None,
         ),
         Panel(
             "throughput",
@@ -81,8 +89,22 @@ def panels_of(history: History) -> list[Panel]:
             "output committed",
             lambda cell: cell.rate,
             unit="/s",
+            clips=True,
         ),
     ]
+
+
+def clipped_top(values: Iterable[float]) -> float:
+    """Where an axis ends on which a few outliers do not flatten everything else.
+
+    That is above the largest value, unless it is more than `OUTLIER` times the 90th percentile of
+    the positive values: then it is above that percentile alone.
+    """
+    ranked = sorted(value for value in values if value > 0)
+    if not ranked:
+        return nice_ceiling(0.0)
+    usual, largest = ranked[int(0.9 * len(ranked))], ranked[-1]
+    return nice_ceiling(largest if largest <= OUTLIER * usual else 1.5 * usual)
 
 
 def nice_ceiling(value: float) -> float:

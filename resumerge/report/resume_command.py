@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import sys
@@ -45,9 +46,18 @@ def next_command(state_dir: Path, *words: str) -> str:
     return shell_line(["resumerge", *words, *more])
 
 
+def loading_call(model: Path) -> str:
+    """The call that loads a finished model, in Python."""
+    if (model / "modules.json").exists():
+        return f"SentenceTransformer({str(model)!r})"
+    names = json.loads((model / "config.json").read_bytes()).get("architectures") or [""]
+    kind = "AutoModelForCausalLM" if names[0].endswith("ForCausalLM") else "AutoModel"
+    return f"{kind}.from_pretrained({str(model)!r})"
+
+
 GONE = (
-    "The run's folder in the state folder was deleted while it worked, and its ledger with it. So "
-    "what is in its output folder cannot be resumed. Delete or move that, then start over:"
+    "The ledger of this run was deleted while it ran, so its output folder cannot be resumed. "
+    "Delete or move the output folder, then start over:"
 )
 
 

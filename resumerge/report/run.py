@@ -66,7 +66,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
     """
     run = ledger.run()
     if run is None:
-        raise sqlite3.DatabaseError("it holds no run")
+        raise sqlite3.DatabaseError("it contains no run")
     totals = ledger.totals()
     attempts = ledger.attempts()
     last = attempts[-1] if attempts else {}
@@ -140,7 +140,7 @@ def _rate(attempt: dict[str, Any]) -> float | None:
     if not attempt or not attempt["bytes_committed"]:
         return None
     started = datetime.fromisoformat(attempt["started"])
-    seen = datetime.fromisoformat(attempt["last_seen"])
+    seen = datetime.fromisoformat(attempt["ended"] or attempt["last_seen"])
     seconds = (seen - started).total_seconds()
     return round(attempt["bytes_committed"] / seconds, 1) if seconds > 0 else None
 

@@ -39,9 +39,14 @@ class Timeline:
     spans: Sequence[Span]
     left_out: int
 
+    def values(self, value: Value) -> list[float]:
+        """Of all cells that have one."""
+        found = (value(cell) for span in self.spans for cell in span.cells)
+        return [v for v in found if v is not None]
+
     def largest(self, value: Value) -> float:
         """The largest value of all cells; 0 where no cell has one."""
-        return max((v for span in self.spans for v in map(value, span.cells) if v), default=0.0)
+        return max(self.values(value), default=0.0)
 
 
 def lay_out(history: History, columns: int) -> Timeline:

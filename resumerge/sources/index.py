@@ -59,10 +59,10 @@ class Contents:
         """
         fix = self.fix
         if self is MODEL and ADAPTER.config in others:
-            fix = "this is an adapter: write it after the model that it was trained on, as "
+            fix = "this is an adapter: write it after the model that it was trained on, like "
             fix += "model+adapter"
         return refuse(
-            f"There are no weights of {self.kind}",
+            f"The weights of {self.kind} are missing",
             where=where,
             expected=self.expected,
             found=", ".join(others[:8]) or "nothing",
@@ -80,7 +80,7 @@ ADAPTER = Contents(
     "an adapter",
     "adapter_config.json",
     lambda known: known.adapter_file,
-    "write the folder or repo that peft's save_pretrained made after the '+'",
+    "after the '+', write the folder or repo that peft's save_pretrained made",
 )
 
 
@@ -148,7 +148,7 @@ def combined(headers: Mapping[str, Mapping[str, TensorInfo]], where: str) -> dic
             raise refuse(
                 "Two files of one model hold a tensor of the same name",
                 where=f"{where}/{file}",
-                found=f"{name}, which is in {tensors[name].file}, too",
+                found=f"{name}, which is also in {tensors[name].file}",
                 fix="remove the file that does not belong to the model",
             )
         tensors.update(found)

@@ -27,7 +27,7 @@ def open_source(
 
     Args:
         pins: what a run pinned, by the text of a reference: `revision`, the commit of a Hub repo,
-            or `folder`, the path of a local folder. References without a pin are resolved anew.
+            or `folder`, the path of a local folder. References without a pin are resolved again.
         offline: do not use the network.
         metadata: the metadata cache of Hub files.
 

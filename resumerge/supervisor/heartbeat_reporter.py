@@ -51,5 +51,9 @@ class HeartbeatReporter(Reporter):
         self._link.heartbeat()
         self._inner.note(text)
 
+    def waiting(self, text: str) -> None:
+        self._link.heartbeat()
+        self._inner.waiting(text)
+
     def done(self, result: Result) -> None:
         self._inner.done(result)

@@ -74,6 +74,9 @@ class SupervisorOutput(Protocol):
     def hangs(self, death: WorkerExit, run: str | None) -> None:
         """A stalled worker could not be killed."""
 
+    def stopping(self, signum: int) -> None:
+        """A signal asks the worker to stop, which commits first."""
+
     def stopped(self, signum: int, run: str | None) -> None:
         """The worker died while a signal was stopping it, and could not print how to resume."""
 
@@ -267,6 +270,8 @@ class Supervisor:
             if signum == signal.SIGTSTP:
                 self._suspend(worker)
             elif signum != signal.SIGCHLD:
+                if len(self._signals) == 1:
+                    self._output.stopping(signum)
                 worker.send(signum)
                 worker.send(signal.SIGCONT)  # a stopped worker must get it, too
                 if len(self._signals) > 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from resumerge.host.blocked import ThreadState
+from resumerge.sizes import show_size
 
 _CRASHES = {
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE),
@@ -68,7 +69,7 @@ class WorkerExit:
         return facts
 
     def __str__(self) -> str:
-        allowed = f" (its budget was {self.budget / 1e6:.0f} MB)" if self.budget else ""
+        allowed = f" (its budget was {show_size(self.budget)})" if self.budget else ""
         return (
             f"The worker process (pid {self.pid}) "
             + {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from commands import resumerge
+from small_disks import fill, mounted
 from terminals import ended, in_a_terminal
 
 import resumerge as package
@@ -89,6 +91,41 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "merge.yaml").read_text() == "mine"
 
 
+def test_a_file_that_is_there_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "merge.yaml").write_text("mine")
+    code, said = ended(*in_a_terminal([sys.executable, "-m", "resumerge", "init"], tmp_path))
+    assert code == 2
+    assert "File exists" in said and "Method" not in said
+
+
+def test_nothing_is_left_on_a_full_disk(tmp_path: Path) -> None:
+    with mounted(tmp_path, 1 << 16) as small:
+        fill(small / "full")
+        words = ("init", "--method", "linear", "--models", "a/b")
+        full = resumerge(*words, cwd=small)
+        assert (full.returncode, "No space left" in full.stderr) == (2, True)
+        (small / "full").unlink()
+        again = resumerge(*words, cwd=small)
+        assert again.returncode == 0, again.stderr
+
+
+def test_the_commands_that_it_names_can_be_copied(place: Path, tmp_path: Path) -> None:
+    models = f"{place / 'math'},{place / 'code'}"
+    for name in ("-a.yaml", "b\nc d.yaml"):
+        done = resumerge("init", "--method", "linear", "--models", models, "--", name, cwd=tmp_path)
+        assert len(done.stderr.splitlines()) == 3, done.stderr
+        words = done.stderr.splitlines()[1].replace("resumerge", f"{sys.executable} -m resumerge")
+        planned = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True)
+        assert planned.returncode == 0, planned.stderr
+
+
+def test_a_dtype_is_a_value_and_models_are_a_list(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="dtype"):
+        new_recipe("linear", ["a/b"], None, "float32\nout_dtype: float16")
+    with pytest.raises(InputError, match="list of names"):
+        package.init(tmp_path / "merge.yaml", method="linear", models="a/b")
+
+
 def test_where_nobody_can_be_asked_the_options_are_named(tmp_path: Path) -> None:
     done = resumerge("init", "--method", "linear", cwd=tmp_path)
     assert done.returncode == 2
@@ -99,8 +136,19 @@ def test_where_nobody_can_be_asked_the_options_are_named(tmp_path: Path) -> None
 def test_three_questions_in_a_terminal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "resumerge", "init"]
     pid, terminal = in_a_terminal(command, tmp_path)
-    os.write(terminal, b"ties\norg/base\norg/a org/b\n")
+    os.write(terminal, b"ties\norg/base\norg/a, org/b\n")
     code, said = ended(pid, terminal)
     assert code == 0, said
     written = (tmp_path / "merge.yaml").read_text()
     assert written == new_recipe("ties", ["org/a", "org/b"], "org/base", "bfloat16")
+
+
+def test_ctrl_c_in_a_question(tmp_path: Path) -> None:
+    pid, terminal = in_a_terminal([sys.executable, "-m", "resumerge", "init"], tmp_path)
+    said = b""
+    while not said.endswith(b"Method [linear]: "):
+        said += os.read(terminal, 65536)
+    os.write(terminal, b"\x03")
+    code, rest = ended(pid, terminal)
+    assert (code, rest.splitlines()[-1]) == (130, "Stopped.")
+    assert not list(tmp_path.iterdir())

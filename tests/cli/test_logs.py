@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from commands import resumerge
+from terminals import ended, in_a_terminal
 
 
 def merge(place: Path, tmp_path: Path, *words: str, **environment: str) -> tuple[int, str]:
@@ -36,6 +40,21 @@ def test_what_is_done_is_logged(
     code, told = merge(place, tmp_path, *words, **environment)
     assert code == 0
     assert {level for level in ("INFO", "DEBUG") if f" {level} resumerge." in told} == levels
+
+
+def test_a_bar_is_drawn_below_what_is_logged(place: Path, tmp_path: Path) -> None:
+    """And not into the same line: what is logged to the terminal goes around the bar."""
+    words = ["run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state", "-v"]
+    program = "from resumerge.cli.main import main\nmain()"
+    command = [sys.executable, "-c", program, *map(str, words)]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "400"}
+    code, said = ended(*in_a_terminal(command, place, environment))
+    assert code == 0
+    logged = [line for line in said.split("\n") if " INFO " in line]
+    assert logged
+    for line in logged:
+        shown = re.split(r"\r|\x1b\[[0-9;?]*[A-Za-z]", line.rstrip("\r"))
+        assert any(re.match(r"\d{4}-.* INFO ", part) for part in shown), line
 
 
 def test_a_file_may_take_it(place: Path, tmp_path: Path) -> None:

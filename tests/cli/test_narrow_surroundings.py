@@ -58,7 +58,7 @@ def test_few_open_files(files: int, place: Path, tmp_path: Path) -> None:
     code, stderr = ended(start(*words, cwd=place, limit=limit))
     assert code in (0, 75)
     if code == 75:
-        assert f"may have {files} open files" in stderr
+        assert f"this process may open {files}" in stderr
         assert "ulimit -n" in stderr
         assert ended(start(*words, cwd=place))[0] == 0
     assert shards_of(tmp_path / "out") == shards_of(place / "done")
@@ -144,7 +144,7 @@ def test_a_state_folder_that_is_deleted_meanwhile(end: str, place: Path, tmp_pat
         process.terminate()
     code, stderr = ended(process)
     assert code == (75 if end == "itself" else 143), stderr
-    assert "was deleted while it worked" in stderr
+    assert "The ledger of this run was deleted" in stderr
     command = stderr.splitlines()[-1]
     assert command.startswith(f"resumerge run linear.yaml {out}")
     shutil.rmtree(out)

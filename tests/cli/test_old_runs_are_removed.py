@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from commands import resumerge
+from terminals import ended, in_a_terminal
 
 import resumerge as package
 from resumerge.engine.resources.lock import run_lock
@@ -27,9 +28,10 @@ from resumerge.option_types import parse_age
 @pytest.fixture
 def copied(place: Path, tmp_path: Path) -> Path:
     """A copy of the place, in a folder of the same name for its ledgers, which name its outputs."""
-    for name in ("done", "half"):
+    for name in ("base", "math", "code", "done", "half"):
         shutil.copytree(place / name, tmp_path / name)
     shutil.copytree(place / "state", tmp_path / "state")
+    shutil.copy(place / "linear.yaml", tmp_path)
     for run in (tmp_path / "state").iterdir():
         with closing(sqlite3.connect(run / "ledger.db")) as ledger:
             change = "UPDATE run SET output = replace(output, ?, ?)"
@@ -113,8 +115,44 @@ def test_a_terminal_is_asked(copied: Path, answer: str) -> None:
     os.close(main)
     os.close(terminal)
     assert process.returncode == 0, said
-    assert "of models that are not finished)? [y/N]" in said
+    assert "of unfinished models)? [y/N]" in said
     assert ledgers(copied) == ({"done", "half"} if answer == "n" else {"done"})
+
+
+def test_a_run_that_is_finished_while_the_question_is_open(copied: Path) -> None:
+    pid, terminal = in_a_terminal([sys.executable, "-m", "resumerge", "clean", "half"], copied)
+    said = b""
+    while not said.endswith(b"[y/N]: "):
+        said += os.read(terminal, 65536)
+    finished = resumerge("resume", "half", cwd=copied)
+    assert finished.returncode == 0, finished.stderr
+    model = files(copied / "half")
+    os.write(terminal, b"y\n")
+    code, rest = ended(pid, terminal)
+    assert code == 2
+    assert "changed before it was removed" in rest
+    assert files(copied / "half") == model
+
+
+def test_a_model_that_a_run_of_another_state_folder_finished_stays(copied: Path) -> None:
+    shutil.rmtree(copied / "half")
+    again = resumerge("run", "linear.yaml", "half", "--state-dir", "other", cwd=copied)
+    assert again.returncode == 0, again.stderr
+    model = files(copied / "half")
+    removed = clean(copied, "half")
+    assert removed["half"]["unfinished_files"] == []
+    assert files(copied / "half") == model
+    assert ledgers(copied) == {"done"}
+
+
+def test_a_link_to_a_run_is_removed_and_not_what_it_leads_to(copied: Path) -> None:
+    [folder] = (copied / "state").glob("done*")
+    folder.rename(copied / "elsewhere")
+    (copied / "elsewhere" / "mine").touch()
+    folder.symlink_to(copied / "elsewhere")
+    assert clean(copied).keys() == {"done"}
+    assert [path.name[:4] for path in (copied / "state").iterdir()] == ["half"]
+    assert (copied / "elsewhere" / "mine").exists()
 
 
 def test_a_run_that_a_process_works_on_stays(copied: Path) -> None:

@@ -25,7 +25,7 @@ def test_without_a_mirror_it_is_refused(options: str, command: str, place: Path)
     runs = sorted((place / "state").glob("*"))
     refused = resumerge(*command.split(), *options.split(), cwd=place)
     assert refused.returncode == 2, refused.stderr
-    assert "There is no mirror" in refused.stderr
+    assert "A mirror is needed, but none is given" in refused.stderr
     assert options.split()[0] in refused.stderr
     assert sorted((place / "state").glob("*")) == runs
     assert not (place / "new").exists()
@@ -56,7 +56,7 @@ def test_a_plan_says_how_progress_would_be_shown(style: str, place: Path) -> Non
     done = resumerge("plan", "linear.yaml", "--progress", style, cwd=place)
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stdout.splitlines() if line.startswith("progress ")]
-    assert line.split()[1] == style
+    assert line.split()[1] == f"{style}:"
 
 
 @pytest.mark.parametrize("words", ["--progress loud", "--json --progress bar"])

@@ -35,7 +35,7 @@ def test_a_bar_for_each_model_and_the_ranges_in_numbers() -> None:
 def test_eighty_layers_fit_a_terminal() -> None:
     layers = [[[0, i]] for i in range(60)] + [[[1, i]] for i in range(40, 80)]
     lines = drawn(layers, ["org/a-model-with-quite-a-long-name-of-its-own-70B", "b"])
-    assert lines[0] == "model.layers: 100 layers, 2 to a column"
+    assert lines[0] == "model.layers: 100 layers, 2 per column"
     assert max(map(len, lines)) <= 80 and len(lines) == 7
     assert lines[2].endswith("█" * 30 + "·" * 20)
     assert lines[-2:] == ["0-59    0: 0-59", "60-99   1: 40-79"]

@@ -5,40 +5,140 @@ from __future__ import annotations
 import io
 import re
 import time
+from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from rich.console import Console
 
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.sources.hub.prefetch import DownloadProgress
-from resumerge.ui.progress.console_reporter import ConsoleReporter
+from resumerge.ui.progress import bars, console_reporter, keepalive
+from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
+from resumerge.ui.progress.upload import UploadProgress
 
 FILE, TENSOR = "model-00003-of-00007.safetensors", "model.layers.13.self_attn.q_proj.weight"
 
 
-def last_frame(columns: int) -> dict[str, str]:
-    """The lines of a bar, by their first word."""
-    shown = io.StringIO()
-    reporter = ConsoleReporter(Console(file=shown, width=columns, force_terminal=True))
+class Terminal:
+    """A terminal of some columns, and a reporter that draws on it."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns, self._shown = columns, io.StringIO()
+        self.console = Console(file=self._shown, width=columns, force_terminal=True)
+        self.reporter = ConsoleReporter(self.console)
+
+    def lines(self) -> list[str]:
+        """Everything that was drawn or printed."""
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown.getvalue())
+        lines = [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()]
+        assert all(len(line) <= self.columns for line in lines)
+        return lines
+
+    def drawn(self) -> list[str]:
+        """The lines that are drawn next."""
+        before = len(self.lines())
+        while len(self.lines()) < before + 4:
+            time.sleep(0.05)
+        return self.lines()[before + 2 :]
+
+
+@pytest.fixture
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    terminal = Terminal(request.param)
+    yield terminal
+    terminal.reporter.close()
+
+
+@pytest.mark.parametrize("terminal", [40, 50, 60, 80, 120, 200], indirect=True)
+def test_it_says_what_matters(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bars, "KNOWN_SECONDS", 0.1)
+    monkeypatch.setattr(console_reporter, "STALL_SECONDS", 1e9)
+    columns = terminal.columns
     for done in (10**8, 855 * 10**6):
-        reporter.fetching(DownloadProgress(FILE, done, 171 * 10**7))
-        reporter.progressed(ProgressUpdate(done, 171 * 10**7, 1, 291, TENSOR))
+        terminal.reporter.fetching(DownloadProgress(FILE, done, 171 * 10**7))
+        terminal.reporter.progressed(ProgressUpdate(done, 171 * 10**7, 1, 291, TENSOR))
         time.sleep(0.3)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue())
-    reporter.close()
-    lines = [line for line in re.split(r"[\r\n]+", text) if line]
-    assert all(len(line) <= columns for line in lines)
-    return {line.split()[0]: line for line in lines}
-
-
-@pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
-def test_it_says_what_matters(columns: int) -> None:
-    frame = last_frame(columns)
+    frame = {line.split()[0]: line for line in terminal.drawn()}
     for word, name in (("downloaded", FILE), ("merged", TENSOR)):
         said = frame[word]
-        assert re.search(r" 50% ", said)
-        assert re.search(r" \d:\d\d:\d\d ", said)
-        assert name[:8] in said
+        assert " 50% " in said
+        assert re.search(r" [\d.]+ .B/s, \d+ (s|min) left", said)
         assert ("855 MB of 1.71 GB" in said) == (columns >= 60)
         assert ("━━" in said) == (columns >= 80)
         assert (name in said) == (columns >= 120)
+
+
+@pytest.mark.parametrize("terminal", [50], indirect=True)
+def test_a_time_that_is_not_known_yet_is_not_said(terminal: Terminal) -> None:
+    for done in (10, 20):
+        terminal.reporter.progressed(ProgressUpdate(done, 1000, 1, 291, TENSOR))
+    [said] = {line for line in terminal.drawn() if line.startswith("merged")}
+    assert said.split() == ["merged", "2%"]
+
+
+@pytest.mark.parametrize("terminal", [50], indirect=True)
+def test_what_repeats_is_drawn_in_the_same_place(terminal: Terminal) -> None:
+    terminal.reporter.doing("opening the models")
+    assert terminal.drawn()[0].startswith("opening the models: ")
+    for _ in range(20):
+        terminal.reporter.waiting("Waiting for memory: the machine has 1 MB left")
+        time.sleep(0.05)
+    assert terminal.drawn()[0].startswith("Waiting for memory: ")
+    terminal.reporter.close()
+    assert "\n" not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal._shown.getvalue()).strip()
+
+
+@pytest.mark.parametrize("terminal", [80], indirect=True)
+def test_an_upload_says_what_matters_too(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bars, "KNOWN_SECONDS", 0.1)
+    terminal.reporter.close()
+    with UploadProgress(terminal.console) as upload:
+        assert terminal.drawn()[0].startswith("comparing the model with the repo: ")
+        upload.begins(FILE, 4 * 10**9, 4 * 10**9)
+        for _ in range(3):
+            upload.moved(10**9)
+            time.sleep(0.1)
+        said = terminal.drawn()[-1]
+    assert re.match(r"uploaded [━╸╺]+ +75% 3 GB of 4 GB, [\d.]+ GB/s, 1 s left", said)
+
+
+def test_a_time_that_swings_is_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(bars, "time", type("Clock", (), {"monotonic": lambda: now}))
+    pace, done = bars.Pace(), 0
+    assert pace.left(100) == ""
+    for seconds, nbytes in ((0, 0), (10, 10), (20, 10), (20, 190)):
+        now, done = now + seconds, done + nbytes
+        pace.add(done)
+    assert pace.rate == pytest.approx(4.2)
+    assert pace.left(1000) == "4 min"
+    now, done = now + 10, done + 420
+    pace.add(done)
+    assert pace.left(10_000) == "4 to 15 min"
+
+
+def test_a_log_is_told_of_a_wait_once_and_then_now_and_then() -> None:
+    for make in (ConsoleReporter, QuietReporter):
+        shown = io.StringIO()
+        reporter = make(Console(file=shown, width=80))
+        for _ in range(20):
+            reporter.waiting("Waiting for memory")
+        reporter.close()
+        assert shown.getvalue() == "note: Waiting for memory\n"
+
+
+def test_lines_of_a_log_become_rarer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, printed = 0.0, []
+    monkeypatch.setattr(keepalive, "time", type("Clock", (), {"monotonic": lambda: now}))
+    clock = keepalive.PrintClock()
+    for second in range(24 * 3600):
+        now = float(second)
+        if clock.is_due(keepalive.LINE_SECONDS):
+            clock.reset()
+            printed.append(second)
+    assert printed[:3] == [5, 10, 15]
+    assert max(b - a for a, b in pairwise(printed)) == 60
+    assert len(printed) < 1600

@@ -74,7 +74,10 @@ def test_a_size_has_three_digits(nbytes: float, text: str) -> None:
     ("seconds", "text"),
     [
         (0.04, "0.0 s"),
-        (59.9, "59.9 s"),
+        (9.94, "9.9 s"),
+        (42.4, "42 s"),
+        (59.4, "59 s"),
+        (59.9, "1 min 0 s"),
         (60, "1 min 0 s"),
         (200, "3 min 20 s"),
         (3599.4, "59 min 59 s"),

@@ -60,4 +60,4 @@ def test_otherwise_the_damage_is_noted(copied: Path) -> None:
     assert code == 75, says
     assert "not recorded" not in says
     _, again = unprivileged(["verify", "--state-dir", str(copied.parent)], copied)
-    assert "found damaged before" in again
+    assert "damaged in an earlier check" in again

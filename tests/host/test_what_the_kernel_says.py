@@ -286,4 +286,4 @@ def test_it_is_told_in_words() -> None:
         "waits for a disk or a network filesystem (in the kernel's io_schedule)"
     )
     assert str(ThreadState("R")) == "is computing"
-    assert str(ThreadState()) == "does not say what it waits for"
+    assert str(ThreadState()) == "is in an unknown state"

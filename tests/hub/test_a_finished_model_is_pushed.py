@@ -80,7 +80,7 @@ def test_what_was_changed_since_is_sent(hub: Hub, place: Place, merged: Path) ->
     (merged / "out" / "README.md").write_text("# My model\n")
     (merged / "out" / ".cache").mkdir()
     (merged / "out" / ".cache" / "note").write_text("mine")
-    assert "were there already" in push(place, merged)
+    assert "were already there" in push(place, merged)
     assert hub.contents(REPO)["README.md"] == b"# My model\n"
     assert hub.contents(REPO).keys() == files(merged / "out").keys() - {".cache/note"}
 
@@ -184,6 +184,24 @@ def test_the_mirror_of_a_run_is_left_alone(hub: Hub, place: Place, merged: Path)
     hub.commit(REPO, there)
     assert "is the mirror of a run" in push(place, merged, expect=2)
     assert hub.contents(REPO) == there
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin.index.json"])
+def test_no_other_model_is_left_beside_it(hub: Hub, place: Place, merged: Path, name: str) -> None:
+    hub.commit(REPO, {name: b"of another model", "train.csv": b"theirs"})
+    stderr = push(place, merged, expect=2)
+    assert "The repo has another model" in stderr and name in stderr
+    assert hub.contents(REPO).keys() == {name, "train.csv"}
+
+
+def test_a_model_that_was_copied_by_halves_is_refused(
+    hub: Hub, place: Place, merged: Path, tmp_path: Path
+) -> None:
+    shard = min((merged / "out").glob("*.safetensors"))
+    shard.unlink()
+    with pytest.raises(InputError, match=f"missing: {shard.name}"):
+        resumerge.push(merged / "out", REPO, state_dir=tmp_path)
+    assert REPO not in hub.repos
 
 
 def test_in_python_and_without_a_run(hub: Hub, place: Place, merged: Path, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_check_of_what_is_not_cached_is_refused(hub: Hub, merged: Place) -> No
     assert "models--" not in told
     told = merged.call("cache", "check", "org/math@nobranch", expect=2).stderr
     commit = hub.repos["org/math"].branches["main"]
-    assert f"found:    nobranch; cached are main, {commit}\n" in told
+    assert f"found:    nobranch; the cache has main, {commit}\n" in told
     assert merged.call("cache", "check", "absent.yaml", expect=2).stderr
 
 

@@ -57,7 +57,7 @@ def test_access_lost_between_plan_and_fetch(hub: Hub, sleeps: list[float]) -> No
     hub.commit("org/model", single())
     source = open_hub(ref("org/model"))
     hub.fail("model.safetensors", status=403, times=None)
-    with pytest.raises(InputError, match="denies access"):
+    with pytest.raises(InputError, match="denied access"):
         fetch(source, source.files)
 
 

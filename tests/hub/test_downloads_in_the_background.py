@@ -185,7 +185,7 @@ def test_where_nothing_can_free_any_the_run_stops(
         fetcher.blocked_at = 0
         stopped = failure(fetcher)
     assert isinstance(stopped, Resumable) and stopped.reason == "disk_full"
-    assert "even after the removal of downloads" in str(stopped)
+    assert "although downloads that are no longer needed were deleted" in str(stopped)
 
 
 def test_the_most_urgent_comes_first_and_is_named_once(
@@ -233,7 +233,7 @@ def test_what_arrives_is_ready_though_another_file_cannot_be_had(
             time.sleep(0.01)
         assert fetcher.is_ready(source, FILES[0]) and not fetcher.is_ready(source, FILES[1])
     assert isinstance(stopped, Resumable), "the run has begun"
-    assert stopped.reason == "source_unavailable" and "denies access" in str(stopped)
+    assert stopped.reason == "source_unavailable" and "denied access" in str(stopped)
 
 
 def test_at_the_end_downloads_are_cut_off_and_what_was_set_is_set_back(

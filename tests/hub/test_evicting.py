@@ -128,6 +128,6 @@ def test_no_room_even_so_says_what_is_needed(filled: Hub, small_disk: Path, tmp_
     (small_disk / "ballast").write_bytes(bytes(5 * SHARD))
     place = Place(filled, tmp_path / "small", COPIES, HF_HOME=str(small_disk))
     stopped = place.call("run", "merge.yaml", "out", "--evict", expect=75)
-    assert "No room to download" in stopped.stderr
+    assert "No disk space to download" in stopped.stderr
     (small_disk / "ballast").unlink()
     place.call("resume")

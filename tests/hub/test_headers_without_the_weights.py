@@ -66,7 +66,7 @@ def test_etag_that_leads_out_of_the_cache_is_refused(
 ) -> None:
     monkeypatch.setattr(Blob, "blob_id", "../../../../evil")
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": safetensors(["a"])})
-    with pytest.raises(InputError, match="etag that cannot be a hash"):
+    with pytest.raises(InputError, match="etag that is not a hash"):
         open_hub(ref("org/model"))
     assert not list(hub.home.parent.rglob("evil*"))
 
@@ -103,7 +103,7 @@ def test_index_that_names_an_absent_file_is_refused(hub: Hub) -> None:
 
 def test_repo_of_another_format_is_refused_with_a_way_out(hub: Hub) -> None:
     hub.commit("org/old", {"config.json": CONFIG, "model.gguf": b"GGUF"})
-    with pytest.raises(InputError, match="no weights of a model") as caught:
+    with pytest.raises(InputError, match="weights of a model are missing") as caught:
         open_hub(ref("org/old"))
     assert "model.gguf" in str(caught.value)
     assert "save_pretrained" in str(caught.value)

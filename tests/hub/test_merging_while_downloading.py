@@ -149,7 +149,7 @@ def test_network_lost_midway_merges_what_is_there_and_resumes(filled: Hub, tmp_p
     filled.over.set()
     stderr = process.communicate(timeout=60)[1]
     assert process.returncode == 75
-    assert "denies access" in stderr
+    assert "denied access" in stderr
     assert stderr.strip().splitlines()[-1].startswith("resumerge resume")
     status = place.document("status")["runs"][0]
     assert status["units"]["committed"] == 14

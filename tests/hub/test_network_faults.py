@@ -106,7 +106,7 @@ def test_what_the_server_will_never_know_is_not_asked_again(
 ) -> None:
     hub.commit("org/model", single())
     hub.fail(status=status, times=None)
-    with pytest.raises(InputError, match="refuses the request"):
+    with pytest.raises(InputError, match="refused the request"):
         open_hub(ref("org/model"))
     assert sleeps == []
 

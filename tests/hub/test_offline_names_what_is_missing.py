@@ -64,9 +64,9 @@ def test_missing_config_is_named(hub: Hub) -> None:
 def test_unknown_revision_is_told_from_unknown_repo(hub: Hub) -> None:
     hub.commit("org/model", single())
     open_hub(ref("org/model"))
-    with pytest.raises(InputError, match="other revisions of it"):
+    with pytest.raises(InputError, match="only other revisions"):
         open_hub(ref("org/model@dev"), offline=True)
-    with pytest.raises(InputError, match="nothing of this repo"):
+    with pytest.raises(InputError, match="no file of this repo"):
         open_hub(ref("org/other"), offline=True)
 
 

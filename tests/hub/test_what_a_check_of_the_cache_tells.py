@@ -150,6 +150,6 @@ def test_only_the_revision_that_is_named_is_looked_at(hub: Hub, cached: Cached) 
     one = check_cache(f"org/model@{newer.revision}", cached.options)
     assert {file.revision for file in one.files} == {newer.revision}
     assert SECOND not in states(one)
-    with pytest.raises(InputError, match="cached are") as refused:
+    with pytest.raises(InputError, match="the cache has") as refused:
         check_cache("org/model@" + "e" * 40, cached.options)
     assert str(first) in str(refused.value) and str(newer.revision) in str(refused.value)

@@ -71,7 +71,7 @@ def test_a_new_column_is_created_imported_and_validated(
     with closing(Ledger(tmp_path / "imported.db")) as imported:
         assert [unit["mood"] for unit in imported.units()] == ["calm"]
     change(tmp_path / "ledger.db", "UPDATE units SET mood = 'angry'")
-    with pytest.raises(InvalidLedger, match=r"units\.mood says 'angry'"):
+    with pytest.raises(InvalidLedger, match=r"units\.mood has the invalid value 'angry'"):
         import_ledger(tmp_path / "ledger.db", tmp_path / "refused.db")
     assert not (tmp_path / "refused.db").exists()
 

@@ -65,5 +65,5 @@ def test_another_view_is_refused(tmp_path: Path, sql: str) -> None:
         with closing(Ledger(path)) as ledger:
             ledger.check()
         return
-    with pytest.raises(InvalidLedger, match="which no ledger has"):
+    with pytest.raises(InvalidLedger, match="which does not belong in a ledger"):
         Ledger(path).close()

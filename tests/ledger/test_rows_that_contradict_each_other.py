@@ -78,8 +78,8 @@ def check(path: Path) -> None:
 
 
 CONTRADICTIONS = {
-    "units.shard says 2": "UPDATE units SET shard = 2 WHERE number = 3",
-    "units.attempt says 2": "UPDATE units SET attempt = 2 WHERE number = 2",
+    "units.shard refers to 2": "UPDATE units SET shard = 2 WHERE number = 3",
+    "units.attempt refers to 2": "UPDATE units SET attempt = 2 WHERE number = 2",
     "units.offset of 't1'": "UPDATE units SET offset = 25 WHERE number = 1",
     "units.offset of 't2'": "UPDATE units SET offset = 9 WHERE number = 2",
     "units.nbytes of 't3'": "UPDATE units SET nbytes = 15 WHERE number = 3",
@@ -102,21 +102,21 @@ CONTRADICTIONS = {
     "'t2' is missing": "UPDATE shards SET state = 'sealed' WHERE number = 1",
     "shards.nbytes of model-00001": "UPDATE shards SET nbytes = 41 WHERE number = 0",
     "shards.nbytes of model-00002": "UPDATE shards SET nbytes = 39 WHERE number = 1",
-    "two of its shards.name": f"UPDATE shards SET name = '{SHARDS[0]}' WHERE number = 1",
+    "shards.name has": f"UPDATE shards SET name = '{SHARDS[0]}' WHERE number = 1",
     "mirrored.nbytes": "UPDATE mirrored SET nbytes = 39",
-    "run.fingerprint is not": f"UPDATE run SET fingerprint = '{'0' * 64}'",
+    "run.fingerprint does not match": f"UPDATE run SET fingerprint = '{'0' * 64}'",
     "run.config_text": "UPDATE run SET config_text = 'other'",
     "sources.model": "UPDATE sources SET model = 'math'",
     "sources.kind": "UPDATE sources SET kind = 'local'",
     "sources.revision": f"UPDATE sources SET revision = '{'b' * 40}'",
-    "sources.identity of 'base' is not the fingerprint's": "UPDATE sources SET identity = "
+    "sources.identity of 'base' does not match": "UPDATE sources SET identity = "
     f"'{json.dumps({**IDENTITY, 'files': {'f': {}}})}'",
-    "sources.identity of 'base' is not": "DELETE FROM sources",
+    "sources.identity of 'base' does not": "DELETE FROM sources",
     "table run has 2 rows": "INSERT INTO run SELECT 'two', created, config_path, config_text, "
     "output, fingerprint, fingerprint_parts, options, versions, host, state, mirror FROM run",
-    "sources.number do not follow": "UPDATE sources SET number = 1",
-    "units.number do not follow": "UPDATE units SET number = 9 WHERE number = 3",
-    "attempts.n do not follow": "UPDATE attempts SET n = 2",
+    "sources.number are not consecutive": "UPDATE sources SET number = 1",
+    "units.number are not consecutive": "UPDATE units SET number = 9 WHERE number = 3",
+    "attempts.n are not consecutive": "UPDATE attempts SET n = 2",
 }  # fmt: skip
 
 

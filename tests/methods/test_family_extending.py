@@ -27,7 +27,7 @@ from resumerge.methods import Method, Parameter
 class Dummy(Method):
     name = "dummy"
     summary = "the first model, scaled"
-    parameters = (Parameter("scale", "factor on every element"),)
+    parameters = (Parameter("scale", "factor for every element"),)
 
     def block(self, tensor, inputs, block, statistics):
         return inputs[0] * tensor.params["scale"]
@@ -94,7 +94,7 @@ def test_a_method_needs_nothing_beside_its_class(
         (models / "recipe.yaml").write_text(recipe)
         refused = resumerge("plan", "recipe.yaml", cwd=models)
         assert refused.returncode == 2
-        assert "factor on every element" in refused.stderr
+        assert "factor for every element" in refused.stderr
         (models / "recipe.yaml").write_text(recipe + "parameters: {scale: 0.5}\n")
         planned = resumerge("plan", "recipe.yaml", "--json", cwd=models)
         assert json.loads(planned.stdout)["memory"]["predicted_peak_rss"] > 0
@@ -130,13 +130,13 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("x = 1\n", "no merge method in a file"),
+        ("x = 1\n", "contains no merge method"),
         ("1 / 0\n", "ZeroDivisionError"),
         ("def\n", "SyntaxError"),
         (
             "from resumerge.methods.averages.linear import Linear\n"
             "class Mine(Linear):\n    name = 'linear'\n    summary = ''\n",
-            "already is a merge method 'linear'",
+            "'linear' already exists",
         ),
         (
             "from resumerge.methods import Method\n"

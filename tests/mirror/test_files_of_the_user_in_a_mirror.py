@@ -81,7 +81,7 @@ def test_a_card_written_by_hand_on_the_hub_stays(
     ended = on_the_hub.run()
     assert ended.code == 0, ended.stderr
     assert on_the_hub.mirrored() == {**reference, "README.md": MINE}
-    assert "was not written by this run and stays as it is" in ended.stderr
+    assert "was not written by this run and stays unchanged" in ended.stderr
 
 
 def test_the_header_that_the_hub_makes_is_replaced(

@@ -260,7 +260,7 @@ def test_a_damaged_and_a_missing_shard_are_found_and_computed_again(
     machine.call("resume", mirror)
     rows = machine.rows("SELECT data FROM events WHERE kind = 'mirror_damaged' ORDER BY id")
     found = {json.loads(row["data"])["name"]: json.loads(row["data"])["found"] for row in rows}
-    assert found == {damaged: "other bytes", missing: "missing"}
+    assert found == {damaged: "different content", missing: "missing"}
     assert files_of(mirror) == reference
 
 
@@ -329,7 +329,7 @@ def test_what_another_machine_merged_of_other_models_is_not_mixed_with_ours(
     kill(process)
     away.rename(first.folder)
     _, err = first.call("resume", mirror, expect=2)
-    assert "math/model.safetensors has other contents" in err
+    assert "math/model.safetensors has different contents" in err
 
 
 def test_a_run_that_stops_short_says_how_to_go_on_and_that_works(
@@ -357,7 +357,7 @@ def test_a_worker_that_is_killed_is_resumed_with_the_lease_of_its_machine(
     _, err = process.communicate()
     assert process.returncode == 0, err
     assert "worker_crashed" in machine.events()
-    assert "looking for" not in err, "its own machine's lease is not watched"
+    assert "whether it is alive" not in err, "its own machine's lease is not watched"
     assert files_of(mirror) == reference
 
 
@@ -408,5 +408,5 @@ def test_the_output_may_not_be_its_own_mirror(new: Callable[[], Machine]) -> Non
         process = machine.begin(mirror)
         _, err = process.communicate()
         assert process.returncode == 2
-        assert "contains the output" in err or "holds something else" in err
+        assert "contains the output" in err or "contains other files" in err
     assert not machine.out.exists()

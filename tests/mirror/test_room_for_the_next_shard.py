@@ -36,7 +36,7 @@ def test_downloads_leave_room(
     store = FolderStore(tmp_path / "mirror")
     lease = Lease.acquire(store, "run")
     mirror = Replicator(
-        store, lease, None, out, ReplicationOptions(then_delete=True), Storage(), print
+        store, lease, None, out, ReplicationOptions(then_delete=True), Storage(), print, print
     )
     quota = SpaceReservation(plan, files, progress, mirror)
     lease.release()

@@ -56,7 +56,7 @@ def test_a_run_is_not_brought_into_its_mirror_nor_over_files_of_others(
     mine = there.parent / "mine"
     mine.mkdir()
     (mine / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds something else(.|\n)*notes\.txt"):
+    with pytest.raises(InputError, match=r"contains other files(.|\n)*notes\.txt"):
         resume(made, there, output=mine)
     assert files_of(there) == before
     assert files_of(mine) == {"notes.txt": b"mine"}
@@ -67,7 +67,10 @@ def test_a_mirror_that_a_run_gets_later_lies_in_no_source(bed: Bed, tmp_path: Pa
     out = merge(bed.work, RECIPE, tmp_path / "alone")
     (out / "model.safetensors").unlink()
     inside = str(bed.work / "math" / "mirror")
-    with working_in(bed.work), pytest.raises(InputError, match="The mirror lies inside a source"):
+    with (
+        working_in(bed.work),
+        pytest.raises(InputError, match="The mirror is inside a source model"),
+    ):
         Session(Options(state_dir=tmp_path / "alone.state", mirror=inside)).resume(str(out))
     assert not (bed.work / "math" / "mirror").exists()
 

@@ -58,15 +58,15 @@ def test_what_is_no_folder(run: Run, tmp_path: Path, name: str) -> None:
 
 
 def test_a_source(run: Run) -> None:
-    with pytest.raises(InputError, match="The mirror lies inside a source"):
+    with pytest.raises(InputError, match="The mirror is inside a source model"):
         run(mirror="math/mirror")
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="contains other files"):
         run(mirror="math")
 
 
 def test_where_the_state_is(run: Run, tmp_path: Path) -> None:
     for state in ("mirror", "mirror/state"):
-        with pytest.raises(InputError, match="The state folder lies in the mirror"):
+        with pytest.raises(InputError, match="The state folder is inside the mirror"):
             run(mirror=str(tmp_path / "mirror"), state_dir=tmp_path / state)
     assert not (tmp_path / "mirror").exists()
 

@@ -132,7 +132,7 @@ def test_an_output_without_a_name(made: Path, there: Path, output: str) -> None:
 
 def test_a_ledger_that_fits_itself_and_not_its_recipe_is_refused(made: Path, there: Path) -> None:
     put(made, there, "UPDATE units SET name = name || 's' WHERE number = 0")
-    with pytest.raises(InputError, match="does not describe what its recipe makes"):
+    with pytest.raises(InputError, match="The ledger does not match its recipe"):
         resume(made, there)
 
 
@@ -140,7 +140,7 @@ def test_a_recipe_that_is_not_the_one_that_it_began_with_is_refused(
     made: Path, there: Path
 ) -> None:
     put(made, there, "UPDATE run SET config_text = config_text || '\ndtype: bfloat16'")
-    with pytest.raises(InputError, match=r"run\.config_text is not the recipe"):
+    with pytest.raises(InputError, match=r"run\.config_text does not match"):
         resume(made, there)
 
 

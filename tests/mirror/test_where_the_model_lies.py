@@ -84,7 +84,7 @@ def test_what_another_machine_would_get(
     [note] = [note for note in heard.notes if "another machine" in note]
     found = re.fullmatch(
         rf"The mirror at {mirror} has (\d) of \d shards: another machine that resumes from it gets "
-        r"[\d.]+ kB(; [\d.]+ k?B more are on this machine alone)?",
+        r"[\d.]+ kB(; [\d.]+ k?B more are only on this machine)?",
         note,
     )
     assert found is not None, note
@@ -106,7 +106,7 @@ def test_no_half_model_is_left_where_shards_are_deleted(made: Path, tmp_path: Pa
         )
         assert list(out.iterdir()) == []
         assert heard.result is not None
-        assert heard.result.places.startswith(f"{mirror}, which alone has it; --bring-back copies")
+        assert heard.result.places.startswith(f"{mirror} (only there; --bring-back copies")
         assert resumerge.verify(out, state_dir=tmp_path / "state").intact
         assert Session(options(tmp_path), heard).resume(str(out)).already_done
         assert list(out.iterdir()) == []
@@ -127,4 +127,4 @@ def test_the_command_says_where(made: Path, tmp_path: Path) -> None:
     with working_in(made / "models"):
         done = CliRunner().invoke(app, [*map(str, words)])
     assert done.exit_code == 0, done.output
-    assert f"{tmp_path / 'mirror'}, which alone has it" in done.stderr
+    assert f"{tmp_path / 'mirror'} (only there" in done.stderr

@@ -174,7 +174,7 @@ def test_a_base_joins_the_slices_that_lack_it() -> None:
     assert expression.base == 2
     passing = recipe.replace("task_arithmetic", "linear")
     assert len(expressions(plan(passing, *models))[UP.format(0)].operands) == 2
-    with pytest.raises(InputError, match="base model's layers for this slice are not known"):
+    with pytest.raises(InputError, match="which layers of the base model this slice uses"):
         plan(recipe.replace("b, layer_range: [1, 2]", "b, layer_range: [0, 1]"), *models)
 
 

@@ -68,7 +68,7 @@ def test_layers_of_two_kinds_stay_in_their_order() -> None:
     model = mixed("a", "ABABAB")
     plan(slices(("a", 0, 4), ("a", 2, 6)), model)
     found = problem(slices(("a", 0, 4), ("a", 1, 3), ("a", 4, 6)), model)
-    assert found.what == "config.json expects a layer of another kind at this place"
+    assert found.what == "config.json expects a different kind of layer at this place"
     assert found.path == "slices[1].sources[0].layer_range"
     assert found.found == "layer 1 of a as layer 4 of the output"
     assert "ABABAB (a letter for each kind)" in found.expected
@@ -82,7 +82,7 @@ def test_the_first_slice_that_is_wrong_is_told() -> None:
 
 def test_layers_of_one_kind_go_anywhere() -> None:
     found = plan(slices(("a", 1, 3), ("a", 0, 2)), llama("a"))
-    assert not any("decides by its number" in note for note in found.notes)
+    assert not any("selects layers by their number" in note for note in found.notes)
 
 
 def test_a_list_in_the_config_that_tells_the_kinds_apart_is_cut_with_them() -> None:
@@ -90,9 +90,9 @@ def test_a_list_in_the_config_that_tells_the_kinds_apart_is_cut_with_them() -> N
     told = mixed("a", "ABAB", {"layer_types": ["x", "y", "x", "y"]})
     plan(moved, told)
     same = mixed("a", "ABAB", {"layer_types": ["x", "x", "x", "x"]})
-    assert "another kind" in problem(moved, same).what
+    assert "different kind" in problem(moved, same).what
     wrong = mixed("a", "ABAB", {"layer_types": ["x", "y", "y", "x"]})
-    assert "another kind" in problem(moved, wrong).what
+    assert "different kind" in problem(moved, wrong).what
 
 
 def test_a_buffer_makes_no_kind() -> None:
@@ -103,12 +103,14 @@ def test_a_buffer_makes_no_kind() -> None:
 def test_a_number_that_decides_what_a_layer_does_is_told_where_numbers_change() -> None:
     periodic = {"full_attention_interval": 2}
     moved, kept = slices(("a", 1, 3)), slices(("a", 0, 2))
-    [note] = [n for n in plan(moved, llama("a", config=periodic)).notes if "by its number" in n]
-    assert note.startswith("config.json's full_attention_interval: 2 decides by its number")
+    [note] = [n for n in plan(moved, llama("a", config=periodic)).notes if "by their number" in n]
+    assert note.startswith(
+        "config.json's full_attention_interval: 2 selects layers by their number"
+    )
 
     def notes(recipe: str, config: Mapping[str, Any]) -> list[str]:
         found = plan(recipe, llama("a", config=config))
-        return [note for note in found.notes if "by its number" in note]
+        return [note for note in found.notes if "by their number" in note]
 
     assert notes(kept, periodic) == []
     assert notes(moved, {"full_attention_interval": 1}) == []

@@ -69,12 +69,12 @@ def test_other_lists_stay_as_in_the_first_slice() -> None:
     found = sources(STACK, *models)
     assert found[EYE.format(0)] == found[EYE.format(1)] == found[EMBEDDING] == ["b"]
     assert found[NORM] == found[HEAD] == ["a"]
-    note = "slices choose layers of model.layers; visual.blocks stay as in the first slice"
+    note = "slices choose layers of model.layers; visual.blocks are merged as in the first slice"
     assert note in plan(STACK, *models).notes
     by_module = STACK.replace("slices:\n", "modules:\n  text_decoder:\n    slices:\n").replace(
         "  - sources", "    - sources"
     )
-    assert not any("stay as in" in note for note in plan(by_module, *models).notes)
+    assert not any("as in the first" in note for note in plan(by_module, *models).notes)
 
 
 # Heads
@@ -195,7 +195,7 @@ def test_experts_that_are_not_alike_stay_apart(missing: str, odd: str, packed: s
 
 def test_experts_without_effect_are_noted() -> None:
     found = plan(TOGETHER, llama("a"), llama("b"))
-    note = "experts has no effect: no layer has experts with matrices of their own"
+    note = "experts has no effect: no layer has its experts in separate matrices"
     assert note in found.notes
     whole = "merge_method: iso_c\nbase_model: a\nexperts: together\n" + TWO
     found = plan(whole, experts("a"), experts("b"))

@@ -52,7 +52,7 @@ class Model:
     name: str
     ids: Mapping[str, int]
     size: int
-    kind: str = "BPE of bytes"
+    kind: str = "BPE, byte-level"
     added: Mapping[str, Mapping[str, Any]] | None = None
     pairs: tuple[tuple[str, str], ...] = ()
     more: tuple[TensorInfo, ...] = ()
@@ -277,7 +277,7 @@ A, B = model("A", "abc", 5), model("B", "abd")
     ("row", "fits", "expected"),
     [
         (TokenRow(A.ref, token_id=4), True, ""),
-        (TokenRow(A.ref, token_id=5), False, "a number below 5"),
+        (TokenRow(A.ref, token_id=5), False, "a token id below 5"),
         (TokenRow(A.ref, token="c"), True, ""),
         (TokenRow(A.ref, token="d"), False, "one of: B"),
         (TokenRow(A.ref, token="e"), False, "a token that a model has"),
@@ -323,18 +323,18 @@ def test_tokens_that_nobody_has_are_told() -> None:
     tokens = {"x": TokenRow(), "y": TokenRow(other.ref, "q")}
     found = alignment([A, B], TokenizerSetting("union", tokens), others=[other])
     rows_of(found, [A, B])
-    assert not any("in no model" in note for note in found.notes), "the recipe says what they get"
+    assert not any("in none of" in note for note in found.notes), "the recipe says what they get"
     short = Model("short", {"a": 0, "b": 1, "c": 2, "d": 3}, 2)
     found = alignment([short], TokenizerSetting("union"))
     rows_of(found, [short])
-    [note] = [note for note in found.notes if "in no model" in note]
-    assert note.startswith("2 tokens are in no model that is merged: their rows are zeros")
+    [note] = [note for note in found.notes if "in none of" in note]
+    assert note.startswith("2 tokens are in none of the merged models: their rows are zeros")
 
 
 def test_new_tokens_are_told() -> None:
     assert alignment([A], TokenizerSetting("union")).notes == []
     [note] = alignment([A, B], TokenizerSetting("union")).notes
-    assert note == "the vocabulary is that of A with 1 tokens added: 4 tokens, 5 rows"
+    assert note == "the vocabulary is that of A plus 1 tokens: 4 tokens, 5 rows"
 
 
 def test_what_a_new_token_is() -> None:
@@ -401,13 +401,13 @@ def test_merges_are_taken_where_a_plain_token_is_new_and_all_of_the_hosts_are_th
 def test_vocabularies_of_two_kinds() -> None:
     word = model("W", "abe", kind="WordPiece")
     [problem] = alignment([A, word], TokenizerSetting("union")).problems
-    assert problem.found == "BPE of bytes in A, WordPiece in W"
+    assert problem.found == "BPE, byte-level in A, WordPiece in W"
     assert problem.path == "tokenizer.source"
     found = alignment([A, word], TokenizerSetting("base", key="tokenizer_source"))
     assert found.problems == []
     assert found.notes == [
-        "W has another kind of tokenizer (WordPiece) than A (BPE of bytes): 2 of 3 tokens are "
-        "matched by text"
+        "W has a different kind of tokenizer (WordPiece) than A (BPE, byte-level): 2 of 3 tokens "
+        "are matched by text"
     ]
 
 
@@ -425,7 +425,7 @@ def test_a_model_whose_rows_are_needed_has_to_have_the_tensor() -> None:
     assert [operand.rows for operand in expression.operands] == [None, None]
     assert shape == (5,)
     [problem] = found.problems
-    assert problem.what == "other has no rows of tokens for lm_head.bias"
+    assert problem.what == "other has no token rows for lm_head.bias"
     assert problem.expected == "a tensor lm_head.bias with 2 rows"
 
 
@@ -458,12 +458,12 @@ def test_a_model_without_a_tokenizer_needs_a_row_for_each_token_it_is_taken_to_h
         other = model("other", "abc", rows)
         found = alignment([A, other], base, assumed={other.ref: A.ref})
         assert found.problems == []
-        said = "other has no tokenizer: its tokens are taken to be those of A"
+        said = "other has no tokenizer: the tokens of A are assumed"
         assert found.notes == [said + told]
     short = Model("short", {"a": 0, "b": 1, "c": 2}, 2)
     found = alignment([A, short], base, assumed={short.ref: A.ref})
     assert [(p.what, p.found) for p in found.problems] == [
-        ("short has no tokenizer, and too few rows for that of A", "2 rows")
+        ("short has no tokenizer, and too few rows for the tokenizer of A", "2 rows")
     ]
     assert found.notes == []
     sparse = Model("sparse", {"a": 0, "c": 4}, 4)
@@ -474,7 +474,7 @@ def test_a_model_without_rows_is_taken_to_have_any_tokens() -> None:
     bare = Bare("bare", dict(A.ids), 5)
     found = alignment([A, bare], TokenizerSetting("base"), assumed={bare.ref: A.ref})
     assert found.problems == []
-    assert found.notes == ["bare has no tokenizer: its tokens are taken to be those of A"]
+    assert found.notes == ["bare has no tokenizer: the tokens of A are assumed"]
 
 
 class Bare(Model):
@@ -497,7 +497,7 @@ def test_where_rows_move_every_table_has_to_be_known() -> None:
         return [f"{p.what}: {p.found}" for p in found.problems]
 
     union, same = TokenizerSetting("union"), tokens
-    cannot = "It cannot be told which tensors of B have a row for each token"
+    cannot = "The tensors of B with one row per token cannot be identified"
     assert told(same, union, untold) == []
     assert told(tokens[::-1], union) == []
     assert told(tokens[::-1], union, untold) == [f"{cannot}: {untold.name} [34, 4]"]
@@ -508,8 +508,8 @@ def test_where_rows_move_every_table_has_to_be_known() -> None:
     ]
     bare = Bare("bare", {"a": 0, "z": 1}, 5)
     [problem] = alignment([A, bare], TokenizerSetting("base")).problems
-    assert problem.what.startswith("It cannot be told which tensors of bare")
-    assert problem.found == "none that has" and problem.path == "tokenizer.source"
+    assert problem.what.startswith("The tensors of bare")
+    assert problem.found == "no such tensor" and problem.path == "tokenizer.source"
     same_tokens = Bare("bare", dict(A.ids), 5)
     assert alignment([A, same_tokens], TokenizerSetting("base")).problems == []
 

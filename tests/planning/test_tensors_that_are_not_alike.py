@@ -216,11 +216,11 @@ def test_a_mismatch_says_its_likely_cause() -> None:
     single = tensor("model.layers.0.mlp.experts.0.up_proj.weight", (4, 4))
     fused = tensor("model.layers.0.mlp.experts.up_proj", (1, 4, 4))
     found = problem(LINEAR + TWO, experts("a", single), experts("b", fused))
-    assert "experts one by one, the other fused" in found.fix
+    assert "experts separately, the other fused" in found.fix
     found = problem(LINEAR + TWO, experts("a", fused), experts("b", single))
-    assert "experts one by one, the other fused" in found.fix
+    assert "experts separately, the other fused" in found.fix
     found = problem(LINEAR + TWO, experts("a", single), experts("b", model_type="bert"))
-    assert found.fix.endswith("the model_type of b is bert, that of a llama")
+    assert found.fix.endswith("b has model_type bert, a has llama")
     found = problem(LINEAR + TWO, experts("a", single), experts("b"))
     assert found.fix.endswith("check that b was saved completely"), "which lacks a tensor"
     found = problem(LINEAR + TWO, experts("a"), experts("b", single))
@@ -268,7 +268,7 @@ def test_the_reference_needs_a_config_where_another_has_one() -> None:
 
 def test_another_models_config_is_assumed_to_be_the_references() -> None:
     found = plan(LINEAR + TWO, llama("a"), configured("b", {}))
-    assert "b has no config.json: it is assumed to have that of a" in found.notes
+    assert "b has no config.json: the one of a is assumed" in found.notes
 
 
 # What the output lacks

@@ -55,7 +55,7 @@ def test_tables_of_tokens_get_the_rows_of_all_models() -> None:
     [norm] = [unit for unit in found.units if unit.name == NORM]
     assert norm.shape == (4,) and all(o.rows is None for o in norm.expression.operands)
     assert found.vocabulary is not None and found.vocabulary.rows == 5
-    assert "the vocabulary is that of a with 2 tokens added: 5 tokens, 5 rows" in found.notes
+    assert "the vocabulary is that of a plus 2 tokens: 5 tokens, 5 rows" in found.notes
     assert found.tokenizers == {"a": "digest of a", "b": "digest of b"}
 
 
@@ -127,12 +127,12 @@ def test_an_output_without_a_tokenizer_is_a_reminder() -> None:
     found = planned(LINEAR, a, b, without=frozenset([a[0].ref]))
     [reminder] = found.reminders
     assert reminder in found.notes
-    assert reminder.endswith("write 'tokenizer_source: b' to give it that of b")
+    assert reminder.endswith("write 'tokenizer_source: b' to use the tokenizer of b")
     assert planned(LINEAR, a, b, without=frozenset([b[0].ref])).reminders == ()
     assert planned(LINEAR, a, b).reminders == ()
     neither = planned(LINEAR, a, b, without=frozenset([a[0].ref, b[0].ref]))
     assert neither.reminders[0].endswith(
-        "save the one that its tokens are of into the output folder"
+        "save the tokenizer that it was trained with into the output folder"
     )
     option = LINEAR + "tokenizer_source: b\n"
     assert planned(option, a, b, without=frozenset([a[0].ref])).reminders == ()
@@ -174,7 +174,7 @@ def test_auto_is_the_most_common_and_of_equals_the_first() -> None:
     assert chosen("auto", None, None, "", "{{b}}") == ("{{b}}", [], [])
     template, _, notes = chosen("auto", None, "")
     assert template is None
-    assert notes == ["no model has a chat template, so the result has none"]
+    assert notes == ["no model has a chat template, so the output has none"]
 
 
 def test_the_references_template_counts_first() -> None:

@@ -85,7 +85,7 @@ def test_odd_values_are_noted() -> None:
     _, notes = checked(TIES + "parameters: {weight: true, density: 1.5, normalize: 'yes'}")
     assert notes == [
         "parameters.weight is true: it counts as 1",
-        "parameters.density is 1.5: more than 1 counts as 1",
+        "parameters.density is 1.5: it counts as 1, the largest value",
         "parameters.normalize is the text 'yes': it counts as true",
     ]
     _, notes = checked(TIES + "parameters: {weight: false, density: 1, normalize: true}")
@@ -195,5 +195,7 @@ def test_a_base_whose_layers_are_not_known_is_told_from_the_recipe_alone() -> No
         "      - {model: b, layer_range: [1, 2]}\n"
     )
     found = check_recipe(parse_recipe(recipe))
-    assert [p.what for p in found] == ["The base model's layers for this slice are not known"]
+    assert [p.what for p in found] == [
+        "The recipe does not say which layers of the base model this slice uses"
+    ]
     assert check_recipe(parse_recipe(recipe.replace("[1, 2]", "[0, 1]"))) == []

@@ -132,7 +132,7 @@ def test_every_broken_file_is_in_the_table() -> None:
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         load_recipe(tmp_path / "absent.yaml")
-    with pytest.raises(InputError, match="a folder, and not a file"):
+    with pytest.raises(InputError, match="a folder, not a file"):
         load_recipe(tmp_path)
     (tmp_path / "weights.yaml").write_bytes(b"merge_method: \xff\xfe")
     with pytest.raises(InputError, match="0xff at offset 14"):

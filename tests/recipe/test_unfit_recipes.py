@@ -69,10 +69,14 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
         (6, "slices[1].sources[0]", "differ in size … 48 tokens … 64 tokens in wordy … union")
     ],
     "first_without_config": [
-        (3, "models[0]", "bare has no config.json … none; math has one … copy another's")
+        (
+            3,
+            "models[0]",
+            "bare has no config.json … none; math has one … copy that of another model",
+        )
     ],
     "base_without_its_layers": [
-        (5, "slices[0]", "base model's layers for this slice are not known … `- model: base`")
+        (5, "slices[0]", "which layers of the base model this slice uses … `- model: base`")
     ],
     "no_such_module": [(3, "modules.defalt", "has no module 'defalt' … Did you mean 'default'?")],
     "module_twice": [(5, "modules.text_decoder", "default is named twice … Delete one")],

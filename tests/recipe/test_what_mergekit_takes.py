@@ -91,11 +91,11 @@ ODD = {
     ),
     "a density above 1": (
         TIES.replace("1.0", "1.5"),
-        "models[0].parameters.density is 1.5: more than 1 counts as 1",
+        "models[0].parameters.density is 1.5: it counts as 1, the largest value",
     ),
     "a gradient above 1": (
         TIES.replace("1.0", "[0.5, 1.4, 0.1]"),
-        "models[0].parameters.density[1] is 1.4: more than 1 counts as 1",
+        "models[0].parameters.density[1] is 1.4: it counts as 1, the largest value",
     ),
     "a range in quotes": (
         STACK.replace("[0, 2]", '["0", 2.0]'),
@@ -142,7 +142,7 @@ def test_run_notes_it(models: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(recipe_of("a density above 1") + "_comment: x\n")
     command = [sys.executable, "-m", "resumerge", "run", str(tmp_path / "recipe.yaml")]
     ran = subprocess.run([*command, tmp_path / "out"], cwd=models, capture_output=True, text=True)
-    assert "density is 1.5: more than 1 counts as 1" in ran.stderr
+    assert "density is 1.5: it counts as 1, the largest value" in ran.stderr
     assert "the key '_comment' has no effect" in ran.stderr
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from asking import run_of, status
 from ledger_rows import query
+from made_up_ledgers import make_ledger
 from pages import Element, drawing, drawn_values, read_page
 
 import resumerge
 from resumerge.report.history import history_of
-from resumerge.report.panels import nice_ceiling
+from resumerge.report.panels import clipped_top, nice_ceiling
 from resumerge.report.timeline import lay_out
 from resumerge.sizes import show_size
 from resumerge.ui.html.page import COLUMNS
@@ -32,7 +33,7 @@ def page(storied: Path) -> Element:
 
 def test_the_terminal_names_peak_budget_and_every_attempt(storied: Path) -> None:
     text = status(storied, COLUMNS="100")
-    [peak] = rows(storied, "SELECT max(rss) AS n FROM samples")
+    [peak] = rows(storied, "SELECT max(peak_rss) AS n FROM attempts")
     assert f"memory: peak {show_size(peak['n'])}, budget 100 MB" in text
     names = text.split("└")[1].splitlines()[1]
     assert re.fullmatch(r"\s+attempt +1 killed.* +2 interrupted.* +3 done.*", names)
@@ -74,8 +75,16 @@ def test_every_sample_stands_in_its_column(storied: Path, page: Element) -> None
         assert min(abs(value - sample["rss"]) for value in shown) <= top * 0.0001
 
 
+def test_memory_is_drawn_from_the_beginning_of_an_attempt(storied: Path) -> None:
+    history = history_of(resumerge.status(state_dir=storied / "state")["runs"][0])
+    for lifetime in history.lifetimes:
+        assert lifetime.points[0].at - lifetime.started < 0.2 * lifetime.seconds
+        assert [cell.rss_high is None for cell in lifetime.cells(5)] == [False] * 5
+
+
 def test_batch_size_on_the_page(storied: Path, page: Element) -> None:
-    found = rows(storied, "SELECT min(batch_bytes) AS low, max(batch_bytes) AS high FROM samples")
+    low, high = "min(batch_bytes) AS low", "max(batch_bytes) AS high"
+    found = rows(storied, f"SELECT {low}, {high} FROM samples WHERE batch_bytes > 0")
     values = [value for _, value in drawn_values(drawing(page, "batch"))]
     assert [min(values), max(values)] == pytest.approx(list(found[0].values()), rel=1e-3)
 
@@ -86,11 +95,39 @@ def test_throughput_times_time_is_what_was_committed(storied: Path, page: Elemen
     spans = lay_out(history, COLUMNS).spans
     points = drawn_values(drawing(page, "throughput"))
     committed = 0.0
+    top = float(drawing(page, "throughput").attributes["data-top"])
     for span in spans:
         mine = [(x, y) for x, y in points if span.start <= x <= span.end]
         area = sum((x1 - x0) * y0 for (x0, y0), (x1, _) in pairwise(mine))
+        area += sum(max(0.0, (cell.rate or 0.0) - top) for cell in span.cells)  # cut off
         committed += area * span.lifetime.seconds / len(span.cells)
     assert committed == pytest.approx(known["n"], rel=0.01)
+
+
+def test_one_outlier_does_not_flatten_the_rest(tmp_path: Path) -> None:
+    done, samples = 0, []
+    for second in range(200):
+        done += 900_000_000 if second == 77 else 10_000_000
+        samples.append((float(second), 1, 10**8, 10**9, 10**9, 2**27, done))
+    attempt = {"n": 1, "started": 0, "ended": 200, "outcome": "done", "bytes_committed": done}
+    make_ledger(tmp_path / "state", [attempt], samples)
+    status(tmp_path, "--html", tmp_path / "run.html")
+    page = read_page((tmp_path / "run.html").read_text())
+    svg = drawing(page, "throughput")
+    assert float(svg.attributes["data-top"]) == 20_000_000
+    assert max(value for _, value in drawn_values(svg)) == 20_000_000, "cut off at the top"
+    [mark] = page.all("div", "outlier")
+    assert mark.whole_text == "▲ 900 MB/s"
+    text = status(tmp_path, COLUMNS="100")
+    assert re.search(r"▲ up to \d\d\d MB/s", text)
+    picture = text.split("throughput:")[1]
+    assert re.search(r"\n *[12]\d MB/s ┤ *.*▲", picture)
+
+
+def test_a_course_without_outliers_is_not_cut_off() -> None:
+    slow, quick = [10.0] * 60, [60.0] * 40
+    for values in (slow, quick, [*slow, *quick], [1.0, 50.0], [0.0] * 99 + [50.0], []):
+        assert clipped_top(values) >= max(values, default=0.0)
 
 
 def test_timings_of_the_page_add_up(storied: Path, page: Element) -> None:
@@ -129,8 +166,6 @@ def test_status_in_python_is_a_dict_that_shows_itself(storied: Path) -> None:
 
 
 def test_budget_and_batch_size_are_known_before_the_first_commit(tmp_path: Path) -> None:
-    from made_up_ledgers import make_ledger
-
     attempt = {"n": 1, "started": 0, "ended": 1, "outcome": "oom", "budget": 7, "batch_bytes": 5}
     make_ledger(tmp_path / "state", [attempt])
     assert run_of(tmp_path)["memory"] == {"budget": 7, "peak_rss": 0, "batch_bytes": 5}

@@ -72,8 +72,8 @@ def test_speed_is_that_of_the_last_attempt_and_what_is_left_takes_as_long(
     found = status(tmp_path, THREE_LEFT, seen, alive=alive)
     assert found["bytes"] == {"total": 10_000, "committed": 7000}
     assert found["units"] == {"total": 10, "committed": 7}
-    assert found["rate_bytes_per_s"] == 150, "of the time in which it was seen"
-    assert found["eta_s"] == (20 if alive else None), "nobody works on it"
+    assert found["rate_bytes_per_s"] == 100, "of the time that it took"
+    assert found["eta_s"] == (30 if alive else None), "nobody works on it"
 
 
 def test_an_attempt_that_committed_nothing_has_no_speed(tmp_path: Path) -> None:

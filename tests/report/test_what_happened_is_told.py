@@ -32,7 +32,8 @@ def attempt(n: int, outcome: str, **columns: Any) -> dict[str, Any]:
 def test_a_halved_budget_after_the_kernel_killed(tmp_path: Path) -> None:
     text = told(tmp_path, [attempt(1, "oom", budget=2 * GB), attempt(2, "done", budget=GB)])
     assert text == (
-        "The kernel killed attempt 1 for memory; attempt 2 resumed with a budget of 1 GB."
+        "The kernel killed attempt 1 because memory ran out; "
+        "attempt 2 resumed with a budget of 1 GB."
     )
 
 
@@ -45,7 +46,7 @@ def test_why_an_attempt_stopped(tmp_path: Path) -> None:
 
 def test_many_attempts_are_summed_up(tmp_path: Path) -> None:
     text = told(tmp_path, [attempt(n, "oom" if n % 2 else "killed") for n in range(1, 11)])
-    assert "Earlier attempts were killed for memory 3 times, killed 3 times." in text
+    assert "Earlier attempts: out of memory 3 times, killed 3 times." in text
     assert text.count("attempt 8") == 1
 
 
@@ -55,7 +56,7 @@ def test_what_another_process_took(tmp_path: Path, taken: float, back: float) ->
     samples = [(t, 1, GB + t, int(x * GB) - t, GB, 2**27, t) for t, x in enumerate(left)]
     text = told(tmp_path, [attempt(1, "done")], samples)
     assert "Other processes took 3.1 GB of memory while attempt 1 ran" in text
-    assert ("gave 2 GB back" in text) == bool(back)
+    assert ("freed 2 GB" in text) == bool(back)
 
 
 def test_memory_of_its_own_is_not_another_process(tmp_path: Path) -> None:
@@ -108,16 +109,16 @@ def test_columns_lose_no_extreme_and_no_byte(
 
 def test_reasons_that_differ_in_their_figures_are_one(tmp_path: Path) -> None:
     reasons = [
-        "another process took 2.9 GB; the cgroup has 50 MB left of 4.0 GB",
-        "another process took 3.1 GB; the cgroup has 0.2 GB left of 4.0 GB",
-        "everything waited for memory 12% of the time",
+        "other processes took 2.9 GB; the cgroup has 50 MB of 4.0 GB available",
+        "other processes took 3.1 GB; the cgroup has 0.2 GB of 4.0 GB available",
+        "all processes were stalled 12% of the time, waiting for memory",
     ]
     lowered = [(1, "batch_lowered", {"reason": reason, "after": 2**22}) for reason in reasons]
     text = told(tmp_path, [attempt(1, "done")], (), [*lowered, (1, "batch_raised", {})])
     assert text == (
-        "The batch size was lowered 3 times, down to 4.19 MB: another process took 3.1 GB; "
-        "the cgroup has 0.2 GB left of 4.0 GB (twice); everything waited for memory 12% of the "
-        "time (once); it was raised once."
+        "The batch size was lowered 3 times, down to 4.19 MB: other processes took 3.1 GB; "
+        "the cgroup has 0.2 GB of 4.0 GB available (twice); all processes were stalled 12% of "
+        "the time, waiting for memory (once); it was raised once."
     )
 
 

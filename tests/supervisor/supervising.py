@@ -39,6 +39,9 @@ class Said:
     def hangs(self, death: WorkerExit, run: str | None) -> None:
         say("hangs", **told(death), run=run)
 
+    def stopping(self, signum: int) -> None:
+        say("stopping", signum=signum)
+
     def stopped(self, signum: int, run: str | None) -> None:
         say("stopped", signum=signum, run=run)
 

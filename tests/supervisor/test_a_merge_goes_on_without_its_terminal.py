@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from supervised import PATIENCE_SECONDS, Supervised
+from small_disks import fill, mounted
+from supervised import PATIENCE_SECONDS, SLOWLY, Supervised
 from terminals import ended, in_a_terminal
 
 from resumerge.ledger.run_store import RunStore
@@ -97,6 +98,34 @@ def test_another_process_works_on_the_run(merge: Supervised, reference: dict[str
     _, stderr = process.communicate()
     assert process.returncode == 0, stderr
     assert merge.files() == reference
+
+
+def test_the_terminal_closes_before_there_is_a_run(merge: Supervised, tmp_path: Path) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    method = tmp_path / "waits.py"
+    wait = f"import os, time\nopen({str(begun)!r}, 'w').close()\n"
+    wait += f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
+    method.write_text(wait + SLOWLY.read_text())
+    merge.environment["RESUMERGE_METHODS"] = str(method)
+    command = [*merge.command, "--detach"]
+    pid, terminal = in_a_terminal(command, merge.models, merge.options["env"])
+    wait_until(begun.exists)
+    os.close(terminal)
+    go.touch()
+    os.waitpid(pid, 0)
+    wait_until(lambda: merge.outcomes() == ["done"])
+    wait_until(lambda: "Done in" in (run_folder(merge) / "detached.log").read_text())
+    assert not list(merge.state.glob("*detached*"))
+
+
+def test_a_full_disk_is_told_though_it_takes_no_log(merge: Supervised) -> None:
+    merge.state.mkdir()
+    with mounted(merge.state, 1 << 16) as small:
+        fill(small / "full")
+        process = merge.start("--detach")
+        _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 75
+    assert "is the disk of" in stderr
 
 
 def test_ctrl_c_stops_what_has_no_run_yet(merge: Supervised, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_ctrl_c_in_a_terminal(merge: Supervised, reference: dict[str, bytes]) ->
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(status) == 130, said
-    assert b"Stopped by SIGINT; what was done is committed" in said
+    assert b"Stopped by SIGINT; finished work is committed" in said
     assert b"resumerge resume merged-" in said.strip().splitlines()[-1]
     assert merge.outcomes() == ["interrupted"]
     merge.resume()

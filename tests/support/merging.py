@@ -36,13 +36,17 @@ def merge(models: Path, recipe: str, out: Path, **options: Any) -> Path:
 
 
 class Told(Reporter):
-    """Keeps the notes, and that the work is done."""
+    """Keeps the notes, what is waited for, and that the work is done."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.waits: list[str] = []
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def waiting(self, text: str) -> None:
+        self.waits.append(text)
 
     def done(self, result: Result) -> None:
         self.notes += ["done", *result.notes]

@@ -59,7 +59,6 @@ def options_of(command: str) -> Decorator[Any]:
 def _click_option(option: Option) -> Decorator[Any]:
     return click.option(
         option.flag,
-        *option.aliases,
         option.name,
         type=_click_type(option.type),
         is_flag=isinstance(option.type, Flag),
@@ -92,12 +91,12 @@ recipe_argument = argument(
     "config", "CONFIG", "A mergekit recipe (YAML).", type=click.Path(path_type=Path)
 )
 
-run_argument = argument(
-    "run",
-    "[RUN]",
-    "A run's id, output folder or mirror (hf://org/name). Default: the newest run.",
-    required=False,
-)
+
+def run_argument(default: str) -> Decorator[Any]:
+    """``RUN``, with what help says of its default."""
+    text = f"A run's id, output folder or mirror (hf://org/name). Default: {default}."
+    return argument("run", "[RUN]", text, required=False)
+
 
 target_argument = argument("target", "CONFIG|REPO", "A recipe, or a Hub repo: org/name[@revision].")
 
@@ -127,8 +126,8 @@ def process_options(function: Function) -> Function:
             metavar="SECONDS",
             type=click.FloatRange(min=0),
             default=STALL_SECONDS,
-            help="Restart a worker that makes no progress for this long; 0: never."
-            f"  [default: {STALL_SECONDS:g}]",
+            help="Seconds without progress after which the worker is restarted; 0: never.  "
+            f"[default: {STALL_SECONDS:g}]",
         ),
         click.option(
             "--no-supervise", is_flag=True, help="Run in this process, without a supervisor."
@@ -136,7 +135,8 @@ def process_options(function: Function) -> Function:
         click.option(
             "--detach",
             is_flag=True,
-            help="Go on when the terminal closes; `resumerge status --watch` follows.",
+            help="Run in the background, also after the terminal closes; `resumerge status "
+            "--watch` shows the progress.",
         ),
     ):
         function = decorate(function)
@@ -152,7 +152,7 @@ def progress_option(function: Function) -> Function:
             "progress",
             flag_value=Style.NONE,
             type=click.Choice(Style, case_sensitive=False),
-            help="Show no progress: --progress none.",
+            help="Show no progress, like --progress none.",
         ),
         click.option(
             "--progress",

@@ -19,8 +19,23 @@ class Argument(click.Argument):
         self.description = description
 
 
+class _Formatter(click.HelpFormatter):
+    """Leaves a narrow terminal room for what options mean."""
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        super().write_dl(rows, min(col_max, self.width * 3 // 8), col_spacing)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
 class Command(click.Command):
     """A command that has ``--verbose``, and whose help lists its arguments before its options."""
+
+    context_class = _Context
 
     def __init__(self, *words: Any, **more: Any) -> None:
         super().__init__(*words, **more)
@@ -30,7 +45,7 @@ class Command(click.Command):
             is_eager=True,
             expose_value=False,
             callback=lambda context, option, times: log_verbosely(times),
-            help="Log to stderr what is done; -vv logs more.",
+            help="Write a log to stderr; -vv writes more.",
         )
         self.params.append(verbose)
 

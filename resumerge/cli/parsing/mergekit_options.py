@@ -13,6 +13,9 @@ _RENAMED = {
     "--no-cuda": [],
     "--no-quiet": [],
     "-j": ["--threads"],
+    "--num-threads": ["--threads"],
+    "--out-shard-size": ["--shard-size"],
+    "--random-seed": ["--seed"],
 }
 
 _FLAGS = {
@@ -59,11 +62,11 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
     notes: list[str] = []
     rest = iter([*before, *words[position + 1 :]])
     for word in rest:
-        name, has_value, _ = word.partition("=")
+        name, has_value, value = word.partition("=")
         if word == "--":
             taken += [word, *rest]
-        elif word in _RENAMED:
-            taken += _RENAMED[word]
+        elif name in _RENAMED:
+            taken += [*_RENAMED[name], *([value] if has_value else [])]
         elif re.fullmatch("-j[0-9]+", word):
             taken += ["--threads", word[2:]]
         elif name in (_FLAGS | _VALUED) - _REFUSED:

@@ -10,6 +10,7 @@ from resumerge.hub.cache import cache_folder
 from resumerge.hub.client import is_offline
 from resumerge.planning.estimates.estimate import COMPANION_BYTES, disk_needed
 from resumerge.planning.plan import Plan
+from resumerge.sizes import show_size
 from resumerge.sources.hub.files import (
     describe_missing,
     hub_file,
@@ -48,9 +49,9 @@ def check_disk(out: Path, needed: int, *, then_delete: bool = False) -> list[Pro
             if then_delete
             else "The disk is too small for the output",
             where=str(out),
-            expected=f"{needed / 1e9:.2f} GB free",
-            found=f"{free / 1e9:.2f} GB free",
-            fix=f"free {(needed - free) / 1e9:.2f} GB, or name an output on another disk, or "
+            expected=f"{show_size(needed)} free",
+            found=f"{show_size(free)} free",
+            fix=f"free {show_size(needed - free)}, or name an output on another disk, or "
             + (smaller if then_delete else elsewhere),
         )
     ]
@@ -91,8 +92,8 @@ def check_downloads(
         Problem(
             "The disk is too small for the downloads",
             where=str(cache),
-            expected=f"{needed / 1e9:.2f} GB free",
-            found=f"{free / 1e9:.2f} GB free",
+            expected=f"{show_size(needed)} free",
+            found=f"{show_size(free)} free",
             fix="free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
             "downloads of this run as soon as they are no longer needed",
         )

@@ -103,11 +103,11 @@ def check_contents(
         ledger.forget(units, "source_differs", files=files[:5])
     ledger.event("sources_trusted" if trusted else "source_touched", files=files[:5])
     ledger.set_stamps({part.ref.text: stamps_of(part) for part in _parts(plan)})
-    found = "may be another (--trust-sources)" if trusted else "is the same"
+    found = "was not compared (--trust-sources)" if trusted else "is the same"
     if changed:
-        found = f"differs, and {counted(len(units), 'tensor')} will be computed again"
+        found = f"differs, so {counted(len(units), 'tensor')} will be computed again"
     context.reporter.note(
-        f"{counted(len(files), 'model file')}: the time of change is new, the content {found}"
+        f"{counted(len(files), 'model file')}: the modification time changed; the content {found}"
     )
 
 
@@ -191,11 +191,11 @@ def _check_fits(plan: Plan, ledger: Ledger) -> None:
     known = list(map(of_shards, ledger.shards())), list(map(of_units, ledger.units()))
     if known != (shards, units):
         raise refuse(
-            "The ledger does not describe what its recipe makes",
+            "The ledger does not match its recipe",
             where=str(ledger.path),
-            found="other shards or tensors than in the plan",
-            fix=f"delete {ledger.path.parent}, and run the recipe again; if it came from a mirror, "
-            "with another one",
+            found="shards or tensors that differ from the plan",
+            fix=f"delete {ledger.path.parent}, then run the recipe again; if the ledger came "
+            "from a mirror, name another mirror",
         )
 
 

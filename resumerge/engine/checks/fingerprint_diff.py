@@ -70,19 +70,19 @@ def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
     for name in sorted(old.keys() | new.keys()):
         where = f"{Path(key.removeprefix(SOURCE)) / name}"
         if name not in new:
-            lines.append(f"{where} is gone")
+            lines.append(f"{where} is missing")
         elif name not in old:
             lines.append(f"{where} is new")
         elif old[name] != new[name]:
             lines.append(f"{where} has {_difference(old[name], new[name])}")
     if was.get("config") != now.get("config"):
-        lines.append(f"{Path(key.removeprefix(SOURCE)) / 'config.json'} has other contents")
+        lines.append(f"{Path(key.removeprefix(SOURCE)) / 'config.json'} has different contents")
     return lines or changes({key: was}, {key: now})
 
 
 def _difference(was: dict[str, Any], now: dict[str, Any]) -> str:
     if was.get("size") != now.get("size"):
-        return f"{now.get('size')} bytes and had {was.get('size')}"
+        return f"{now.get('size')} bytes instead of {was.get('size')}"
     if was.get("header") != now.get("header"):
-        return "another header"
-    return "other contents"
+        return "a different header"
+    return "different contents"

@@ -6,17 +6,22 @@ import math
 import time
 
 from resumerge.engine.reporter import Reporter
-from resumerge.engine.resources.governor import NOTE_SECONDS, SAMPLE_SECONDS, margin
+from resumerge.engine.resources.governor import SAMPLE_SECONDS, margin
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
-from resumerge.host.memory import MACHINE, measure_memory, rss
+from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
 from resumerge.planning.estimates.memory import MemoryNeed, memory_need
 from resumerge.planning.plan import Plan
+from resumerge.sizes import show_size
 
 
-def memory_budget(asked: int | None) -> int:
-    """Bytes of RSS that the process may use: what the user allows, as far as it is available."""
-    memory = measure_memory()
+def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
+    """Bytes of RSS that the process may use: what the user allows, as far as it is available.
+
+    Args:
+        memory: as it was measured; by default it is measured now.
+    """
+    memory = memory or measure_memory()
     room = int(memory.available + rss() - margin(memory.total))
     return max(0, room if asked is None else min(asked, room))
 
@@ -48,18 +53,17 @@ def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Rep
         Resumable: other programs left too little memory for all that time.
     """
     need = memory_need(plan, 1)
-    started, told = time.monotonic(), float("-inf")
+    started = time.monotonic()
     while (budget := memory_budget(asked)) < need.enough and not _asks_too_little(asked, need):
         now = time.monotonic()
         if now - started > seconds:
             problem = _too_little(need, budget, asked)
             raise Resumable(
-                "memory", f"Not enough memory to continue for {now - started:.0f} s\n{problem}"
+                "memory",
+                f"Not enough memory to continue, after {now - started:.0f} s of waiting\n{problem}",
             )
-        if now - told > NOTE_SECONDS:
-            told = now
-            needed = f"{need.enough / 1e6:.0f} MB are needed to continue"
-            reporter.note(f"Waiting for memory: {measure_memory()}; {needed}")
+        needed = f"{show_size(need.enough)} are needed to continue"
+        reporter.waiting(f"Waiting for memory: {measure_memory()}; {needed}")
         reporter.heartbeat()
         time.sleep(SAMPLE_SECONDS)
     return budget
@@ -90,19 +94,19 @@ def _asks_too_little(asked: int | None, need: MemoryNeed) -> bool:
 
 
 def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
-    needed = math.ceil(need.enough / 1e6)
     if asked is not None and _asks_too_little(asked, need):
-        found, fix = f"--memory {asked / 1e6:.0f}MB", f"raise --memory to {needed}MB or more"
+        found = f"--memory {asked / 1e6:.0f}MB"
+        fix = f"raise --memory to {math.ceil(need.enough / 1e6)}MB or more"
     else:
         memory = measure_memory()
-        found = f"{budget / 1e6:.0f} MB: {memory}"
-        more = math.ceil(needed - budget / 1e6)
-        fix = f"end other programs in {memory.bound}, or raise its limit: {more} MB more are needed"
+        found = f"{show_size(budget)}: {memory}, {show_size(margin(memory.total))} stay free"
+        more = show_size(need.enough - budget)
+        fix = f"close other programs in {memory.bound}, or raise its limit: {more} more are needed"
         if memory.bound == MACHINE:
-            fix = f"end other programs on this machine: {more} MB more are needed"
+            fix = f"close other programs on this machine: {more} more are needed"
     return Problem(
         "The memory budget is too small for this merge, even with one thread",
-        expected=f"at least {needed} MB",
+        expected=f"at least {show_size(need.enough)}",
         found=found,
         fix=fix,
     )

@@ -40,7 +40,7 @@ def check_path(path: Path, what: str) -> list[Problem]:
         Problem(
             f"The {what} cannot be used",
             where=str(path).encode(errors="backslashreplace").decode(),
-            expected="a folder, or a name that a new folder can have",
+            expected="a folder, or a valid name for a new folder",
             found=found,
             fix=f"name another {what}",
         )
@@ -59,7 +59,7 @@ def _unfit(path: Path) -> str:
     try:
         for folder in (path, *path.parents):
             if folder.is_symlink() and not folder.exists():
-                return f"{folder} is a link to nothing, {folder.readlink()}"
+                return f"{folder} is a broken link to {folder.readlink()}"
             if folder.exists():
                 return "" if folder.is_dir() or folder == path else f"{folder} is a file"
     except OSError as error:
@@ -97,15 +97,15 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
     unfinished = any(name.endswith(PARTIAL) for name in inside)
     return [
         Problem(
-            "The output folder holds something else" if inside else "The output is a file",
+            "The output folder contains other files" if inside else "The output is a file",
             where=str(out),
-            expected="nothing but what the run wrote there"
+            expected="only files that the run wrote"
             if ours
             else "a new or empty folder, or the folder of an unfinished run",
             found=", ".join(inside) or f"a file of {out.stat().st_size} bytes",
-            fix="give its ledger's folder with --state-dir, or name another output folder"
+            fix="name the state folder of its run with --state-dir, or name another output folder"
             if unfinished
-            else "move away what is to be kept, and delete the rest"
+            else "move the files that you need to another place, and delete the rest"
             if ours
             else "name another output folder",
         )
@@ -119,10 +119,10 @@ def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> lis
     """
     return [
         Problem(
-            f"The {what} lies inside a source",
+            f"The {what} is inside a source model",
             where=str(out),
             found=f"inside {folder}",
-            fix="name a folder beside it",
+            fix="name a folder outside of the model's folder",
         )
         for folder in sources
         if folder.resolve() in (out.resolve(), *out.resolve().parents)

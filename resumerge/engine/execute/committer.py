@@ -13,7 +13,7 @@ from itertools import groupby
 from resumerge.engine.execute.checksums import HASH_BYTES, unit_checksum
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
-from resumerge.ledger import UnitCommit, take_snapshot
+from resumerge.ledger import Progress, UnitCommit, take_snapshot
 from resumerge.planning.plan import Unit
 
 _log = logging.getLogger(__name__)
@@ -47,6 +47,15 @@ class WrittenBlock:
     def is_last(self) -> bool:
         """Whether it is the last block of its unit."""
         return self.index == self.unit.blocks - 1
+
+
+def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
+    """Bytes of the committed blocks of all units."""
+    return sum(
+        unit.block_bytes(index)[1]
+        for unit, known in zip(units, progress)
+        for index in range(known.committed_blocks)
+    )
 
 
 class Committer:
@@ -86,11 +95,7 @@ class Committer:
         """Of the committed blocks of every incomplete unit, and of their inputs."""
         self._units_left = Counter(units[number].shard for number in self._hashes)
         """Uncommitted units by shard."""
-        self.bytes_committed = sum(
-            unit.block_bytes(index)[1]
-            for unit, known in zip(units, execution.progress)
-            for index in range(known.committed_blocks)
-        )
+        self.bytes_committed = bytes_committed(units, execution.progress)
         self._bytes_before = self.bytes_committed
         self._units_committed = 0
         # The first batch may take long, and memory grows before it.

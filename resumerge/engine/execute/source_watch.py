@@ -60,11 +60,10 @@ class SourceWatch:
         )
         raise Resumable(
             SOURCE_CHANGED,
-            f"{' and '.join(paths[:3])}{' and more' * (len(paths) > 3)} changed, or went away, "
-            f"while being merged. {counted(len(names), 'tensor')} had been computed from what was "
-            f"there before{_examples(names)}: resuming compares what was read then with what is "
-            "there now, and computes again what differs. To merge what was there before, put it "
-            "back first",
+            f"{' and '.join(paths[:3])}{' and more' * (len(paths) > 3)} changed or disappeared "
+            f"during the merge. {counted(len(names), 'tensor')} had been computed from the old "
+            f"content{_examples(names)}. To merge the new content, resume: what differs is "
+            "computed again. To merge the old content, restore it, then resume",
         )
 
 

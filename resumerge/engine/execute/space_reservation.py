@@ -14,6 +14,7 @@ from resumerge.ledger import Progress
 from resumerge.mirror import Replicator
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.planning.plan import Plan
+from resumerge.sizes import show_size
 from resumerge.storage import is_in_memory
 
 RESERVE = COMPANION_BYTES // 2
@@ -121,7 +122,7 @@ class SpaceReservation:
         free = free_bytes(self._files.folder)
         return Resumable(
             "disk_full",
-            f"No disk space for {shard.name}: {(shard.nbytes + RESERVE) / 1e9:.2f} GB are needed in"
-            f" {self._files.folder}, and {free / 1e9:.2f} GB are free. Shards that the mirror has "
-            "are deleted already. Free some more space, then resume.",
+            f"No disk space for {shard.name}: {show_size(shard.nbytes + RESERVE)} are needed in "
+            f"{self._files.folder}, and {show_size(free)} are free. Shards that the mirror has "
+            "were already deleted. Free some more space, then resume.",
         )

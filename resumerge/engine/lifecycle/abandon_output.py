@@ -35,4 +35,7 @@ def remove_folder(folder: Path, storage: Storage) -> None:
     """Delete a run's folder: it is no run any more in one step."""
     gone = folder.with_name(folder.name + STAGED)
     storage.rename(folder, gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    if gone.is_symlink():  # what it leads to belongs to somebody
+        storage.remove(gone)
+    else:
+        shutil.rmtree(gone, ignore_errors=True)

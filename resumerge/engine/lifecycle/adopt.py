@@ -158,5 +158,5 @@ def _check_output_stays(out: Path, named: Path | None) -> None:
             "This run has another output folder on this machine",
             where=str(named),
             found=str(out),
-            fix="name that folder, or none",
+            fix="name that folder, or leave --output out",
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.committer import Committer
+from resumerge.engine.execute.committer import Committer, bytes_committed
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.evaluation.input_hashes import are_hashed, content_hashes
 from resumerge.engine.execute.eviction import DownloadEvictor
@@ -31,7 +31,7 @@ from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.governor import LARGEST_BATCH, Governor
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.host.machine import boot_id, hostname
-from resumerge.host.memory import peak_rss, rss
+from resumerge.host.memory import measure_memory, peak_rss, rss
 from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
 from resumerge.mirror import Replicator
 from resumerge.planning.plan import Plan
@@ -85,6 +85,7 @@ class Attempt:
         with self._journaled() as record:
             self.context.stop.check()
             self.context.reporter.began(record.number, self.budget.memory)
+            self._sample(record.number)
             self._merge(record)
             self._finish()
             self._publish()
@@ -143,6 +144,19 @@ class Attempt:
                 self.ledger.set_state(state)
                 take_snapshot(self.ledger, self.context.storage)
 
+    def _sample(self, number: int) -> None:
+        """Note memory at the very beginning. No batch size is chosen yet."""
+        self.ledger.sample(
+            number,
+            {
+                "rss": rss(),
+                "available": measure_memory().available,
+                "budget": self.budget.memory,
+                "batch_bytes": 0,
+                "bytes_done": bytes_committed(self.plan.units, self.ledger.progress()),
+            },
+        )
+
     def _merge(self, record: _Record) -> None:
         """Recover the output, then compute and commit everything that is pending."""
         reuse_freed_memory()
@@ -157,7 +171,7 @@ class Attempt:
             progress = self._recover(files)
             loading = self._compute(record.number, files, reader, progress)
             if suspects := self._suspects_at_the_end(progress):
-                reporter.doing("reading again what was committed before the interruption")
+                reporter.doing("checking what was committed before the interruption")
                 progress = self._compare(files, suspects)
                 self.ledger.event(RECHECKED, units=len(suspects))
                 if not all(known.checksum for known in progress):
@@ -230,7 +244,7 @@ class Attempt:
                 self.budget.memory,
                 need,
                 self.ledger.event,
-                context.reporter.note,
+                context.reporter.waiting,
                 context.options.memory_wait,
             )
             with governor, context.stop.deferred():

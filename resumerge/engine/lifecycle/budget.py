@@ -44,7 +44,7 @@ def resource_budget(
     Raises:
         InputError, Resumable: there is not enough memory, or no such device.
     """
-    context.reporter.doing("looking for memory")
+    context.reporter.doing("measuring the memory")
     options = context.options
     device, notes = device_for(plan, options.device)
     if memory_wait is None:

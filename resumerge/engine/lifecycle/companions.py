@@ -30,7 +30,7 @@ def model_files(
     try:
         yield from companions(plan, out.name, context.metadata, contents, offline=offline)
     except InputError as error:
-        raise Resumable("source_changed", f"{error}\nAfter that, resume.") from error
+        raise Resumable("source_changed", f"{error}\nThen resume.") from error
 
 
 def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
@@ -73,7 +73,7 @@ def _make_way(context: RunContext, ledger: Ledger, out: Path, path: Path) -> boo
     """
     if path.name == CARD and path.parent == out:
         ledger.event("file_kept", name=path.name)
-        context.reporter.note(f"{path} was not written by this run and stays as it is")
+        context.reporter.note(f"{path} was not written by this run and stays unchanged")
         return False
     backup = rename_to_backup(path, context.storage)
     ledger.event("file_set_aside", name=path.name, now=backup.name)

@@ -17,6 +17,7 @@ from resumerge.mirror.retrying import retry
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.recipe import Recipe
+from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
 LARGEST_RECIPE = 1 << 24
@@ -62,9 +63,8 @@ def fetch_model(
     if free < needed:
         raise Resumable(
             "disk_full",
-            f"The disk of {out} is too small to copy the model back from the mirror: it takes "
-            f"{needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free. Free some space, then "
-            "resume",
+            f"The disk of {out} is too small to copy the model back from the mirror: it needs "
+            f"{show_size(needed)}, and {show_size(free)} are free. Free some space, then resume",
         )
     for name in missing:
         fetch_from_mirror(

@@ -120,7 +120,8 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
             "A run that is resumed from a mirror keeps that mirror",
             where=mirror.url,
             found=f"--mirror {other}",
-            fix="leave one of them out; a run that is on this machine can be given another mirror",
+            fix="leave --mirror out; to change the mirror, resume the run by its id on the "
+            "machine that has its ledger",
         )
     _check_usable(mirror)
     found = find_in_mirror(context, mirror)

@@ -117,7 +117,7 @@ def _import(
         if state.kind != UNFINISHED or _record(staged)["id"] != record["id"]:
             raise refuse_mirror(mirror, state)
         for why in state.skipped:
-            context.reporter.note(f"Not used: {why}")
+            context.reporter.note(f"Snapshot not used: {why}")
         localize(staged, folder, out, mirror.url, storage)
         storage.rename(staged, folder)
     return folder
@@ -126,10 +126,10 @@ def _import(
 def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -> InputError:
     restart = ["resumerge", "run", "RECIPE", "OUT", "--mirror", mirror.url, "--restart"]
     return refuse(
-        "The mirror holds a finished model that is no longer complete",
+        "The finished model in the mirror is incomplete",
         where=mirror.url,
         expected=f"{len(manifest.files)} files",
-        found=f"{len(missing)} are missing or have another size: {', '.join(missing[:5])}",
+        found=f"{len(missing)} are missing or have a different size: {', '.join(missing[:5])}",
         fix="resume it on the machine that made it; or compute everything again: "
         f"`{shell_line(restart)}`",
     )

@@ -13,11 +13,14 @@ from resumerge.engine.lifecycle.abandon_output import abandon_output, remove_fol
 from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
 from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.resources.lock import folder_lock, lock_holder, run_lock
-from resumerge.errors import InputError
+from resumerge.errors import InputError, refuse
+from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.storage import Storage
 
 DAMAGED = "damaged"
+CONFIG = "config.json"
+"""A run writes it after all shards."""
 
 
 @dataclass(frozen=True)
@@ -91,15 +94,29 @@ def remove_run(run: OldRun, storage: Storage) -> None:
     A file that the run did not write, or that was edited since, stays.
 
     Raises:
-        InputError: a process works on the run, or on its output folder.
+        InputError: a process works on the run, or on its output folder, or has done so since the
+            run was described: its model may be finished.
     """
+    if not run.folder.is_dir():  # another process was quicker
+        return
     with run_lock(run.folder, run.id):
+        if (state := _describe(run.folder).state) != run.state:
+            raise refuse(
+                "The state of the run changed before it was removed",
+                where=run.folder,
+                expected=run.state,
+                found=state,
+                fix="run `resumerge clean` again",
+            )
         if run.state in ("done", DAMAGED) or run.output is None:
             remove_folder(run.folder, storage)
             return
         ledger, _ = open_ledger(run.folder, storage)
         with closing(ledger), folder_lock(run.output) if run.output.is_dir() else nullcontext():
-            abandon_output(ledger, run.folder, run.output, storage)
+            if _is_whole(ledger, run.output):
+                remove_folder(run.folder, storage)
+            else:
+                abandon_output(ledger, run.folder, run.output, storage)
 
 
 def _describe(folder: Path) -> OldRun:
@@ -115,11 +132,21 @@ def _describe(folder: Path) -> OldRun:
         with closing(read_ledger(folder)) as ledger:
             record = ledger.run() or {}
             state, out = record["state"], Path(record["output"])
-            left = set() if state == "done" else written_files(ledger, out)
+            is_finished = state == "done" or _is_whole(ledger, out)
+            left = set() if is_finished else written_files(ledger, out)
     except (InputError, KeyError):
         return OldRun(folder, DAMAGED, None, seconds, size, (), 0, None)
     nbytes = sum((out / name).stat().st_size for name in left)
     return OldRun(folder, state, out, seconds, size, left, nbytes, record["mirror"])
+
+
+def _is_whole(ledger: Ledger, out: Path) -> bool:
+    """Whether a finished model is in the output folder, though this run did not finish it.
+
+    A run of another state folder may have: its shards are the same as this one's would be.
+    """
+    names = [str(row["name"]) for row in ledger.shards()]
+    return bool(names) and all((out / name).is_file() for name in (*names, CONFIG))
 
 
 def _files(folder: Path) -> Iterator[Path]:

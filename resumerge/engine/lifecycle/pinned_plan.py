@@ -81,6 +81,6 @@ def _notes_on_links(plan: Plan) -> Iterator[str]:
         names = outward_links(part.folder) if part.kind == "local" else []
         if names:
             yield (
-                f"not copied: {', '.join(names)}, which are links that lead out of {part.folder}; "
-                "put the files themselves there if the result is to have them"
+                f"not copied: {', '.join(names)}, which are links to files outside of "
+                f"{part.folder}; to have them in the output, replace the links with the files"
             )

@@ -6,6 +6,7 @@ find -> open and plan -> check -> create or adopt -> reconcile (mirror) -> recov
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from resumerge.engine.checks.companions import check_companions
@@ -33,7 +34,6 @@ from resumerge.engine.replication.setup import replicator_of
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import folder_lock
 from resumerge.errors import InputError, Resumable
-from resumerge.host.memory import peak_rss
 from resumerge.ledger import Ledger
 from resumerge.planning import Plan
 
@@ -129,6 +129,9 @@ def _attempt(
             mirror, ledger, out, context.options, context.storage, context.reporter
         )
     seconds = Attempt(context, plan, ledger, out, budget, replicator, restored, interrupted).run()
+    attempts = ledger.attempts()  # whose numbers every report of the run shows
+    last = attempts[-1]
+    started, ended = (datetime.fromisoformat(last[at]) for at in ("started", "ended"))
     result = Result(
         context.run_id,
         out,
@@ -137,7 +140,8 @@ def _attempt(
         mirror=replicator.store.url if replicator is not None else None,
         notes=plan.reminders,
         output_bytes=plan.output_bytes,
-        peak_rss=peak_rss(),
+        peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),
+        seconds=(ended - started).total_seconds(),
     )
     context.reporter.done(result)
     return result

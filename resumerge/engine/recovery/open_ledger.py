@@ -44,8 +44,8 @@ def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
                 "The ledger and its snapshot are both damaged",
                 where=str(path),
                 found=str(error),
-                fix=f"start over in a new or emptied folder: "
-                f"`resumerge run {folder / RECIPE_FILE} OUT`",
+                fix=f"start over in a new or empty folder: `resumerge run {folder / RECIPE_FILE} "
+                "OUT`",
             ) from error
         ledger = _open_intact(path)
     return ledger, not is_reconciled(ledger)

@@ -116,7 +116,7 @@ class Recovery:
         """The file is missing, truncated or foreign: make its units pending again."""
         found = "missing"
         if path.exists():
-            found = f"{path.stat().st_size} bytes, or another header"
+            found = f"{path.stat().st_size} bytes, or a different header"
             self._storage.remove(path)
         units = [n for n in range(shard.first, shard.last) if self._progress[n].committed_blocks]
         if units:

@@ -87,7 +87,7 @@ class Verification:
 def verify_run(folder: Path, storage: Storage) -> Verification:
     """Read every committed block of a run's output.
 
-    What is damaged is made pending in the ledger, so that ``resume`` computes it anew. The ledger
+    What is damaged is made pending in the ledger, so that ``resume`` computes it again. The ledger
     is only read while another process works on the run, and where it cannot be written to.
 
     Raises:
@@ -191,7 +191,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             if shard["name"] in away:
                 found = {row["number"]: away[shard["name"]] for row in committed}
                 found = {number: what for number, what in found.items() if what}
-            damaged.update({row["name"]: "found damaged before" for row in forgotten})
+            damaged.update({row["name"]: "damaged in an earlier check" for row in forgotten})
             compared += len(committed)
             nbytes += sum(row["nbytes"] for row in committed if row["number"] not in found)
             lost += found

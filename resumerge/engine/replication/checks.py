@@ -25,7 +25,7 @@ def check_state_apart(state: Path, store: Store) -> None:
     folder = store.local_folder
     if folder is not None and state.absolute().resolve().is_relative_to(folder.resolve()):
         raise refuse(
-            "The state folder lies in the mirror",
+            "The state folder is inside the mirror",
             where=store.url,
             expected="ledgers on a disk of this machine; the mirror gets copies of them",
             found=f"the state folder is {state.absolute()}",
@@ -45,7 +45,7 @@ def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
         return []
     return [
         Problem(
-            "There is no mirror",
+            "A mirror is needed, but none is given",
             expected="--mirror DEST as well",
             found=" and ".join(names),
             fix=f"add --mirror DEST: {expected_address()}",
@@ -88,7 +88,7 @@ def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
         )
     if state.kind == FOREIGN:
         return refuse(
-            "The mirror holds something else",
+            "The mirror contains other files",
             where=mirror.url,
             expected="a new or empty folder or repo, or the mirror of this run",
             found=", ".join(state.others[:SHOWN]),
@@ -100,7 +100,7 @@ def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
             where=mirror.url,
             expected="the mirror of a run",
             found="no files of a run",
-            fix="check the name; mount the drive first",
+            fix="check the name; if it is on a drive, mount the drive",
         )
     run = state.manifest.run if state.kind == FINISHED and state.manifest else "another"
     return refuse(

@@ -81,8 +81,8 @@ class Reconciler:
         if state.kind == NOTHING and self._mirrored and not named:
             raise Resumable(
                 "mirror",
-                f"The mirror at {self._mirror.url} has nothing of this run any more. If it is a "
-                "drive, mount it, then resume. To start with an empty mirror, name it again: "
+                f"The mirror at {self._mirror.url} no longer has any file of this run. If it is "
+                "a drive, mount it, then resume. To start with an empty mirror, name it again: "
                 f"--mirror {self._mirror.url}",
             )
 
@@ -171,7 +171,7 @@ class Reconciler:
         away = [name for name in self._ledger.mirrored() if not (self._out / name).is_file()]
         if self._run["mirror"] and away and state.kind != UNFINISHED:
             raise refuse(
-                "Some shards are only in the present mirror of the run",
+                "Some shards are only in the current mirror of the run",
                 where=self._run["mirror"],
                 found=f"{len(away)} shards, for example {away[0]}",
                 fix=f"copy them here first: `resumerge resume {self._run['id']} --bring-back`",
@@ -201,7 +201,7 @@ class Reconciler:
             if found == sha256:
                 intact.append(name)
             else:
-                what = "missing" if found is None else "other bytes"
+                what = "missing" if found is None else "different content"
                 url = self._mirror.url
                 self._ledger.event("mirror_damaged", name=name, found=what, mirror=url)
                 self._ledger.forget_mirrored(name)
@@ -260,8 +260,8 @@ def fetch_from_mirror(
         what = "missing" if found is None else "damaged"
         raise Resumable(
             "mirror",
-            f"{name} is {what} in the mirror at {mirror.url}. Resume without --bring-back: that "
-            "computes and mirrors it again",
+            f"{name} is {what} in the mirror at {mirror.url}. To compute and upload it again, "
+            "resume without --bring-back",
         )
     storage.sync_file(fresh)
     storage.rename(fresh, final)

@@ -28,7 +28,9 @@ def replicator_of(
     """
     lease = mirror.acquire_lease((ledger.run() or {})["id"])
     replication = replication_options(options)
-    return Replicator(mirror.store, lease, ledger, out, replication, storage, reporter.note)
+    return Replicator(
+        mirror.store, lease, ledger, out, replication, storage, reporter.note, reporter.waiting
+    )
 
 
 def replication_options(options: Options) -> ReplicationOptions:

@@ -120,7 +120,10 @@ def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
             files = [f for ref in repos for f in cached_files(ref.name, ref.revision)]
             if not files:
                 raise
-            note = f"The recipe cannot be planned now, so all of its cached files count: {error}"
+            note = (
+                "The recipe cannot be planned now, so all cached files of its models are "
+                f"checked: {error}"
+            )
             return files, [note]
     repo, _, revision = target.partition("@")
     files = [] if is_local(repo) else cached_files(repo, revision or None)
@@ -128,17 +131,17 @@ def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
         return files, []
     if revision and (others := cached_revisions(repo)):
         raise refuse(
-            "The cache has nothing of this revision",
+            "The cache does not have this revision",
             where=target,
             expected=f"one of the cached revisions of {repo}",
-            found=f"{revision[:100]}; cached are {', '.join(others[:8])}",
+            found=f"{revision[:100]}; the cache has {', '.join(others[:8])}",
             fix="name one of these, or the repo alone for all of them",
         )
     raise refuse(
         "This is neither a recipe nor a repo in the cache",
         where=target,
         expected=f"a YAML file, or org/name of a repo that is in {cache_folder()}",
-        found="nothing of that name",
+        found="no such file or repo",
         fix="check the name, or HF_HOME if the cache is elsewhere",
     )
 

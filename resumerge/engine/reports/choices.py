@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.engine.resources.device import resolve_device
+from resumerge.engine.resources.governor import margin
 from resumerge.errors import InputError
 from resumerge.host.memory import Memory
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.sizes import show_size
 
 STATE_DIR = "RESUMERGE_STATE_DIR"
 AUTO = "auto"
+NOTABLE_SHARE = 0.05
+"""Of the memory budget: the least that this process has itself to be mentioned."""
 MOST_CORES = "the cores that this process may use"
 
 
@@ -51,18 +55,25 @@ def _choice(what: str, chosen: object, because: str, option: str) -> dict[str, A
 
 
 def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, Any]:
-    memory = host["memory"]
-    why = str(Memory(**memory))
-    if options.memory is not None:
-        why = "it was asked for" if budget == options.memory else f"{why}, less than asked for"
-    return _choice("memory", budget, why, "--memory SIZE")
+    if budget == options.memory:
+        return _choice("memory", budget, "as requested", "--memory SIZE")
+    memory = Memory(**host["memory"])
+    free = margin(memory.total)
+    own = budget + free - memory.available
+    parts = [
+        str(memory),
+        f"this process uses {show_size(own)}" if own > NOTABLE_SHARE * budget else "",
+        f"{show_size(free)} stay free",
+        "less than requested" if options.memory is not None else "",
+    ]
+    return _choice("memory", budget, ", ".join(filter(None, parts)), "--memory SIZE")
 
 
 def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dict[str, Any]:
     wanted = options.threads or host["cores"]
-    why = "they were asked for" if options.threads else MOST_CORES
+    why = "as requested" if options.threads else MOST_CORES
     if threads is not None and threads < wanted:
-        why = f"no more of {wanted} fit into the memory"
+        why = f"more of the {wanted} threads do not fit into the memory budget"
     return _choice("threads", wanted if threads is None else threads, why, "--threads N")
 
 
@@ -71,9 +82,9 @@ def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
     if device == AUTO:
         with suppress(InputError):
             device = resolve_device(device)
-        why = "auto takes a GPU where there is one that can be used"
+        why = "auto uses a GPU if there is a usable one"
     elif device != "cpu":
-        why = "it was asked for"
+        why = "as requested"
     elif gpus:
         why = f"kernels compute on the CPU; for methods that use torch: {gpus[0]['name']}"
     else:
@@ -83,10 +94,10 @@ def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
 
 def _progress(host: dict[str, Any], asked: str) -> dict[str, Any]:
     if asked != AUTO:
-        return _choice("progress", asked, "it was asked for", "--progress STYLE")
+        return _choice("progress", asked, "as requested", "--progress STYLE")
     style, why = {
         "terminal": ("bar", "output goes to a terminal"),
-        "cell": ("lines", "output goes to a notebook's cell; in Python it is a live picture"),
+        "cell": ("lines", "output goes to a notebook's cell; resumerge.run() shows a live view"),
         "log": ("lines", "output goes to a file or a pipe"),
     }[host["output"]]
     return _choice("progress", style, why, "--progress STYLE")
@@ -94,8 +105,8 @@ def _progress(host: dict[str, Any], asked: str) -> dict[str, Any]:
 
 def _state(host: dict[str, Any], options: Options) -> dict[str, Any]:
     folder = RunStore(options.state_dir).folder
-    named = "RESUMERGE_STATE_DIR names it" if os.environ.get(STATE_DIR) else "in the working folder"
-    why = named if options.state_dir is None else "it was asked for"
+    named = "from RESUMERGE_STATE_DIR" if os.environ.get(STATE_DIR) else "in the working folder"
+    why = named if options.state_dir is None else "as requested"
     for durable in host["durable"]:
         if durable["kind"] in ("drive", "bucket") and folder.is_relative_to(durable["folder"]):
             why = (
@@ -107,13 +118,21 @@ def _state(host: dict[str, Any], options: Options) -> dict[str, Any]:
 
 def _mirror(host: dict[str, Any], options: Options, out: Path | None) -> Iterator[dict[str, Any]]:
     if options.mirror is not None:
-        yield _choice("mirror", options.mirror, "it was asked for", "--mirror DEST")
+        yield _choice("mirror", options.mirror, "as requested", "--mirror DEST")
         return
     drives = [d["folder"] for d in host["durable"] if d["kind"] == "drive"]
     name = out.absolute().name if out is not None else "merged"
     if drives:
         suggested = f"--mirror {drives[0]}/{name}"
-        yield _choice("mirror", None, "Google Drive is mounted, and outlives this VM", suggested)
+        yield _choice(
+            "mirror",
+            None,
+            "Google Drive is mounted; its files remain when this VM is removed",
+            suggested,
+        )
     elif host["vanishes"]:
-        why = f"this {host['platform'].capitalize()} machine may be taken away with its disk"
+        why = (
+            f"this {host['platform'].capitalize()} machine may be removed at any time, with its "
+            "disk"
+        )
         yield _choice("mirror", None, why, "--mirror DEST")

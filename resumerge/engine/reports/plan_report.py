@@ -21,6 +21,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.disk import existing_folder, free_bytes
 from resumerge.host.host import describe_host
+from resumerge.host.memory import Memory
 from resumerge.host.speed import probe
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
@@ -46,9 +47,10 @@ def describe_plan(
         progress: as a run is to show it.
         reporter: is told of models that are waited for.
     """
-    document = _described(config, out, options, reporter or Reporter())
-    host = {**describe_host(), "disk": document.pop("speed")}
-    host["disk"] |= {
+    host = describe_host()
+    budget = memory_budget(options.memory, Memory(**host["memory"]))
+    document = _described(config, out, options, reporter or Reporter(), budget)
+    host["disk"] = document.pop("speed") | {
         "folder": str((out or Path.cwd()).absolute()),
         "free": document["disk"]["free"],
     }
@@ -56,7 +58,7 @@ def describe_plan(
         host,
         options,
         out=out,
-        budget=document["memory"]["budget"],
+        budget=budget,
         threads=document.get("threads"),
         progress=progress,
     )
@@ -64,10 +66,9 @@ def describe_plan(
 
 
 def _described(
-    config: Path, out: Path | None, options: Options, reporter: Reporter
+    config: Path, out: Path | None, options: Options, reporter: Reporter, budget: int
 ) -> dict[str, Any]:
     context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
-    budget = memory_budget(options.memory)
     if unusable := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
         return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
     try:

@@ -47,9 +47,9 @@ def check_address_space() -> None:
     if limit is not None and limit < LEAST_ADDRESS_SPACE:
         raise refuse(
             "The address space of this process is too small",
-            expected=f"at least {show_size(LEAST_ADDRESS_SPACE)}, whatever the models are",
+            expected=f"at least {show_size(LEAST_ADDRESS_SPACE)} for any merge",
             found=f"{show_size(limit)} (ulimit -v)",
-            fix="raise it, or use --memory, which limits what is needed",
+            fix="raise or remove this limit; to limit the memory of a merge, use --memory",
         )
 
 

@@ -1,6 +1,6 @@
 """Keep the memory of finished blocks in this process, for the next blocks.
 
-By default glibc maps every large allocation anew and unmaps it when it is freed, so each temporary
+By default glibc maps every large allocation again and unmaps it when it is freed, so each temporary
 tensor of a block costs a page fault for every 4 KiB: a multiplication of one block by a mask takes
 4.2 ms that way, and 0.8 ms in reused memory.
 """

@@ -53,7 +53,7 @@ def out_of_order(error: Exception, then: str = "resume") -> Resumable:
     if isinstance(error, sqlite3.OperationalError):  # a full disk may be reported only like this
         return Resumable(
             "io",
-            f"The ledger cannot be used: {error}. Is the disk full, or failing? Repair it, then "
-            f"{then}.",
+            f"The ledger cannot be used: {error}. Check whether the disk is full or failing, "
+            f"then {then}.",
         )
-    return Resumable("io", f"Reading or writing failed: {error}. Repair that, then {then}.")
+    return Resumable("io", f"Reading or writing failed: {error}. Fix the cause, then {then}.")

@@ -38,9 +38,6 @@ CALM_SECONDS = 3.0
 REMEMBERED_SECONDS = 60.0
 """The memory of other processes is compared with what they had in this time."""
 
-NOTE_SECONDS = 60.0
-"""Time between two notes that the run still waits."""
-
 MARGIN, LARGEST_MARGIN = 0.05, 1 << 30
 """Memory that stays free for other processes: a share of all memory, and the most in bytes."""
 
@@ -63,7 +60,7 @@ class Governor:
         budget: int,
         need: MemoryNeed,
         event: Event,
-        note: Callable[[str], None] = lambda text: None,
+        waiting: Callable[[str], None] = lambda text: None,
         memory_wait: float = 600.0,
         measure: Callable[[], Memory] | None = None,
         rss: Callable[[], int] = rss,
@@ -74,7 +71,7 @@ class Governor:
             budget: bytes of RSS that this process may use.
             event: called with a kind and facts when the batch size changes, and when the run waits
                 for memory and continues.
-            note: called with messages for the user.
+            waiting: called again and again with what is waited for: `Reporter.waiting`.
             memory_wait: seconds to wait until one block fits.
             clock: seconds, monotonic.
         """
@@ -82,7 +79,7 @@ class Governor:
         self.batch_bytes = LARGEST_BATCH
         self.peak_rss = self.rss = 0
         self.memory = Memory(0, 0)
-        self._event, self._note, self._memory_wait = event, note, memory_wait
+        self._event, self._waiting, self._memory_wait = event, waiting, memory_wait
         self._measure = measure or MemoryGauge().measure
         self._read_rss, self._clock = rss, clock
         self._calm_since = self._pressed_at = float("-inf")
@@ -134,20 +131,17 @@ class Governor:
         """
         if not self.cramped:
             return
-        started = told = self._clock()
+        started = self._clock()
         self._tell("waiting", self._shortage())
-        self._note(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
         give_back_freed_memory()
         while self.cramped and not stop.requested:
+            self._waiting(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
             with self._looked:
                 self._looked.wait(SAMPLE_SECONDS * 2)
             now = self._clock()
             if now - started > self._memory_wait:
                 self._tell("gave_up_waiting", self._shortage(), seconds=round(now - started, 1))
                 raise Resumable("memory", self._advice(now - started))
-            if now - told > NOTE_SECONDS:
-                told = now
-                self._note(f"Still waiting for memory: {self._shortage()}; {self._wanted()}")
         seconds = round(self._clock() - started, 1)
         self._tell("went_on", f"memory is available again after {seconds} s", seconds=seconds)
 
@@ -191,24 +185,29 @@ class Governor:
     def _pressure(self) -> str:
         """Why the batch must be smaller; empty if it need not be."""
         if self.rss > self.budget:
-            return f"this process has {show_size(self.rss)}, its budget is {show_size(self.budget)}"
+            return (
+                f"this process uses {show_size(self.rss)}, its budget is {show_size(self.budget)}"
+            )
         if not self._fits(self.batch_bytes):
             return self._shortage()
         if self.memory.stalled > STALLED:
-            return f"everything waited for memory {self.memory.stalled:.0%} of the time"
+            return (
+                f"all processes were stalled {self.memory.stalled:.0%} of the time, waiting for "
+                "memory"
+            )
         return ""
 
     def _shortage(self) -> str:
         took = self._taken_by_others() - min(other.least for other in self._others)
         if took > self._noise():
-            return f"another process took {show_size(took)}; {self.memory}"
+            return f"other processes took {show_size(took)}; {self.memory}"
         return str(self.memory)
 
     def _relief(self) -> str:
         gave = max(other.most for other in self._others) - self._taken_by_others()
         if gave > self._noise():
-            return f"another process gave back {show_size(gave)}"
-        return f"calm for {CALM_SECONDS:.0f} s"
+            return f"other processes freed {show_size(gave)}"
+        return f"no memory pressure for {CALM_SECONDS:.0f} s"
 
     def _taken_by_others(self) -> int:
         """Bytes; they include this process's own dirty pages, up to a batch."""
@@ -224,8 +223,9 @@ class Governor:
 
     def _advice(self, seconds: float) -> str:
         return (
-            f"Not enough memory for one block for {seconds:.0f} s: {self._shortage()}; "
-            f"{self._wanted()}. End other programs, or give this one more memory, then resume."
+            f"Not enough memory for one block, after {seconds:.0f} s of waiting: "
+            f"{self._shortage()}; {self._wanted()}. Close other programs, or give this one more "
+            "memory, then resume."
         )
 
     def _set(self, batch_bytes: int, kind: str, reason: str) -> None:

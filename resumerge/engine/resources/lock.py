@@ -40,8 +40,9 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
             raise refuse(
                 "Another process is working on this run",
                 where=str(folder),
-                found=f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} holds run {run}",
-                fix=f"wait for it (`resumerge status {run} --watch`) or stop it first",
+                found=f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} holds the lock "
+                f"of run {run}",
+                fix=f"wait for it (`resumerge status {run} --watch`) or stop it",
             )
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps({"pid": os.getpid(), "host": hostname()}).encode(), 0)
@@ -104,7 +105,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
             raise refuse(
                 "Another process is writing to this output folder",
                 where=str(folder),
-                found="a live run whose ledger is in another state folder",
+                found="a run in progress, whose ledger is in another state folder",
                 fix="wait for it, or name another output folder",
             ) from None
         yield

@@ -46,6 +46,6 @@ def too_many_open_files(then: str) -> Resumable:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Resumable(
         "open_files",
-        f"This process, which may have {most} open files, or the machine has too many. Raise the "
+        f"Too many open files: this process may open {most}. Close other programs or raise the "
         f"limit (ulimit -n), then {then}.",
     )

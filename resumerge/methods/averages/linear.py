@@ -26,7 +26,7 @@ class Linear(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("weight", "share of this model", per_model=True),
+        Parameter("weight", "relative weight of this model", per_model=True),
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
     cost = BlockCost(0.5, scratch=1.2, per_input=0.1)

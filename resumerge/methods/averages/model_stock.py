@@ -24,7 +24,7 @@ class ModelStock(KernelMethod):
     """
 
     name = "model_stock"
-    summary = "the mean of fine-tuned models, pulled to the base by the angles between them"
+    summary = "mean of fine-tuned models, moved towards the base by the angles between them"
     papers = (
         Paper(
             "Model stock: all we need is just a few fine-tuned models",
@@ -32,7 +32,7 @@ class ModelStock(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("filter_wise", "angles of each row, not of the whole tensor", False, "bool"),
+        Parameter("filter_wise", "one angle per row, not one for the whole tensor", False, "bool"),
     )
     base = "required"
     fewest = 3

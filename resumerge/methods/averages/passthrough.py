@@ -14,8 +14,8 @@ class Passthrough(KernelMethod):
     """``scale * x``; without a scale, the bytes of x."""
 
     name = "passthrough"
-    summary = "one model's tensors as they are, to stack layers of several models"
-    parameters = (Parameter("scale", "factor on every element", 1.0, per_model=True),)
+    summary = "one model's tensors unchanged, to stack layers of several models"
+    parameters = (Parameter("scale", "factor for every element", 1.0, per_model=True),)
     most = 1
     cost = BlockCost(0.7, scratch=1.2)
 

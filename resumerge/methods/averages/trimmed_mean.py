@@ -18,7 +18,7 @@ class TrimmedMean(KernelMethod):
     """
 
     name = "trimmed_mean"
-    summary = "each element's median, or mean without extremes: one bad model does no harm"
+    summary = "median of each element, or mean without extremes: one bad model does no harm"
     papers = (
         Paper(
             "Byzantine-robust distributed learning: towards optimal statistical rates",
@@ -26,7 +26,9 @@ class TrimmedMean(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("trim", "share left out at each end; 0.5: the median", 0.5, low=0.0, high=0.5),
+        Parameter(
+            "trim", "share of values left out at each end; 0.5: the median", 0.5, low=0.0, high=0.5
+        ),
     )
     cost = BlockCost(0.75, scratch=1.0, per_input=0.2)
 

@@ -27,7 +27,7 @@ class ArceeFusion(Method):
     """
 
     name = "arcee_fusion"
-    summary = "the other model's elements where they differ most, else the base's"
+    summary = "the other model's elements where the two differ most, else the base's"
     papers = (
         Paper(
             "Arcee's MergeKit: a toolkit for merging large language models",

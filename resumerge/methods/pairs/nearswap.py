@@ -18,7 +18,7 @@ class NearSwap(KernelMethod):
 
     name = "nearswap"
     summary = "the base moved towards the other model by at most t, element by element"
-    parameters = (Parameter("t", "how far an element may move"),)
+    parameters = (Parameter("t", "largest change of an element"),)
     base = "required"
     fewest = 2
     most = 2

@@ -27,7 +27,7 @@ class Karcher(KernelMethod):
     """
 
     name = "karcher"
-    summary = "the Riemannian centre of the models on the sphere, without weights"
+    summary = "Riemannian centre of the models on the sphere, without weights"
     papers = (
         Paper(
             "Riemannian center of mass and mollifier smoothing",
@@ -35,8 +35,8 @@ class Karcher(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("max_iter", "most steps", 10, "int", low=0),
-        Parameter("tol", "steps shorter than this end the search", 1e-5, low=0.0),
+        Parameter("max_iter", "largest number of steps", 10, "int", low=0),
+        Parameter("tol", "stop when a step is shorter than this", 1e-5, low=0.0),
     )
     cost = BlockCost(1.0, scratch=1.0, per_input=0.24)
 

@@ -33,9 +33,9 @@ class MultiSlerp(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("weight", "share of this model", per_model=True),
+        Parameter("weight", "relative weight of this model", per_model=True),
         Parameter("normalize_weights", "divide the weights by their sum", True, "bool"),
-        Parameter("eps", "vectors shorter than this have no direction", 1e-8, low=0.0),
+        Parameter("eps", "lengths below this count as zero", 1e-8, low=0.0),
     )
     base = "optional"
     cost = BlockCost(1.0, scratch=1.0, per_input=0.24)

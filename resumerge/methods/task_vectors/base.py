@@ -30,10 +30,10 @@ which would spread over the tensor."""
 def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...]:
     """The family's parameters with one method's defaults; None for no density and no rescale."""
     shared = [
-        Parameter("weight", "factor on this model's task vector", per_model=True),
-        Parameter("lambda", "factor on the combined task vector", 1.0),
+        Parameter("weight", "factor for this model's task vector", per_model=True),
+        Parameter("lambda", "factor for the combined task vector", 1.0),
         Parameter(
-            "normalize", "divide by the sum of the weights that took part", normalize, "bool"
+            "normalize", "divide by the sum of the weights used for the element", normalize, "bool"
         ),
         Parameter("int8_mask", "accepted, but has no effect", False, "bool"),
     ]
@@ -48,7 +48,9 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
                 high=1.0,
                 saturates=True,
             ),
-            Parameter("rescale", "make up for the dropped elements", rescale, "bool"),
+            Parameter(
+                "rescale", "scale up the rest, to make up for dropped elements", rescale, "bool"
+            ),
         ]
     return tuple(shared)
 

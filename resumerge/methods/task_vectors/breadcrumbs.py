@@ -1,4 +1,4 @@
-"""Model breadcrumbs: task vectors without their smallest and their very largest elements."""
+"""Model breadcrumbs: task vectors without their smallest and largest elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BreadcrumbsMask(TaskVectors):
         *parameters(normalize=False, rescale=False),
         Parameter(
             "gamma",
-            "share of elements dropped because they are the largest",
+            "share of elements dropped, the largest ones",
             0.01,
             per_model=True,
             low=0.0,
@@ -67,7 +67,7 @@ class BreadcrumbsMask(TaskVectors):
 
 class Breadcrumbs(BreadcrumbsMask):
     name = "breadcrumbs"
-    summary = "task vectors without their smallest and their very largest elements"
+    summary = "task vectors without their smallest and largest elements"
     cost = BlockCost(2.9, scratch=3.2, per_input=0.45)
 
 

@@ -27,16 +27,16 @@ class ConsensusTaskArithmetic(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("weight", "factor on this model's task vector", per_model=True),
-        Parameter("lambda", "factor on the combined task vector", 1.0),
+        Parameter("weight", "factor for this model's task vector", per_model=True),
+        Parameter("lambda", "factor for the combined task vector", 1.0),
         Parameter(
             "threshold",
-            "size of this model's change, relative to the others', from which it matters",
+            "an element matters if its change is at least this share of the other models' change",
             0.4,
             per_model=True,
             low=0.0,
         ),
-        Parameter("agree", "models that an element must matter to", 2, "int", low=0),
+        Parameter("agree", "number of models that an element must matter to", 2, "int", low=0),
     )
     base = "required"
     cost = BlockCost(0.5, scratch=0.5, per_input=0.16)

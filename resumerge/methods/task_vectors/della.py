@@ -18,7 +18,10 @@ DELLA = Paper(
     "https://arxiv.org/abs/2406.11617",
 )
 EPSILON = Parameter(
-    "epsilon", "how far the probabilities reach to both sides of the density", 0.15, per_model=True
+    "epsilon",
+    "keep probabilities range from density - epsilon to density + epsilon",
+    0.15,
+    per_model=True,
 )
 
 

@@ -22,7 +22,7 @@ class IsoC(Method):
     """
 
     name = "iso_c"
-    summary = "the sum of task vectors with its spectrum flattened, so that no task dominates"
+    summary = "sum of task vectors with a flat spectrum, so that no task dominates"
     papers = (
         Paper(
             "No task left behind: isotropic model merging with common and task-specific subspaces",
@@ -30,8 +30,8 @@ class IsoC(Method):
         ),
     )
     parameters = (
-        Parameter("weight", "factor on this model's task vector", 1.0, per_model=True),
-        Parameter("lambda", "factor on the combined task vector", 1.0),
+        Parameter("weight", "factor for this model's task vector", 1.0, per_model=True),
+        Parameter("lambda", "factor for the combined task vector", 1.0),
     )
     base = "required"
     whole_tensor = True

@@ -13,7 +13,7 @@ RAM = Paper(
     "Behavior knowledge merge in reinforced agentic models",
     "https://arxiv.org/abs/2601.13572",
 )
-EPSILON = Parameter("epsilon", "an element changed by no more than this is unchanged", 1e-5, low=0)
+EPSILON = Parameter("epsilon", "smaller changes of an element count as none", 1e-5, low=0)
 
 
 class Ram(KernelMethod):
@@ -49,11 +49,11 @@ class RamPlus(KernelMethod):
     """
 
     name = "ramplus_tl"
-    summary = "RAM, with what one model alone changed scaled up"
+    summary = "RAM, with elements that only one model changed scaled up"
     papers = (RAM,)
     parameters = (
-        Parameter("r", "how much to scale up", 0.1),
-        Parameter("alpha", "largest ratio of shared to unique elements that counts", 0.2),
+        Parameter("r", "strength of the scaling", 0.1),
+        Parameter("alpha", "upper limit for the ratio of shared to unique elements", 0.2),
         EPSILON,
     )
     base = "required"

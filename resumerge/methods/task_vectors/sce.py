@@ -33,7 +33,7 @@ class Sce(KernelMethod):
     parameters = (
         Parameter(
             "select_topk",
-            "share of the varying elements kept",
+            "share of the varying elements that is kept",
             1.0,
             low=0.0,
             high=1.0,

@@ -55,7 +55,7 @@ class FolderStore(Store):
         self._storage = storage or Storage()
         self._capabilities: Capabilities | None = None
         self._wrong: set[str] = set()
-        """Uploads whose content differed, and which begin anew."""
+        """Uploads whose content differed, and which start again."""
 
     @classmethod
     def open(cls, address: str, *, offline: bool = False) -> Self:

@@ -51,8 +51,8 @@ class HubStore(Store):
 
     An upload is a large file of git LFS, over HTTP and not through Xet, so that its rate can be
     limited and it can be stopped. The Hub takes a file as a whole or not at all: an upload that was
-    interrupted begins anew. Content that the Hub has, under any name, committed or not, is not sent
-    again.
+    interrupted starts again. Content that the Hub has, under any name, committed or not, is not
+    sent again.
 
     A run makes one commit for the lease at the beginning, one for each snapshot of the ledger
     (together with a sealed shard), one for each heartbeat, and one or two at the end. The Hub
@@ -76,9 +76,9 @@ class HubStore(Store):
         self.url = f"{SCHEME}://{self.repo}"
         if offline or is_offline():
             raise refuse(
-                "The network is off, and the mirror is on the Hub",
+                "The network is off, and this is a repo of the Hub",
                 where=self.url,
-                fix="run without --offline (and with HF_HUB_OFFLINE unset), or mirror to a folder",
+                fix="run without --offline, and with HF_HUB_OFFLINE unset",
             )
         self._exists = False
         self._commit_lock = threading.RLock()
@@ -152,7 +152,7 @@ class HubStore(Store):
                     return True
                 except Conflict:
                     continue
-        raise StoreError(f"Other commits to {self.repo} interfere")
+        raise StoreError(f"Other commits to {self.repo} keep interfering")
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         """Store the bytes now; the next `put` commits them."""
@@ -231,7 +231,7 @@ class HubStore(Store):
             return "", {}
         self._exists = True
         if not COMMIT.fullmatch(info.sha or ""):
-            raise StoreError(f"The Hub's answer names no commit of {self.repo}")
+            raise StoreError(f"The Hub's answer has no commit of {self.repo}")
         return info.sha, {
             checked(sibling.rfilename): ListedFile(
                 sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""

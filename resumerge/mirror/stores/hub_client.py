@@ -119,11 +119,11 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
     if (status in (401, 403) and by_hub) or missing:
         kind = NoRepo if status == 404 else StoreError
         return kind(
-            f"The Hub denies this account access to {repo}: {_words(refusal)} ({account()})",
+            f"The Hub denied this account access to {repo}: {_words(refusal)} ({account()})",
             fix="log in with `hf auth login`, or set HF_TOKEN, with a token that may write to it",
             denied=True,
         )
-    return StoreError(f"The Hub refuses a request for {repo}: {_words(refusal)}")
+    return StoreError(f"The Hub refused a request for {repo}: {_words(refusal)}")
 
 
 def _words(refusal: Any) -> str:
@@ -136,7 +136,7 @@ def _of_download(error: ResumergeError, repo: str) -> StoreError | None:
     """The same for an error of `resumerge.hub`; None for other errors."""
     if isinstance(error, InputError):
         found = "; ".join(problem.what for problem in error.problems)
-        return StoreError(f"The Hub refuses a request for {repo}: {found}", denied=True)
+        return StoreError(f"The Hub refused a request for {repo}: {found}", denied=True)
     if isinstance(error, Resumable) and error.reason in ("network", "source_unavailable"):
         return StoreError(error.message.split("\n", 1)[0])
     return None

@@ -29,7 +29,7 @@ def repo_of(url: str) -> str:
         pass
     fix = "check the spelling"
     if "@" in repo:
-        fix = "remove the part from @ on: a mirror is always the main branch"
+        fix = "remove the part from @ on: it is always the main branch that is written to"
     elif repo.split("/")[0] in ("models", "datasets", "spaces", "buckets"):
         fix = "name a model's repo: hf://org/name"
     raise refuse(
@@ -50,7 +50,7 @@ def checked(name: str) -> str:
     parts = name.split("/")
     if not all(parts) or {".", "..", ".git"} & set(parts) or _ODD.search(name):
         raise refuse(
-            "A file's name leads out of the mirror",
+            "The name of a file points outside of the mirror",
             found=repr(name[:200]),
             fix="do not use this mirror: somebody has tampered with it",
         )

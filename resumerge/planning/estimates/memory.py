@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from resumerge.methods import METHODS
 from resumerge.planning.backend import needs_torch, rounds_operand, uses_torch
 from resumerge.planning.plan import RUN_BLOCKS, Plan, Unit
+from resumerge.sizes import show_size
 from resumerge.sources.adapters.lora import AdaptedTensor
 from resumerge.sources.adapters.overlay import OVERLAY_SCRATCH, overlay_bytes
 from resumerge.sources.dtypes import BITS, BY_TORCH_NAME
@@ -126,7 +127,7 @@ def whole_tensors(plan: Plan) -> str | None:
     largest = plan.units[index]
     return (
         f"{largest.expression.method} computes on whole tensors: {largest.name} alone takes "
-        f"{nbytes / 1e6:.0f} MB of memory"
+        f"{show_size(nbytes)} of memory"
     )
 
 

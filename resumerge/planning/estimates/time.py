@@ -6,6 +6,7 @@ from resumerge.host.speed import Speed
 from resumerge.methods import METHODS
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan
+from resumerge.sizes import show_size
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""
@@ -34,12 +35,12 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
     parts = {"reading": read, "writing": write, "computing": compute}
     core = (
-        f", a core computes {1 / scale:.1f} times as fast as that of docs/benchmarks.md"
+        f", a core is {1 / scale:.1f} times as fast as in docs/benchmarks.md"
         if speed.compute
         else ""
     )
     basis = (
-        f"measured just now: reads {_rate(speed.read)}, writes {_rate(speed.write)}{core}; "
+        f"measured now: reading {_rate(speed.read)}, writing {_rate(speed.write)}{core}; "
         f"{max(parts, key=lambda name: parts[name])} takes longest"
     )
     return round(start + max(parts.values()), 1), basis
@@ -51,4 +52,4 @@ def computes(plan: Plan) -> bool:
 
 
 def _rate(rate: float | None) -> str:
-    return "unknown" if rate is None else f"{rate / 1e6:.0f} MB/s"
+    return "unknown" if rate is None else f"{show_size(rate)}/s"

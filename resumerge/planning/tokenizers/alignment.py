@@ -72,7 +72,7 @@ class Alignment:
         self._check_untold()
         if new := len(self.vocabulary.new):
             self.notes.append(
-                f"the vocabulary is that of {self.host} with {new:,} tokens added: "
+                f"the vocabulary is that of {self.host} plus {new:,} tokens: "
                 f"{len(self.vocabulary.ids):,} tokens, {self.vocabulary.rows:,} rows"
             )
 
@@ -199,7 +199,7 @@ class Alignment:
                 own[:, number] = -1
         if nobody.any():
             self.notes.append(
-                f"{int(nobody.sum())} tokens are in no model that is merged: their rows are zeros"
+                f"{int(nobody.sum())} tokens are in none of the merged models: their rows are zeros"
             )
         padding = self.setting.pad_to_multiple_of is not None
         found = []
@@ -245,16 +245,16 @@ class Alignment:
             if rows is not None and rows < named:
                 self.problems.append(
                     self.recipe.problem(
-                        f"{ref} has no tokenizer, and too few rows for that of {other}",
+                        f"{ref} has no tokenizer, and too few rows for the tokenizer of {other}",
                         self._path("source"),
                         expected=f"{named:,} rows, one for each token of {other}; or a "
                         "tokenizer.json beside its weights",
                         found=f"{rows:,} rows",
-                        fix="Save its own tokenizer into its folder",
+                        fix="Save the model's own tokenizer into its folder",
                     )
                 )
                 continue
-            note = f"{ref} has no tokenizer: its tokens are taken to be those of {other}"
+            note = f"{ref} has no tokenizer: the tokens of {other} are assumed"
             if rows is not None and rows != others_rows:
                 note += f", though it has {rows:,} rows, and {other} has {others_rows:,}"
             self.notes.append(note)
@@ -269,13 +269,13 @@ class Alignment:
             told = [f"{name} {list(shape)}" for name, shape in shapes.items()]
             self.problems.append(
                 self.recipe.problem(
-                    f"It cannot be told which tensors of {ref} have a row for each token",
+                    f"The tensors of {ref} with one row per token cannot be identified",
                     self._path("source"),
-                    expected="embeddings, heads and biases of heads with as many rows as "
-                    "config.json states tokens",
-                    found=listed(told) if told else "none that has",
-                    fix="Merge models whose tokenizers give the same numbers to the same tokens: "
-                    "then no row has to be moved",
+                    expected="embeddings, output heads and their biases, with vocab_size rows "
+                    "(config.json)",
+                    found=listed(told) if told else "no such tensor",
+                    fix="Merge models whose tokenizers give each token the same id: then no row "
+                    "has to be moved",
                 )
             )
 
@@ -296,16 +296,16 @@ class Alignment:
                     self.recipe.problem(
                         f"The vocabularies of {host.ref} and {ref} cannot be combined into a union",
                         self._path("source"),
-                        expected="tokenizers of one kind, which split text in the same way",
+                        expected="tokenizers of one kind",
                         found=f"{host.kind} in {host.ref}, {other.kind} in {ref}",
-                        fix="Write 'tokenizer_source: base' (or a model): the result has that "
+                        fix="Write 'tokenizer_source: base' (or a model): the output gets that "
                         "tokenizer, and tokens with the same text are merged",
                     )
                 )
             else:
                 shared = len(other.ids.keys() & host.ids.keys())
                 self.notes.append(
-                    f"{ref} has another kind of tokenizer ({other.kind}) than {host.ref} "
+                    f"{ref} has a different kind of tokenizer ({other.kind}) than {host.ref} "
                     f"({host.kind}): {shared:,} of {len(host.ids):,} tokens are matched by text"
                 )
 
@@ -316,7 +316,7 @@ class Alignment:
             vocabulary, size = self.vocabularies[row.model], self._size(row.model)
             wanted = row.token or token
             if row.token_id is not None:
-                fits, expected = row.token_id < size, f"a number below {size}"
+                fits, expected = row.token_id < size, f"a token id below {size}"
             else:
                 fits = vocabulary.ids.get(wanted, size) < size
                 have = [str(ref) for ref, v in self.vocabularies.items() if wanted in v.ids]
@@ -326,11 +326,11 @@ class Alignment:
                     self.recipe.problem(
                         f"{row.model} has no row for the token {wanted!r}"
                         if row.token_id is None
-                        else f"{row.model} has no row {row.token_id}",
+                        else f"{row.model} has no row for the token id {row.token_id}",
                         f"{self._path('tokens')}.{token}.source",
                         expected=expected,
                         found=f"{len(vocabulary.ids):,} tokens, {size:,} rows",
-                        fix="Name a model that has it, or another token: "
+                        fix="Name a model that has this token, or another token: "
                         "{kind: model_token, model: …, token: …}",
                     )
                 )
@@ -349,7 +349,7 @@ class Alignment:
     def _no_tensor(self, ref: ModelRef, name: str) -> None:
         self.problems.append(
             self.recipe.problem(
-                f"{ref} has no rows of tokens for {name}",
+                f"{ref} has no token rows for {name}",
                 self._path("tokens"),
                 expected=f"a tensor {name} with {self._size(ref):,} rows",
                 found="none",

@@ -95,7 +95,7 @@ def choose_template(
     if asked == "auto":
         counts = Counter(template for template in templates if template)
         if not counts:
-            return None, [], ["no model has a chat template, so the result has none"]
+            return None, [], ["no model has a chat template, so the output has none"]
         return max(counts, key=counts.__getitem__), [], []
     if asked in BUILT_IN:
         return BUILT_IN[asked], [], []

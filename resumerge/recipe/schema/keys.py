@@ -48,11 +48,13 @@ def _read_experts(value: object) -> str:
     if value == TOGETHER:
         return TOGETHER
     raise InvalidValue(
-        "This does not say how experts are merged",
+        "The value of 'experts' is invalid",
         expected=f"{TOGETHER}: the experts of a layer as one tensor, as mergekit merges them",
         found=describe(value),
-        fix="Delete the line to merge each expert by itself. Dense models cannot be made into "
-        "experts here"
+        fix=(
+            "Delete the line to merge each expert by itself. A mixture of experts cannot be "
+            "built from dense models here"
+        )
         if isinstance(value, list)
         else f"Write 'experts: {TOGETHER}', or delete the line to merge each expert by itself",
     )

@@ -53,8 +53,8 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
         found=", ".join(
             f"{model} [{start}, {stop}] has {stop - start}" for model, (start, stop) in sources
         ),
-        fix=f"To merge {fewest} layers of each, write equal ranges: {equal}. "
-        f"To stack the ranges one after the other, write separate slices: {apart}",
+        fix=f"To merge {fewest} layers of each, write equal ranges: {equal}. To stack the "
+        f"ranges, write separate slices: {apart}",
         at=(odd, "layer_range"),
     )
 

@@ -78,7 +78,7 @@ def _read_vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
         ref = read_reference(value)
     except InvalidValue as error:
         raise InvalidValue(
-            "This does not name a vocabulary",
+            "The source of the tokenizer is invalid",
             expected=expected,
             found=error.found or describe(value),
             fix="Write 'union' for the tokens of all models, 'base' for the tokens of the base "
@@ -88,7 +88,7 @@ def _read_vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
     meant = did_you_mean(ref.text, ("union", "base"))
     if meant and not is_local(ref.name):
         raise InvalidValue(
-            "This does not name a vocabulary",
+            "The source of the tokenizer is invalid",
             expected=expected,
             found=describe(value),
             fix=f"{meant} To name a model, write 'org/name'",
@@ -101,7 +101,7 @@ def _read_tokens(value: Any, at: Location, errors: Findings) -> dict[str, Any]:
         errors.append(
             InvalidValue(
                 "'tokens' is not a mapping",
-                expected="a token and below it its source, for each",
+                expected="a mapping: each token, and below it its source",
                 found=describe(value),
                 fix="Write the token in quotes, a colon, and below it 'source:'",
                 at=at,
@@ -168,7 +168,7 @@ def _read_row_source(value: Any, at: Location, errors: Findings) -> TokenRow | N
         errors.append(
             InvalidValue(
                 "A model_token needs either 'token' or 'token_id'",
-                expected="token: its text, or token_id: its number",
+                expected="token: its text, or token_id: its id",
                 found="both" if source.token is not None else "neither",
                 fix="Write one of the two",
                 at=at,
@@ -193,10 +193,10 @@ def _read_token_id(value: object) -> int:
     if number is not None and number >= 0:
         return number
     raise InvalidValue(
-        "This is not the number of a token",
-        expected="a whole number from 0",
+        "This is not a token id",
+        expected="a whole number, 0 or more",
         found=describe(value),
-        fix="Write the token's number in the vocabulary of its model",
+        fix="Write the id of the token in the vocabulary of its model",
     )
 
 
@@ -206,7 +206,7 @@ def _read_force(value: object) -> bool:
         return said
     raise InvalidValue(
         "'force' is neither true nor false",
-        expected="true: also for the models that have the token; false: only for the others",
+        expected="true: for all models; false: only for models without the token",
         found=describe(value),
         fix="Write true or false",
     )
@@ -217,7 +217,7 @@ def _read_multiple(value: object) -> int:
     if number is not None and 0 < number <= MAX_MULTIPLE:
         return number
     raise InvalidValue(
-        "The number of rows cannot be a multiple of this",
+        "The value of pad_to_multiple_of is invalid",
         expected=f"a whole number from 1 to {MAX_MULTIPLE:,}",
         found=describe(value),
         fix="Write a number like 64, or delete the line to keep the number of rows",

@@ -88,7 +88,10 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
             where=where,
             expected="peft_type: LORA",
             found=f"peft_type: {kind[:40]}",
-            fix="remove it from the recipe: it adds tokens to the prompt, and has no weights"
+            fix=(
+                "remove it from the recipe: it adds tokens to the prompt, and has no weights to "
+                "merge"
+            )
             if kind in PROMPT_LEARNING
             else _MERGE_WITH_PEFT,
         )

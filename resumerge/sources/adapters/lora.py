@@ -141,7 +141,7 @@ class _Pairing:
 
     def tensors(self) -> dict[str, TensorInfo]:
         if not self._of_adapter:
-            self._problem("The adapter has no tensors", "none", expected="matrices of LoRA")
+            self._problem("The adapter has no tensors", "none", expected="LoRA matrices")
         names = Names(self._of_adapter, self._of_base)
         for key in names.unknown:
             self._problem("The adapter has a tensor of an unknown kind", key)
@@ -186,7 +186,7 @@ class _Pairing:
             if more is None or not name.endswith("bias"):
                 continue
             if weight is None or weight.shape[:1] == (more,):
-                self._mismatch(name, f"{more} numbers, since the adapter adds tokens", info)
+                self._mismatch(name, f"{more} elements, because the adapter adds tokens", info)
 
     def _replacing(self, name: str, info: TensorInfo) -> TensorInfo:
         """A tensor of the adapter that replaces the base's, in the base's dtype."""
@@ -227,15 +227,14 @@ class _Pairing:
         if not fits or rank == 0:
             self._mismatch(
                 module,
-                f"A of {list(a.shape)} and B of {list(b.shape)} that make up "
-                f"{list(weight.shape)}, as in {self._base.ref}",
-                weight,
+                f"A and B whose product has shape {list(weight.shape)}, as in {self._base.ref}",
+                f"A {list(a.shape)} and B {list(b.shape)}",
             )
             return None
         way = transposed if len(fits) == 2 else fits[0]
         outputs = b.shape[0]
         if magnitude is not None and magnitude.numel != outputs:
-            self._mismatch(module, f"{outputs} magnitudes", magnitude)
+            self._mismatch(module, f"{outputs} elements", magnitude)
             return None
         return LowRank(a, b, rank, self._settings.scale(module, rank), way, magnitude)
 
@@ -256,12 +255,14 @@ class _Pairing:
         named = self._adapter.config.get("base_model_name_or_path")
         return f": its config says {named[:100]!r}" if isinstance(named, str) and named else ""
 
-    def _mismatch(self, name: str, expected: str, info: TensorInfo) -> None:
+    def _mismatch(self, name: str, expected: str, found: TensorInfo | str) -> None:
+        if isinstance(found, TensorInfo):
+            found = f"{found.dtype} {list(found.shape)} of {found.name}"
         self._problem(
             "The adapter does not fit the model",
             name,
             expected=expected,
-            found=f"{info.dtype} {list(info.shape)} of {info.name}",
+            found=found,
             fix="name the model that the adapter was trained on" + self._trained_on(),
         )
 

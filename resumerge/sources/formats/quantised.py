@@ -46,8 +46,8 @@ def check_unquantised(source: Source) -> None:
         expected="weights in float32, bfloat16, float16 or plain float8",
         found=f"{name}: tensor {tensor!r}"
         + (f"; config.json says quant_method: {str(method)[:40]}" if method else ""),
-        fix="name the model that it was made from, or load this one with transformers, call "
-        "dequantize() and save_pretrained(), and name the folder",
+        fix="name the original model, or load this one with transformers, call dequantize() and "
+        "save_pretrained(), and name the folder",
     )
 
 

@@ -165,7 +165,7 @@ class _Machine:
                 found = self._stack[place + 1 :]
                 del self._stack[place:]
                 return found
-        raise ValueError("no mark")
+        raise ValueError("no mark on the stack")
 
     def tuple_of(self, count: int) -> None:
         if count > len(self._stack):
@@ -191,7 +191,7 @@ class _Machine:
 
     def _extend(self, items: list[Any]) -> None:
         if not isinstance(self._stack[-1], list):
-            raise TypeError("no list")
+            raise TypeError("not a list")
         self._stack[-1].extend(items)
 
     def set_item(self, _: Any) -> None:
@@ -204,7 +204,7 @@ class _Machine:
     def _update(self, items: list[Any]) -> None:
         target = self._stack[-1]
         if not isinstance(target, dict) or len(items) % 2:
-            raise TypeError("no dictionary")
+            raise TypeError("not a dictionary")
         for key, value in zip(items[::2], items[1::2]):
             if not isinstance(key, str | int | None):
                 raise _Unreadable(f"a key of type {type(key).__name__}")
@@ -217,13 +217,13 @@ class _Machine:
     def name_of_stack(self, _: Any) -> None:
         name, module = self._stack.pop(), self._stack.pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise TypeError("no name")
+            raise TypeError("not a name")
         self._stack.append(_known(_Name(module, name)))
 
     def call(self, _: Any) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
         if not isinstance(function, _Name) or not isinstance(arguments, tuple):
-            raise TypeError("no call")
+            raise TypeError("not a call")
         build = _CALLS.get((function.module, function.name))
         if build is None:
             raise _Unreadable(f"a call of {function}")
@@ -233,7 +233,7 @@ class _Machine:
         """Ignore attributes. Only a state dict has some: the versions of its modules."""
         self._stack.pop()
         if not isinstance(self._stack[-1], dict):
-            raise _Unreadable("attributes of something that is no dictionary")
+            raise _Unreadable("attributes of something that is not a dictionary")
 
     def storage(self, _: Any) -> None:
         tag, kind, key, _location, size, *view = self._stack.pop()
@@ -243,7 +243,7 @@ class _Machine:
         if any(part is not None for part in view):
             raise _Unreadable("a view of another storage")
         if type(size) is not int or not isinstance(key, str | int):
-            raise TypeError("no storage")
+            raise TypeError("not a storage")
         self._stack.append(Storage(str(key), STORAGES[kind.name], size))
 
 
@@ -259,7 +259,7 @@ def _known(name: _Name) -> Any:
 
 def _tensor(storage: Storage, offset: Any, shape: Any, strides: Any, *_: Any) -> View:
     if not isinstance(storage, Storage) or storage.dtype is None:
-        raise TypeError("no typed storage")
+        raise TypeError("not a storage with a type")
     return View(storage, storage.dtype, offset, shape, strides)
 
 
@@ -274,19 +274,19 @@ def _tensor_of_dtype(
     *_: Any,
 ) -> View:
     if not isinstance(storage, Storage) or dtype not in DTYPES.values():
-        raise TypeError("no storage with a dtype")
+        raise TypeError("not a storage with a dtype")
     return View(storage, dtype, offset, shape, strides)
 
 
 def _parameter(data: View, *_: Any) -> View:
     if not isinstance(data, View):
-        raise TypeError("no tensor in a parameter")
+        raise TypeError("not a tensor in a parameter")
     return data
 
 
 def _ordered(*pairs: Any) -> dict[Any, Any]:
     if pairs:
-        raise _Unreadable("an OrderedDict of something")
+        raise _Unreadable("an OrderedDict with arguments")
     return {}
 
 

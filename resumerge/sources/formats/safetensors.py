@@ -97,9 +97,7 @@ def _json_object(raw: bytes, where: str) -> dict[str, Any]:
     def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise damaged(
-                FORMAT, where, "every name once", "a name that occurs twice in the header"
-            )
+            raise damaged(FORMAT, where, "each name once", "the same name twice in the header")
         return found
 
     try:
@@ -140,7 +138,7 @@ def _tensor(
             FORMAT,
             where,
             f"data within {data_size} bytes",
-            f"tensor {name!r} at {begin}..{end}: the file is truncated or its header wrong",
+            f"tensor {name!r} at {begin}..{end}: the file is truncated, or its header is wrong",
         )
     if info.nbytes * 8 != info.numel * BITS[dtype]:
         raise damaged(

@@ -152,7 +152,7 @@ def _zip_archive(
             raw = _small_file(archive, entries[pickles[0]], where)
             order = folder + "byteorder"
             if order in entries and _small_file(archive, entries[order], where) != b"little":
-                raise _damaged(where, "little-endian numbers", "big-endian ones")
+                raise _damaged(where, "little-endian numbers", "big-endian numbers")
     except InputError:
         raise
     except (zipfile.BadZipFile, *_ZIP_ERRORS) as error:

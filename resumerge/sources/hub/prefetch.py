@@ -13,6 +13,7 @@ from resumerge.hub.cache import HubFile, cache_folder, free_bytes
 from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.content_hash import is_intact
 from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.sizes import show_size
 from resumerge.sources.formats.registry import read_header
 from resumerge.sources.hub.files import ensure_cached, hub_file
 from resumerge.sources.types import Source
@@ -295,22 +296,22 @@ def _has_planned_header(file: HubFile, source: Source) -> bool:
 def _other_header(file: HubFile) -> Resumable:
     return Resumable(
         "source_changed",
-        f"The header of {file.name} of {file.repo} differs from the one that the plan was made "
-        "from: the server sent another one then. Start over with --restart.",
+        f"The header of {file.name} of {file.repo} differs from the header that the run was "
+        "planned with. Start over with --restart.",
     )
 
 
 def _disk_too_small(file: HubFile, needed: int, free: int, evicting: bool) -> Resumable:
     advice = (
-        "There is not enough space even after the removal of downloads that are no longer needed"
+        "This is not enough, although downloads that are no longer needed were deleted"
         if evicting
         else "Free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
         "downloads of this run as soon as they are no longer needed; then resume"
     )
     return Resumable(
         "disk_full",
-        f"No room to download {file.name} of {file.repo} into {cache_folder()}: "
-        f"{needed / 1e9:.2f} GB are needed and {free / 1e9:.2f} GB are free.\n{advice}.",
+        f"No disk space to download {file.name} of {file.repo} into {cache_folder()}: "
+        f"{show_size(needed)} are needed and {show_size(free)} are free.\n{advice}.",
     )
 
 

@@ -90,7 +90,7 @@ def _template_alone(recipe: Recipe, first: ModelRef) -> Problem:
     return recipe.problem(
         f"The chat template needs a tokenizer, but {first} has none",
         "chat_template",
-        expected=f"tokenizer.json beside the weights of {first}, whose tokenizer the result has",
+        expected=f"tokenizer.json beside the weights of {first}, whose tokenizer the output gets",
         found="no tokenizer files",
         fix="save the tokenizer into the model's folder, or delete chat_template",
     )

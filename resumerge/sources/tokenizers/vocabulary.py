@@ -166,7 +166,7 @@ def added_tokens_decoder(config: Mapping[str, Any], where: Path) -> dict[str, di
         raise _damaged(str(where), "added_tokens_decoder: an object", _shown(found))
     for key, entry in found.items():
         if not key.isdecimal() or len(key) > _LONGEST_ID or not _is_id(int(key)):
-            raise _damaged(str(where), "added_tokens_decoder: numbers of tokens", _shown(key))
+            raise _damaged(str(where), "added_tokens_decoder: token ids", _shown(key))
         _content(entry, where)
     return found
 
@@ -200,9 +200,9 @@ def _kind(facts: Mapping[str, Any]) -> str:
     model = str(facts["model"].get("type"))
     text = json.dumps([facts.get(key) for key in ("normalizer", "pre_tokenizer", "decoder")])
     if '"ByteLevel"' in text:
-        return f"{model} of bytes"
+        return f"{model}, byte-level"
     if "Metaspace" in text or "\\u2581" in text:
-        return f"{model} with ▁ for blanks"
+        return f"{model} with ▁ for spaces"
     return model
 
 
@@ -237,7 +237,7 @@ def _tokens(
             added[content] = {k: v for k, v in entry.items() if k not in ("id", "__type")}
     largest = max(numbers, default=0)
     if largest - len(numbers) > _MOST_FREE_IDS:
-        expected = f"ids that leave out at most {_MOST_FREE_IDS:,} numbers"
+        expected = f"at most {_MOST_FREE_IDS:,} unused ids"
         found = f"{len(numbers):,} ids up to {largest:,}"
         raise _damaged(str(folder / TOKENIZER), expected, found)
     return ids, added
@@ -302,7 +302,7 @@ def _converted(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
     """tokenizer.json as transformers converts other files to it."""
     if large := oversized_tokenizer_files(source.folder):
         expected = f"files of at most {LARGEST:,} bytes"
-        raise _damaged(str(source.folder / large[0]), expected, "a larger one")
+        raise _damaged(str(source.folder / large[0]), expected, "a larger file")
     try:
         from transformers import AutoTokenizer
     except ImportError:
@@ -322,11 +322,12 @@ def _converted(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
         if isinstance(error, Interrupted):
             raise
         raise refuse(
-            f"The tokenizer of {source.ref} has no {TOKENIZER}, and cannot be converted",
+            f"The tokenizer of {source.ref} has no {TOKENIZER}, and its other files cannot be "
+            "converted",
             where=str(source.folder),
             expected=f"{TOKENIZER}, or files that transformers converts to it",
             found=f"{', '.join(files)}: " + str(error).strip().split("\n")[0][:200],
-            fix=f"if libraries are missing: {EXTRA}; else save the tokenizer as {TOKENIZER} "
+            fix=f"if libraries are missing: {EXTRA}; otherwise save the tokenizer as {TOKENIZER} "
             "(transformers: AutoTokenizer, save_pretrained)",
         ) from None
     return facts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.report.panels import Panel, nice_ceiling
+from resumerge.report.panels import Panel, clipped_top
 from resumerge.report.timeline import Span, Timeline, Value
 from resumerge.report.timings import Timing, by_kind, by_layer
 from resumerge.sizes import counted, show_seconds, show_size, show_tick
@@ -39,6 +39,14 @@ class AttemptPaths:
 
 
 @dataclass(frozen=True)
+class Outlier:
+    """A value that is cut off at the top of a chart, and how far right it is, in percent."""
+
+    left: float
+    label: str
+
+
+@dataclass(frozen=True)
 class Column:
     """One column: top, height and tooltip."""
 
@@ -65,6 +73,7 @@ class Chart:
     width: int
     attempts: Sequence[AttemptPaths] = ()
     columns: Sequence[Column] = ()
+    outlier: Outlier | None = None
     height: int = HEIGHT
 
 
@@ -102,6 +111,16 @@ def history_chart(panel: Panel, timeline: Timeline) -> Chart:
         _ticks(top, lambda value: show_size(value) + panel.unit),
         timeline.columns,
         [_attempt(panel, span, timeline, top) for span in timeline.spans],
+        outlier=_outlier(
+            [
+                (span.start + i, panel.value(c))
+                for span in timeline.spans
+                for i, c in enumerate(span.cells)
+            ],
+            top,
+            timeline.columns,
+            lambda value: show_size(value) + panel.unit,
+        ),
     )
 
 
@@ -117,7 +136,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
         return None
     seconds = _columns_chart(
         "Seconds",
-        "of computing and writing by layer, all threads together",
+        "of computing and writing by layer, sum of all threads",
         "seconds",
         layers,
         lambda timing: timing.seconds,
@@ -125,7 +144,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
     )
     rates = _columns_chart(
         "Bytes per second",
-        "of output by layer, of one thread",
+        "of output by layer, per thread",
         "rate",
         layers,
         lambda timing: timing.rate,
@@ -151,17 +170,34 @@ def _columns_chart(
     value: Callable[[Timing], float],
     format_tick: Callable[[float], str],
 ) -> Chart:
-    top = nice_ceiling(max(map(value, timings), default=0.0))
+    values = list(map(value, timings))
+    top = clipped_top(values)
     columns = [
         Column(
-            _number(HEIGHT * (1 - value(timing) / top)),
-            _number(HEIGHT * value(timing) / top),
+            _number(HEIGHT * (1 - min(1.0, value(timing) / top))),
+            _number(HEIGHT * min(1.0, value(timing) / top)),
             f"{timing.name}: {show_seconds(timing.seconds)}, {show_size(timing.nbytes)} in "
             f"{counted(timing.tensors, 'tensor')}, {show_size(timing.rate)}/s",
         )
         for timing in timings
     ]
-    return Chart(title, note, kind, top, _ticks(top, format_tick), len(timings), columns=columns)
+    outlier = _outlier(enumerate(values), top, len(timings), format_tick)
+    ticks = _ticks(top, format_tick)
+    return Chart(title, note, kind, top, ticks, len(timings), columns=columns, outlier=outlier)
+
+
+def _outlier(
+    values: Iterable[tuple[int, float | None]],
+    top: float,
+    columns: int,
+    format_value: Callable[[float], str],
+) -> Outlier | None:
+    """The largest value, if it is above the top; where it is among the columns."""
+    known = [(value, column) for column, value in values if value is not None]
+    value, column = max(known, default=(0.0, 0))
+    if value <= top:
+        return None
+    return Outlier(100 * (column + 0.5) / columns, format_value(value))
 
 
 def _ticks(top: float, format_tick: Callable[[float], str]) -> list[str]:
@@ -196,7 +232,7 @@ def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
     for column, cell in enumerate(span.cells, span.start):
         before, level = level, value(cell)
         if level is not None:
-            y = HEIGHT * (1 - level / top)
+            y = HEIGHT * (1 - min(1.0, level / top))
             if before is None:
                 pieces.append([(column, y)])
             pieces[-1] += [(column, y), (column + 1, y)] if steps else [(column + 0.5, y)]

@@ -26,7 +26,7 @@ def write_report(run: Run, file: Path) -> None:
                 where=str(file),
                 expected="a new file, or a page that `resumerge status --html` wrote",
                 found="a folder" if file.is_dir() else "another file",
-                fix="choose another name, or remove it first",
+                fix="choose another name, or remove this file first",
             )
         Storage().write_file(file, page(run).encode("utf-8", "backslashreplace"))
     except OSError as error:
@@ -34,7 +34,7 @@ def write_report(run: Run, file: Path) -> None:
             "The page cannot be written",
             where=str(file),
             found=str(error),
-            fix="name a file in a folder that exists and may be written to",
+            fix="name a file in a folder that exists and that you can write to",
         ) from None
 
 

@@ -14,10 +14,12 @@ from typing import Any
 
 from resumerge.engine.reporter import Result
 from resumerge.errors import Interrupted, Resumable
-from resumerge.host.memory import peak_rss, rss
+from resumerge.host.memory import rss
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
+from resumerge.report.history import attempt_seconds
+from resumerge.report.run import describe_run
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.html.environment import render
 from resumerge.ui.progress.keepalive import Ticker
@@ -28,6 +30,9 @@ LEAST_SECONDS = 0.5
 
 MIRROR_SECONDS = 2.0
 """Between two reads of the mirror's state in the ledger."""
+
+Tile = tuple[str, str, str]
+"""A fact: its name, its value, and what the value is compared with."""
 
 MOST_NOTES = 5
 """The newest notes are shown."""
@@ -49,7 +54,7 @@ class CellReporter(ProgressState):
         self._budget = 0
         self._notes: list[str] = []
         self._ended: tuple[str, list[str]] | None = None
-        self._started = self._updated_at = time.monotonic()
+        self._updated_at = time.monotonic()
         self._mirror, self._mirror_at = "", float("-inf")
         self._handle: Any = display(  # type: ignore[no-untyped-call]
             self._bundle(), raw=True, display_id=True
@@ -79,7 +84,7 @@ class CellReporter(ProgressState):
         for note in result.notes:
             if note not in self._notes:
                 self.note(note)
-        spent = show_seconds(time.monotonic() - self._started)
+        spent = show_seconds(result.seconds)
         how = "Already done" if result.already_done else f"Done in {spent}"
         self._ended = ("done", [f"{how}: {result.places}"])
 
@@ -119,33 +124,7 @@ class CellReporter(ProgressState):
     def _html(self) -> str:
         state, last = self._ended or ("running", [])
         share = 1.0 if state == "done" else self.share
-        update = self.update
-        left = self.left if state == "running" else None
-        tiles = [
-            (
-                "computed",
-                show_size(update.bytes_done) if update else "nothing yet",
-                f"of {show_size(update.bytes_total)}" if update else "",
-            ),
-            (
-                "tensors",
-                str(update.units_done) if update else "0",
-                f"of {update.units_total}" if update else "",
-            ),
-            ("speed", f"{show_size(self.rate)}/s" if self.rate else "none yet", ""),
-            ("time left", show_seconds(left) if left is not None else "", ""),
-            (
-                "memory",
-                show_size(rss() if state == "running" else peak_rss()),
-                f"budget {show_size(self._budget)}" if self._budget else "",
-            ),
-        ]
-        if state != "running":
-            tiles[3] = ("took", show_seconds(time.monotonic() - self._started), "")
-            if not self.rate:
-                del tiles[2]
-        if state == "done" and not update:
-            tiles = [tile for tile in tiles if tile[0] == "took"]
+        tiles = self._live_tiles() if state == "running" else self._last_tiles()
         if self._mirror:
             tiles.append(("in the mirror", self._mirror, ""))
         lines = [f"{share:.0%}. {self.line().strip()}"] if state == "running" else last
@@ -159,6 +138,43 @@ class CellReporter(ProgressState):
             tiles=tiles,
             notes=self._notes,
         )
+
+    def _live_tiles(self) -> list[Tile]:
+        update = self.update
+        return [
+            (
+                "computed",
+                show_size(update.bytes_done) if update else "nothing yet",
+                f"of {show_size(update.bytes_total)}" if update else "",
+            ),
+            (
+                "tensors",
+                str(update.units_done) if update else "0",
+                f"of {update.units_total}" if update else "",
+            ),
+            ("speed", f"{show_size(self.rate)}/s" if self.rate else "none yet", ""),
+            ("time left", self.left, ""),
+            (
+                "memory",
+                show_size(rss()),
+                f"budget {show_size(self._budget)}" if self._budget else "",
+            ),
+        ]
+
+    def _last_tiles(self) -> list[Tile]:
+        """Of an attempt that has ended: what `resumerge.status` says of it."""
+        if not self._budget:
+            return []  # no attempt began
+        run = describe_run(self._state_dir / self._run)
+        nbytes, units, last = run["bytes"], run["units"], run["attempts"][-1]
+        rate, peak = run["rate_bytes_per_s"], run["memory"]["peak_rss"]
+        return [
+            ("committed", show_size(nbytes["committed"]), f"of {show_size(nbytes['total'])}"),
+            ("tensors", str(units["committed"]), f"of {units['total']}"),
+            *([("speed", f"{show_size(rate)}/s", "")] if rate else []),
+            ("took", show_seconds(attempt_seconds(last) or 0.0), ""),
+            ("peak memory", show_size(peak), f"budget {show_size(self._budget)}"),
+        ]
 
     def _read_mirror(self) -> None:
         """Read from the ledger how many shards the mirror has; nothing where there is no mirror."""

@@ -40,23 +40,25 @@ def merge_in_process(
     """
     if not isinstance(reporter, Reporter | None):
         raise refuse(
-            "The reporter is of the wrong type",
+            "The reporter has the wrong type",
             expected="a resumerge.engine.reporter.Reporter, or progress='lines'",
             found=repr(reporter),
         )
     cell, printed = _reporters(progress, options) if reporter is None else (None, None)
-    session = Session(options, reporter or cell or printed, stop=StopRequest(patient=in_kernel()))
-    try:
-        return DisplayedResult.of(work(session))
-    except (Interrupted, Resumable) as stopped:
-        stopped.how_to_resume = _resume_call(session.run_id, options.state_dir)
-        if cell is not None:
-            cell.stopped(stopped)
-        raise
-    finally:
-        for shown in (cell, printed):
-            if shown is not None:
-                shown.close()
+    stop = StopRequest(patient=in_kernel())
+    session = Session(options, reporter or cell or printed, stop=stop)
+    with stop.listening():  # until the end is shown: a second interrupt must not replace it
+        try:
+            return DisplayedResult.of(work(session))
+        except (Interrupted, Resumable) as stopped:
+            stopped.how_to_resume = _resume_call(session.run_id, options.state_dir)
+            if cell is not None:
+                cell.stopped(stopped)
+            raise
+        finally:
+            for shown in (cell, printed):
+                if shown is not None:
+                    shown.close()
 
 
 def in_kernel() -> bool:
@@ -66,7 +68,7 @@ def in_kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def keepalive_in_notebook(what: str, progress: str) -> AbstractContextManager[None]:
+def keepalive_in_notebook(what: str, progress: str) -> AbstractContextManager[object]:
     """Print a line every few seconds, in a notebook or where `progress` asks for lines.
 
     Raises:

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import time
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Column
+from rich.console import Console, RenderableType
+from rich.text import Text
 
-from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
+from resumerge.engine.reporter import Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.report.resume_command import next_command
-from resumerge.sizes import counted, show_seconds, show_size
-from resumerge.sources.hub.prefetch import DownloadProgress
-from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Ticker
-from resumerge.ui.progress.progress_state import ProgressState
+from resumerge.report.resume_command import loading_call, next_command
+from resumerge.sizes import counted, show_estimate, show_seconds, show_size
+from resumerge.ui.progress.bars import Bar, show_bars
+from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Seldom, Ticker, drawn
+from resumerge.ui.progress.progress_state import STALL_SECONDS, ProgressState
+from resumerge.ui.terminal.prose import say
 
-LEAST_FOR_BAR, LEAST_FOR_SIZES = 80, 60
-"""Columns of a terminal from which its bar and its sizes are shown."""
+REPEATED_SECONDS = 60.0
+"""A note at the end is not said again if it was said so short a time ago."""
 
 
 class ConsoleReporter(ProgressState):
-    """Prints a bar or lines.
+    """Prints a bar, or a phase, that is drawn again and again; or lines.
 
     Args:
         bar: a bar, which needs a terminal; else lines. By default a bar where there is a terminal.
@@ -49,11 +41,12 @@ class ConsoleReporter(ProgressState):
         super().__init__()
         self._announced = announced
         self._console = console
-        self._as_bar = console.is_terminal if bar is None else bar
-        self._bar: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
         self._clock = clock or PrintClock()
-        self._started = time.monotonic()
+        self._noted: dict[str, float] = {}
+        as_bar = console.is_terminal if bar is None else bar
+        self._live = drawn(console, self._frame) if as_bar else None
+        if self._live is not None:
+            self._live.start()
         self._ticker = Ticker(self._tick)
 
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
@@ -61,15 +54,15 @@ class ConsoleReporter(ProgressState):
             return
         for note in (*plan.notes, *estimate.notes):
             self.note(note)
-        verb = "Resuming" if resumed else "Run"
         self._print(
-            f"{verb} [bold]{run}[/bold]: {plan.recipe.merge_method} of "
-            f"{counted(len(plan.sources), 'model')}, "
+            f"{plan.recipe.merge_method} of {counted(len(plan.sources), 'model')}, "
             f"{counted(len(plan.units), 'tensor')}, {show_size(plan.output_bytes)} in "
             f"{counted(len(plan.shards), 'shard')}; "
             f"peak memory about {show_size(estimate.peak_rss)}, "
-            f"disk {show_size(estimate.disk)}, about {show_seconds(estimate.seconds)}; "
-            f"largest tensor {estimate.largest.name}, {show_size(estimate.largest.nbytes)}"
+            f"disk {show_size(estimate.disk)}, about {show_estimate(estimate.seconds)}; "
+            f"largest tensor {estimate.largest.name}, {show_size(estimate.largest.nbytes)}",
+            f"{'Resuming' if resumed else 'Run'} {run}:",
+            "bold",
         )
         if estimate.download:
             self._print(
@@ -77,80 +70,73 @@ class ConsoleReporter(ProgressState):
                 f"{counted(estimate.download_files, 'file')}"
             )
 
-    def fetching(self, fetched: DownloadProgress) -> None:
-        super().fetching(fetched)
-        if self._as_bar and fetched.bytes_done < fetched.bytes_total:
-            self._show("downloaded", fetched.bytes_done, fetched.bytes_total, fetched.file)
-
-    def progressed(self, progressed: ProgressUpdate) -> None:
-        super().progressed(progressed)
-        if self._as_bar:
-            self._show("merged", progressed.bytes_done, progressed.bytes_total, progressed.unit)
-
-    def _show(self, what: str, done: int, total: int, now: str) -> None:
-        """Update the bar for downloading, or the one for merging."""
-        if self._bar is None:
-            columns = _columns(self._console.width)
-            self._bar = Progress(*columns, console=self._console, transient=True, expand=True)
-            self._tasks = {}
-            self._bar.start()
-        if what not in self._tasks:
-            self._tasks[what] = self._bar.add_task(what, total=total, size="", now="")
-        size = f"{show_size(done)} of {show_size(total)}"
-        self._bar.update(self._tasks[what], completed=done, size=size, now=now)
-
     def note(self, text: str) -> None:
-        self._print(f"[yellow]note:[/yellow] {escape(text)}")
+        self._noted[text] = time.monotonic()
+        self._print(text, "note:", "yellow")
+
+    def waiting(self, text: str) -> None:
+        begins = not self.waits
+        super().waiting(text)
+        if begins and self._live is None:
+            self.note(text)
 
     def done(self, result: Result) -> None:
         self.close()
         if result.already_done:
-            self._print(f"Run {result.id} is already done: {escape(result.places)}")
+            self._print(result.places, f"Run {result.id} is already done:")
             return
-        spent = show_seconds(time.monotonic() - self._started)
         self._print(
-            f"[green]Done[/green] in {spent}: {escape(result.places)} "
-            f"({show_size(result.output_bytes)}, peak memory {show_size(result.peak_rss)})"
+            f"in {show_seconds(result.seconds)}: {result.places} "
+            f"({show_size(result.output_bytes)}, peak memory {show_size(result.peak_rss)})",
+            "Done",
+            "green",
         )
         state = result.ledger.parents[1]
         if result.is_here:
+            self._offer("To load it:", loading_call(result.output))
             upload = next_command(state, "push", str(result.output), "ORG/NAME")
-            self._print(f"[dim]To upload it:[/dim] {escape(upload)}")
-        remove = next_command(state, "clean", result.id)
-        self._print(f"[dim]To remove its ledger:[/dim] {escape(remove)}")
+            self._offer("To upload it:", upload)
+        self._offer("To remove its ledger:", next_command(state, "clean", result.id))
         for note in result.notes:  # what the model lacks must not be overlooked
-            self.note(note)
+            if time.monotonic() - self._noted.get(note, float("-inf")) > REPEATED_SECONDS:
+                self.note(note)
 
     def close(self) -> None:
         """Print no more, and remove the bar from the terminal."""
         self._ticker.stop()
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        if self._live is not None:
+            self._live.stop()
 
     def _tick(self) -> None:
-        """Called by the ticker's thread. A bar draws itself."""
-        if self._bar is not None:
+        """Called by the ticker's thread. What is drawn needs no lines."""
+        if self._live is not None:
             self._clock.reset()
-        elif self._clock.silence >= LINE_SECONDS:
-            self._print(escape(self.line()))
+        elif self._clock.is_due(LINE_SECONDS):
+            self._print(self.line())
 
-    def _print(self, text: str) -> None:
+    def _frame(self) -> RenderableType:
+        """What is drawn: how far downloading and merging are, or what is being done."""
+        fetched, update = self.fetched, self.update
+        stalled = time.monotonic() - self.moved
+        idle = f"no progress for {show_seconds(int(stalled))}" if stalled > STALL_SECONDS else ""
+        rows = []
+        if fetched is not None and fetched.bytes_done < fetched.bytes_total:
+            done, total = fetched.bytes_done, fetched.bytes_total
+            rows.append(Bar("downloaded", self._downloaded, done, total, fetched.file, idle))
+        if update is not None:
+            done, total = update.bytes_done, update.bytes_total
+            rows.append(Bar("merged", self._merged, done, total, update.unit, idle))
+        if not self._has_figures or self.waits or not rows:
+            return Text(self.line(), no_wrap=True, overflow="ellipsis")
+        return show_bars(rows, self._console.width)
+
+    def _offer(self, what: str, command: str) -> None:
+        """A command that may be typed next; it is never broken."""
+        self._print(command, what, "dim", whole=True)
+
+    def _print(self, text: str, label: str = "", style: str = "", *, whole: bool = False) -> None:
         self._clock.reset()
-        self._console.print(text, markup=True, highlight=False, soft_wrap=True)
-
-
-def _columns(width: int) -> list[ProgressColumn]:
-    """The columns of a bar that fit into the width; the last one gets the rest."""
-    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    return [
-        TextColumn("{task.description}"),
-        *([BarColumn(bar_width=width // 4)] if width >= LEAST_FOR_BAR else []),
-        TextColumn("{task.percentage:3.0f}%"),
-        *([TextColumn("{task.fields[size]}")] if width >= LEAST_FOR_SIZES else []),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[now]}", markup=False, table_column=rest),
-    ]
+        say(self._console, text, label, style, whole=whole)
 
 
 class QuietReporter(Reporter):
@@ -158,9 +144,14 @@ class QuietReporter(Reporter):
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._is_time = Seldom()
 
     def close(self) -> None:
         """Nothing is left on the terminal."""
 
     def note(self, text: str) -> None:
-        self._console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+        say(self._console, text, "note:")
+
+    def waiting(self, text: str) -> None:
+        if self._is_time():
+            self.note(text)

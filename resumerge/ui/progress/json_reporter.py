@@ -8,7 +8,7 @@ from resumerge.engine.reporter import ProgressUpdate, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub.prefetch import DownloadProgress
-from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Ticker
+from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Seldom, Ticker
 from resumerge.ui.progress.progress_state import ProgressState
 from resumerge.ui.terminal.console import print_json_line
 
@@ -21,6 +21,7 @@ class JsonReporter(ProgressState):
         self._stream = stream
         self._fetched = ("", 0)
         self._clock = clock or PrintClock()
+        self._is_time = Seldom()
         self._ticker = Ticker(self._tick)
 
     def close(self) -> None:
@@ -70,6 +71,11 @@ class JsonReporter(ProgressState):
 
     def note(self, text: str) -> None:
         self._write("note", text=text)
+
+    def waiting(self, text: str) -> None:
+        super().waiting(text)
+        if self._is_time():
+            self.note(text)
 
     def done(self, result: Result) -> None:
         self._write(

@@ -1,6 +1,7 @@
-"""A line of output every few seconds, whatever happens.
+"""Signs of life: a line that is drawn again on a terminal, and elsewhere a line every few seconds.
 
-Hosts of notebooks stop a machine that prints nothing for long, and people take it for hung.
+Hosts of notebooks stop a machine that prints nothing for long, and people take it for hung. Logs
+get fewer lines as time goes by.
 """
 
 from __future__ import annotations
@@ -11,15 +12,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
 
+from resumerge.host.platform import in_notebook
 from resumerge.sizes import show_seconds
+from resumerge.ui.terminal.prose import say
 
 LINE_SECONDS = 5.0
 """Between two lines of progress."""
 
 SILENCE_SECONDS = 8.0
 """After so long without a line from the worker, its supervisor prints one."""
+
+RARER_AFTER = 100.0
+"""Seconds; from then on, lines of a log are a twentieth of the time so far apart."""
+
+RAREST_SECONDS = 60.0
+"""Between two lines of a log at most, and between two that say that the run still waits."""
+
+DRAWN_PER_SECOND = 4
 
 _TICK_SECONDS = 0.5
 
@@ -36,7 +49,7 @@ class PrintClock:
 
     def __init__(self) -> None:
         self.on_print: Callable[[], None] = lambda: None
-        self._printed_at = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
 
     def reset(self, printed_at: float | None = None) -> None:
         """Something was printed, now or at a time of the monotonic clock; the latest counts."""
@@ -48,6 +61,25 @@ class PrintClock:
     def silence(self) -> float:
         """Seconds since something was printed."""
         return time.monotonic() - self._printed_at
+
+    def is_due(self, seconds: float) -> bool:
+        """Whether a log gets another line, where it gets one after so many seconds at first."""
+        rarer = 1.0 if in_notebook() else (time.monotonic() - self._began) / RARER_AFTER
+        return self.silence >= seconds * min(max(1.0, rarer), RAREST_SECONDS / LINE_SECONDS)
+
+
+class Seldom:
+    """Says yes to the first question, and then once in a minute."""
+
+    def __init__(self) -> None:
+        self._yes_at = float("-inf")
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if now - self._yes_at < RAREST_SECONDS:
+            return False
+        self._yes_at = now
+        return True
 
 
 class Ticker:
@@ -79,21 +111,46 @@ class Ticker:
 
 
 @contextmanager
-def keepalive(console: Console | None, what: str) -> Iterator[None]:
-    """Print every few seconds that `what` is still being done; print nothing for None."""
+def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], None]]:
+    """Show that `what` is still being done, and for how long; show nothing for None.
+
+    Yields:
+        A function that changes what is being done.
+    """
+    now, clock, started = [what], PrintClock(), time.monotonic()
+
+    def line() -> str:
+        return f"{now[0]}: {show_seconds(int(time.monotonic() - started))} so far"
+
+    def change(what: str) -> None:
+        now[0] = what
+
     if console is None:
-        yield
+        yield change
         return
-    clock, started = PrintClock(), time.monotonic()
+    if console.is_terminal:
+        with drawn(console, lambda: Text(line(), no_wrap=True, overflow="ellipsis")):
+            yield change
+        return
 
     def tick() -> None:
-        if clock.silence >= LINE_SECONDS:
+        if clock.is_due(LINE_SECONDS):
             clock.reset()
-            text = f"{what}: {show_seconds(time.monotonic() - started)} so far"
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(console, line())
 
     ticker = Ticker(tick)
     try:
-        yield
+        yield change
     finally:
         ticker.stop()
+
+
+def drawn(console: Console, frame: Callable[[], RenderableType]) -> Live:
+    """A part of the terminal that is drawn again and again, below what is printed meanwhile."""
+    return Live(
+        get_renderable=frame,
+        console=console,
+        transient=True,
+        refresh_per_second=DRAWN_PER_SECOND,
+        vertical_overflow="crop",
+    )

@@ -7,9 +7,14 @@ import time
 from resumerge.engine.reporter import ProgressUpdate, Reporter
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.sources.hub.prefetch import DownloadProgress
+from resumerge.ui.progress.bars import Pace
 
 STALL_SECONDS = 8.0
 """After so long without progress, the line says for how long there was none."""
+
+
+WAITING_SECONDS = 2.0
+"""A run that has not said for so long that it waits does not wait any more."""
 
 
 class ProgressState(Reporter):
@@ -29,7 +34,8 @@ class ProgressState(Reporter):
         self.phase_started = self.moved = time.monotonic()
         self.update: ProgressUpdate | None = None
         self.fetched: DownloadProgress | None = None
-        self._first: tuple[float, int] | None = None
+        self._merged, self._downloaded = Pace(), Pace()
+        self._waits: tuple[float, str] | None = None
         self._has_figures = False  # of this phase
         self._read: tuple[int, int] | None = None
 
@@ -48,13 +54,13 @@ class ProgressState(Reporter):
 
     def progressed(self, progressed: ProgressUpdate) -> None:
         self.heartbeat()
-        if self._first is None:
-            self._first = (self.moved, progressed.bytes_done)
+        self._merged.add(progressed.bytes_done)
         self.update, self._has_figures = progressed, True
 
     def fetching(self, fetched: DownloadProgress) -> None:
         if self.fetched is None or fetched.bytes_done != self.fetched.bytes_done:
             self.heartbeat()
+            self._downloaded.add(fetched.bytes_done)
         self.fetched, self._has_figures = fetched, True
 
     @property
@@ -62,43 +68,51 @@ class ProgressState(Reporter):
         """Of the output that is computed, from 0 to 1."""
         return self.update.bytes_done / max(1, self.update.bytes_total) if self.update else 0.0
 
-    @property
-    def rate(self) -> float | None:
-        """Bytes of output per second since the first batch."""
-        if self.update is None or self._first is None:
-            return None
-        seconds, done = self.moved - self._first[0], self.update.bytes_done - self._first[1]
-        return done / seconds if seconds > 0 and done > 0 else None
+    def waiting(self, text: str) -> None:
+        self._waits = time.monotonic(), text
 
     @property
-    def left(self) -> float | None:
-        """Seconds until everything is computed, at that rate."""
-        if self.update is None or not self.rate:
-            return None
-        return (self.update.bytes_total - self.update.bytes_done) / self.rate
+    def waits(self) -> str:
+        """What the run waits for now; empty if it does not."""
+        told, text = self._waits or (float("-inf"), "")
+        return text if time.monotonic() - told < WAITING_SECONDS else ""
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes of output per second since the first batch; None until it is known."""
+        return self._merged.rate
+
+    @property
+    def left(self) -> str:
+        """The time until everything is computed, as text; empty until it is known."""
+        update = self.update
+        return self._merged.left(update.bytes_total - update.bytes_done) if update else ""
 
     def line(self) -> str:
         """The state as a line of text; control characters in names are not spelled out."""
         now = time.monotonic()
         parts = [self._merging(), self._downloading()] if self._has_figures else []
         text = "; ".join(part for part in parts if part)
+        if waits := self.waits:
+            return waits
         if not text:
             read = (
                 f"{show_size(self._read[0])} of {show_size(self._read[1])}, " if self._read else ""
             )
-            return f"{self.phase}: {read}{show_seconds(now - self.phase_started)} so far"
+            return f"{self.phase}: {read}{show_seconds(int(now - self.phase_started))} so far"
         if now - self.moved > STALL_SECONDS:
-            text += f"; no progress for {show_seconds(now - self.moved)}"
+            text += f"; no progress for {show_seconds(int(now - self.moved))}"
         return text
 
     def _merging(self) -> str:
         if (update := self.update) is None:
             return ""
-        left = f", {show_seconds(self.left)} left" if self.left else ""
+        rate = f", {show_size(self.rate)}/s" if self.rate else ""
+        left = f", {self.left} left" if self.left else ""
         return (
             f"{self.share:4.0%}  {show_size(update.bytes_done)}"
             f" of {show_size(update.bytes_total)}, "
-            f"{update.units_done} of {counted(update.units_total, 'tensor')}{left}"
+            f"{update.units_done} of {counted(update.units_total, 'tensor')}{rate}{left}"
         )
 
     def _downloading(self) -> str:

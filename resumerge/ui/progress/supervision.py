@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from rich.control import Control
 from rich.segment import ControlType
+from rich.text import Text
 
 from resumerge.errors import Resumable
-from resumerge.report.resume_command import TO_GO_ON
 from resumerge.sizes import show_seconds, show_size
 from resumerge.supervisor.supervisor import MOST_FAILURES, WorkerSpec
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.keepalive import SILENCE_SECONDS, PrintClock
 from resumerge.ui.terminal.console import SafeConsole, print_json_line
+from resumerge.ui.terminal.prose import say
+from resumerge.ui.terminal.terminal import print_command_to_resume
 
 _ADVICE = {
-    "oom": "Before resuming, stop other programs or raise the memory limit of this container.",
+    "oom": "Before resuming, close other programs or raise the memory limit of this container.",
     "killed": "Before resuming, find out what killed it: the time or memory limit of a job, or a "
     "process manager.",
     "crash": "A library or a merge method of your own has a fault. Another version of it, or "
@@ -27,15 +30,17 @@ _ADVICE = {
 
 _STALL_ADVICE = {
     "D": "Before resuming, repair the disk or the network filesystem that the worker waited for.",
-    "R": "A library or a merge method of your own may be in an endless loop. If a block only takes "
-    "long, allow more time with --stall-timeout.",
+    "R": (
+        "A library or a merge method of your own may be in an endless loop. If a block just "
+        "takes long, allow more time with --stall-timeout."
+    ),
     "T": "Before resuming, find out what stopped the process: job control, or a container that was "
     "paused.",
     "t": "Before resuming, detach the debugger.",
 }
 """By the state that the kernel gave for the worker."""
 
-_SLOW_ADVICE = "If the worker only waited for something slow, allow more time with --stall-timeout."
+_SLOW_ADVICE = "If the worker just waited for something slow, allow more time with --stall-timeout."
 
 
 class Supervision:
@@ -60,7 +65,9 @@ class Supervision:
         if self._clock is None:
             return
         self._clock.reset(printed_at)
-        if self._clock.silence < SILENCE_SECONDS:
+        is_log = not (self._as_json or self._err.is_terminal)
+        silent = self._clock.silence >= SILENCE_SECONDS
+        if not (self._clock.is_due(SILENCE_SECONDS) if is_log else silent):
             return
         self._clock.reset()
         text = (
@@ -68,8 +75,10 @@ class Supervision:
         )
         if self._as_json:
             self._event("alive", doing="waiting for the worker", text=text)
-        else:
+        elif self._err.is_terminal:
             self._clear()
+            self._err.print(Text(text, no_wrap=True, overflow="ellipsis"), end="")
+        else:
             self._print(text)
 
     def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
@@ -83,7 +92,7 @@ class Supervision:
         self._clear()
         what = (
             f"{death}. {MOST_FAILURES + 1} workers in a row have ended without progress, so no "
-            "other one is started."
+            "new one is started."
         )
         self._print(what)
         self._print(_advice(death))
@@ -97,12 +106,19 @@ class Supervision:
         self._print(_STALL_ADVICE["D"])
         self._stopped("stall", what, run)
 
+    def stopping(self, signum: int) -> None:
+        if signum == signal.SIGINT and self._err.is_terminal and self._clock is not None:
+            self._clear()
+            self._print(
+                "Stopping: finished work is committed first. To stop at once, press Ctrl-C again."
+            )
+
     def stopped(self, signum: int, run: str | None) -> None:
         command = self._command(run)
         self._clear()
         self._print("The worker did not stop in time and was killed. Everything committed is kept.")
         self._event("interrupted", run=run, resume=command, exit_code=128 + signum)
-        self._print_command(command)
+        print_command_to_resume(command, self._err)
 
     def refused(self, run: str, why: str) -> None:
         self._stopped("refused", why, run)
@@ -112,7 +128,7 @@ class Supervision:
         command = self._command(run)
         stopped = Resumable(reason, message).as_json()
         self._event(**stopped, run=run, resume=command)
-        self._print_command(command)
+        print_command_to_resume(command, self._err)
 
     def _clear(self) -> None:
         """Remove what the progress bar of a killed worker left on the terminal."""
@@ -122,14 +138,10 @@ class Supervision:
             )
             self._err.show_cursor()
 
-    def _print_command(self, command: str) -> None:
-        self._print(TO_GO_ON)
-        self._print(command)
-
     def _print(self, text: str) -> None:
         if self._clock is not None:
             self._clock.reset()
-        self._err.print(text, highlight=False, soft_wrap=True)
+        say(self._err, text)
 
     def _event(self, kind: str, **data: Any) -> None:
         if self._as_json:

@@ -44,7 +44,7 @@ def show_layer_map(stack: str, layers: Sequence[Origin], models: Sequence[str]) 
         )
     title = f"{stack}: {len(layers)} layers"
     if each > 1:
-        title += f", {each} to a column"
+        title += f", {each} per column"
     return Group(Text(title, "italic"), picture, ranges)
 
 

@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from resumerge.ui.terminal.prose import Prose
+
 
 def show_methods(document: dict[str, Any]) -> RenderableType:
     """Every method of the document, with its parameters."""
@@ -31,8 +33,6 @@ def _show(method: dict[str, Any]) -> RenderableType:
         facts = ", ".join(filter(None, (where, default, _range(p))))
         table.add_row(p["name"], Text.assemble(f"{p['meaning']} ", (f"({facts})", "dim")))
     base = {"none": "", "optional": ", base_model optional", "required": ", needs base_model"}
-    head = Text.assemble(
-        (method["name"], "bold"), f"  {method['summary']}{base[method['base_model']]}"
-    )
-    papers = [Text(f"  {paper['title']}, {paper['url']}") for paper in method["papers"]]
+    head = Prose(f" {method['summary']}{base[method['base_model']]}", method["name"], "bold")
+    papers = [Prose(f"  {paper['title']}, {paper['url']}") for paper in method["papers"]]
     return Group(head, table, *papers, "")

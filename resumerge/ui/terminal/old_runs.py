@@ -4,37 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import Group, RenderableType
 
 from resumerge.engine.lifecycle.old_runs import OldRun
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_age, show_size
+from resumerge.ui.terminal.prose import Prose
 
 
 def show_old_runs(runs: Sequence[OldRun]) -> RenderableType:
-    """A line for each run."""
+    """Each run, and what is removed of it."""
     if not runs:
-        return Text("There is no run to remove.")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("run", "state", "age", "ledger", "unfinished files"):
-        table.add_column(head, justify="left", no_wrap=True)
-    for run in runs:
-        left = show_size(run.unfinished_bytes) + f" in {printable(run.output)}"
-        table.add_row(
-            run.id,
-            run.state,
-            show_age(run.seconds),
-            show_size(run.ledger_bytes),
-            left if run.unfinished else "none",
-        )
-    return table
+        return Prose("There are no runs to remove.")
+    return Group(*(Prose(_described(run), run.id, "bold") for run in runs))
+
+
+def _described(run: OldRun) -> str:
+    text = f"{run.state}, {show_age(run.seconds)} old, ledger {show_size(run.ledger_bytes)}"
+    if not run.unfinished:
+        return text
+    output = printable(run.output)
+    return f"{text}, unfinished files {show_size(run.unfinished_bytes)} in {output}"
 
 
 def question(runs: Sequence[OldRun]) -> str:
     """What the user is asked before they are removed."""
     unfinished = sum(run.unfinished_bytes for run in runs)
-    more = f", and {show_size(unfinished)} of models that are not finished" if unfinished else ""
+    more = f", and {show_size(unfinished)} of unfinished models" if unfinished else ""
     ledgers = show_size(sum(run.ledger_bytes for run in runs))
     return f"Remove {counted(len(runs), 'run')} ({ledgers} of ledgers{more})?"

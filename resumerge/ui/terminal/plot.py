@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from resumerge.report.history import Cell, History
 from resumerge.report.panels import Panel, panels_of
 from resumerge.report.timeline import Span, Timeline, lay_out
 from resumerge.sizes import show_seconds, show_size
+from resumerge.ui.terminal.prose import Prose
 
 LABELS = 9
 """Columns of the labels at the left axis."""
@@ -42,6 +43,7 @@ class Glyphs:
 
     Args:
         levels: of an area within one character, from empty to full.
+        outlier: at the top of an area that is cut off there.
     """
 
     levels: str
@@ -51,10 +53,11 @@ class Glyphs:
     floor: str
     limit: str
     gap: str
+    outlier: str
 
 
-UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "│", "┤", "└", "─", "╌", "┊")
-ASCII = Glyphs(" .:#", "|", "|", "+", "-", "-", ":")
+UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "│", "┤", "└", "─", "╌", "┊", "▲")
+ASCII = Glyphs(" .:#", "|", "|", "+", "-", "-", ":", "^")
 
 
 class Plot:
@@ -79,14 +82,18 @@ class Plot:
         yield _names(timeline)
 
 
-def _draw(panel: Panel, timeline: Timeline, height: int, glyphs: Glyphs) -> Iterator[Text]:
+def _draw(
+    panel: Panel, timeline: Timeline, height: int, glyphs: Glyphs
+) -> Iterator[RenderableType]:
     top = panel.top(timeline)
     title = f"{panel.title}: {panel.summary}"
+    if (largest := timeline.largest(panel.value)) > top:
+        title += f", {glyphs.outlier} up to {show_size(largest)}{panel.unit}"
     if panel.shows_limit(timeline):
         title += f" {glyphs.limit * 2}"
     elif panel.limit:
         title += " (far above the plot)"
-    yield Text(title, "bold", no_wrap=True, overflow="ellipsis")
+    yield Prose(title, style="bold")
     for row in range(height, 0, -1):
         label = {height: show_size(top) + panel.unit}.get(row, "")
         line = Text(no_wrap=True, overflow="crop")
@@ -112,6 +119,8 @@ def _character(
     value, limit = panel.value(cell), panel.limit(cell) if panel.limit else None
     if value is None:
         return " ", ""
+    if value > top and row == height:
+        return glyphs.outlier, STYLES[panel.kind]
     steps = len(glyphs.levels) - 1
     level = round(value / top * height * steps) - (row - 1) * steps
     if row == 1 and value > 0:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -18,11 +17,13 @@ from resumerge.report.narrative import narrative_of, state_sentence
 from resumerge.report.resume_command import command_of
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.terminal.plot import OUTCOME_STYLES, Plot
+from resumerge.ui.terminal.prose import Prose
 
 EVENTS_SHOWN = 8
 ATTEMPTS_SHOWN = 12
-COLUMNS_FOR_PROCESSES = 100
-"""Columns of a terminal from which the table of attempts has process ids and hosts."""
+COLUMNS_FOR_PROCESSES, COLUMNS_FOR_TABLE = 100, 66
+"""Columns of a terminal from which attempts have process ids and hosts, and from which they are a
+table."""
 
 STATE_STYLES = {"done": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
 
@@ -43,14 +44,14 @@ def show_run(run: Run) -> RenderableType:
     if run["attempts"]:
         parts += ["", Text("attempts", "bold"), _Attempts(run["attempts"])]
     if run["events"]:
-        parts += ["", Text("last events", "bold"), _events(run["events"])]
+        parts += ["", Text("last events", "bold"), *_events(run["events"])]
     parts.append("")
     if mirror := format_mirror(run):
-        parts.append(_line("mirror   ", mirror))
+        parts.append(Prose(printable(mirror), "mirror  ", "dim"))
     if run["ledger"] and (run["mirror"] is None or run["mirror"]["here"]):
-        parts.append(_line("ledger   ", run["ledger"]))
+        parts.append(Prose(printable(run["ledger"]), "ledger  ", "dim"))
     if run["state"] == "interrupted":
-        parts.append(_line("resume   ", command_of(run)))
+        parts.append(Prose(command_of(run), "resume  ", "dim", whole=True))
     return Group(*parts)
 
 
@@ -73,21 +74,22 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
         total, done = run["bytes"]["total"], run["bytes"]["committed"]
         attempts = len(run["attempts"])
         last = run["attempts"][-1]["outcome"] if attempts else None
+        peak, created = run["memory"]["peak_rss"], run["created"]
+        facts = [
+            f"  {show_size(done)} of {show_size(total)}",
+            counted(attempts, "attempt"),
+            f"last one {last}" if last and last != "done" else "",
+            f"peak {show_size(peak)}" if peak else "",
+            f"created {format_time(created)[:16]}" if created else "",
+        ]
         parts += [
             Text.assemble(
-                (f"{printable(run['id']):<36} ", "bold"),
+                (f"{printable(run['id']):<30} ", "bold"),
                 (f"{run['state']:<11} ", STATE_STYLES.get(run["state"], "")),
                 f"{committed_share(run):>4.0%}",
             ),
-            Text.assemble(
-                f"  {show_size(done)} of {show_size(total)}, {counted(attempts, 'attempt')}",
-                f", last one {last}" if last and last != "done" else "",
-                f", peak {show_size(run['memory']['peak_rss'])}"
-                if run["memory"]["peak_rss"]
-                else "",
-                f", created {format_time(run['created'])[:16]}" if run["created"] else "",
-            ),
-            Text(f"  {printable(run['output'] or '')}", "dim"),
+            Prose(", ".join(filter(None, facts))),
+            Prose(f"  {printable(run['output'] or '')}", style="dim"),
         ]
     return Group(*parts)
 
@@ -104,9 +106,9 @@ def _head(run: Run) -> list[RenderableType]:
         Text.assemble(
             (printable(run["id"]), "bold"), "  ", (run["state"], STATE_STYLES.get(run["state"], ""))
         ),
-        Text(printable(run["output"] or "")),
+        Prose(printable(run["output"] or "")),
         bar,
-        Text(
+        Prose(
             f"{show_size(done)} of {show_size(total)}, "
             f"{units['committed']} of {counted(units['total'], 'tensor')}, "
             f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed. {now}"
@@ -115,12 +117,7 @@ def _head(run: Run) -> list[RenderableType]:
 
 
 def _item(text: str) -> RenderableType:
-    return Padding(Text.assemble(("- ", "dim"), printable(text)), (0, 0, 0, 2))
-
-
-def _line(label: str, text: str) -> Text:
-    """A line that is not wrapped, so that it can be copied."""
-    return Text.assemble((label, "dim"), printable(text), no_wrap=True, overflow="ignore")
+    return Prose(printable(text), "  -", "dim", indent=4)
 
 
 class _Attempts:
@@ -130,6 +127,9 @@ class _Attempts:
         self._attempts = attempts
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width < COLUMNS_FOR_TABLE:
+            yield from map(_attempt, self._attempts[-ATTEMPTS_SHOWN:])
+            return
         wide = options.max_width >= COLUMNS_FOR_PROCESSES
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("n", justify="right")
@@ -144,7 +144,7 @@ class _Attempts:
                 str(a["n"]),
                 *((str(a["pid"]), Text(printable(a["host"] or ""))) if wide else ()),
                 started if wide else started[5:16],
-                "" if (took := attempt_seconds(a)) is None else show_seconds(took),
+                _took(a),
                 Text(outcome, OUTCOME_STYLES.get(outcome, "")),
                 str(a["units_committed"]),
                 show_size(a["peak_rss"]) if a["peak_rss"] else "",
@@ -155,12 +155,27 @@ class _Attempts:
             yield Text(f"and {before} earlier", "dim")
 
 
-def _events(events: Sequence[Run]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1)
+def _attempt(a: Run) -> RenderableType:
+    """An attempt where a table has no room."""
+    facts = [
+        f"{format_time(a['started'])[5:16]} UTC",
+        _took(a),
+        f"{counted(a['units_committed'], 'tensor')}",
+        f"peak {show_size(a['peak_rss'])}" if a["peak_rss"] else "",
+        f"budget {show_size(a['budget'])}" if a["budget"] else "",
+    ]
+    outcome = a["outcome"] or "running"
+    label = f"{a['n']} {printable(outcome)}:"
+    return Prose(", ".join(filter(None, facts)), label, OUTCOME_STYLES.get(outcome, ""))
+
+
+def _took(a: Run) -> str:
+    seconds = attempt_seconds(a)
+    return "" if seconds is None else show_seconds(seconds)
+
+
+def _events(events: Sequence[Run]) -> Iterator[RenderableType]:
     for event in events[-EVENTS_SHOWN:]:
-        kind = printable(event["kind"].replace("_", " "))
-        what = format_event(event)
-        table.add_row(format_time(event["at"])[11:], Text(f"{kind}: {what}" if what else kind))
-    return table
+        kind, what = printable(event["kind"].replace("_", " ")), format_event(event)
+        text = f"{kind}: {what}" if what else kind
+        yield Prose(text, format_time(event["at"])[11:], "dim", indent=9)

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from click.exceptions import Exit
 
+from resumerge.report.resume_command import TO_GO_ON
 from resumerge.ui.terminal.console import SafeConsole
+from resumerge.ui.terminal.prose import say
 
 out = SafeConsole()
 err = SafeConsole(stderr=True)
 
 
 def print_text(text: str, console: SafeConsole = out) -> None:
-    """Print text without wrapping its lines, so that they can be copied."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    """Print text for people: see `Prose`."""
+    say(console, text)
+
+
+def print_command(command: str, console: SafeConsole = err) -> None:
+    """Print a command in one line, which can be copied."""
+    say(console, command, whole=True)
+
+
+def print_command_to_resume(
+    command: str, console: SafeConsole = err, heading: str = TO_GO_ON
+) -> None:
+    """Print the last lines of what stopped early. The last one is read by programs, and copied."""
+    say(console, heading)
+    print_command(command, console)
 
 
 def print_document(document: dict[str, Any]) -> None:
@@ -29,5 +43,5 @@ def stop(lines: Iterable[str], command: str) -> NoReturn:
     """Exit with code 75. The last line on stderr is the command to run next."""
     for line in lines:
         print_text(line, err)
-    print(command, file=sys.stderr)
+    print_command(command)
     raise Exit(75)

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from resumerge.engine.recovery.verify import Verification
 from resumerge.printable import printable
 from resumerge.report.resume_command import mirror_command, remake_command, resume_command
 from resumerge.sizes import counted
+from resumerge.ui.terminal.prose import Prose
 
 
 def show_verification(
@@ -23,12 +23,12 @@ def show_verification(
         damaged: (name, what was found); by default everything that is damaged.
     """
     pending = f", {found.pending} not computed yet" if found.pending else ""
-    verdict = ("intact", "green") if found.intact else ("damaged", "red")
+    verdict, style = ("intact", "green") if found.intact else ("damaged", "red")
     files = f" in {counted(found.files, 'file')}" if found.mirror is not None else ""
-    rest = f", {counted(found.units, 'tensor')}{files} compared{pending}"
+    rest = f"{counted(found.units, 'tensor')}{files} compared{pending}"
     rows = found.damaged.items() if damaged is None else damaged
-    lines = (Text(printable("  " + ": ".join(filter(None, row)))) for row in rows)
-    return Group(Text.assemble(f"{printable(found.where)}: ", verdict, rest), *lines)
+    lines = (Prose(printable("  " + ": ".join(filter(None, row)))) for row in rows)
+    return Group(Prose(rest, f"{printable(found.where)}: {verdict},", style), *lines)
 
 
 def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str], str]:

@@ -71,5 +71,5 @@ def test_its_own_fits(made: Path, ledger: Path) -> None:
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_does_not(made: Path, ledger: Path, other: str) -> None:
     change(ledger, OTHERS[other])
-    with pytest.raises(InputError, match="does not describe what its recipe makes"):
+    with pytest.raises(InputError, match="The ledger does not match its recipe"):
         check(made, ledger)

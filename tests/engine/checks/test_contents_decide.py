@@ -231,7 +231,7 @@ def test_of_an_adapted_model_the_part_that_differs_is_named(
     with pytest.raises(InputError) as refused:
         merge(models, recipe, tmp_path / "out")
     [line] = [p.found for p in refused.value.problems]
-    assert "adapter_model.safetensors has other contents" in line
+    assert "adapter_model.safetensors has different contents" in line
     assert "base" not in line.replace("base+adapter", "")
 
 

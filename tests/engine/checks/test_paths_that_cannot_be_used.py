@@ -57,7 +57,7 @@ CASES = {
     "out_of_300_characters_below": Case("cannot be used … 300 bytes", "new/" + "o" * 300 + "/x"),
     "out_of_5000_characters": Case("cannot be used … a path of", "new/" * 1250),
     "out_a_dangling_link": Case(
-        "output folder cannot be used … link to nothing, gone",
+        "output folder cannot be used … broken link to gone",
         make=lambda folder: (folder / "out").symlink_to("gone"),
     ),
     "out_a_loop_of_links": Case(
@@ -65,7 +65,7 @@ CASES = {
         make=lambda folder: (folder / "out").symlink_to("out"),
     ),
     "out_below_a_file": Case("output folder cannot be used … is a file", "recipe.yaml/out"),
-    "out_the_root": Case("holds something else … found", "/"),
+    "out_the_root": Case("contains other files … found", "/"),
     "out_read_only": Case(
         "output folder cannot be written to … read-only … permissions",
         make=lambda folder: (folder / "out").mkdir(mode=0o500),
@@ -75,11 +75,11 @@ CASES = {
         "there/out",
         make=lambda folder: (folder / "there").mkdir(mode=0o500),
     ),
-    "out_inside_a_source": Case("lies inside a source … math … beside it", "math/merged"),
+    "out_inside_a_source": Case("is inside a source model … math … outside of", "math/merged"),
     "state_a_file": Case("state folder … do:", state="recipe.yaml"),
     "state_below_a_file": Case("state folder … do:", state="recipe.yaml/state"),
     "state_a_dangling_link": Case(
-        "state folder cannot be used … link to nothing, gone",
+        "state folder cannot be used … broken link to gone",
         make=lambda folder: (folder / "state").symlink_to("gone"),
     ),
     "state_not_utf8": Case("state folder cannot be used … not UTF-8", state=b"state-\xff"),
@@ -118,7 +118,7 @@ CASES = {
         make=lambda folder: (folder / "math/config.json").chmod(0),
     ),
     "model_a_loop_of_links": Case(
-        "no weights of a model",
+        "weights of a model are missing",
         make=lambda folder: [
             (folder / "math/model.safetensors").unlink(),
             (folder / "math/model.safetensors").symlink_to("model.safetensors"),

@@ -133,7 +133,7 @@ CASES = {
     ),
     "weights_that_sum_to_zero": Case(
         LINEAR.replace("weight: 1", "weight: -1", 1),
-        "weights that do not sum to zero, or normalize: false … Change them",
+        "weights that do not sum to zero, or normalize: false … Change these values",
     ),
     "density_outside": Case(
         "merge_method: ties\nbase_model: base\nmodels:\n"
@@ -231,13 +231,13 @@ CASES = {
     ),
     "a_folder_without_a_model": Case(
         LINEAR,
-        "no weights of a model … model.safetensors … config.json … save_pretrained",
+        "weights of a model are missing … model.safetensors … config.json … save_pretrained",
         spoil=lambda folder: (folder / "code" / "model.safetensors").unlink(),
         where="code",
     ),
     "disk_too_small": Case(
         LINEAR,
-        "disk is too small … GB free … 0.00 GB free … free ",
+        "disk is too small … MB free … 1 kB free … free ",
         before="import shutil\nfrom types import SimpleNamespace\n"
         "shutil.disk_usage = lambda path: SimpleNamespace(total=10**9, used=10**9, free=1000)\n",
         where="out",
@@ -256,7 +256,7 @@ CASES = {
     ),
     "output_holds_something_else": Case(
         LINEAR,
-        "holds something else … new or empty … notes.txt … name another output folder",
+        "contains other files … new or empty … notes.txt … name another output folder",
         spoil=lambda folder: [(folder / "out").mkdir(), (folder / "out/notes.txt").write_text("")],
         where="out",
     ),

@@ -66,7 +66,7 @@ def committed_before_the_change(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Committer, "_commit", change_first)
         patch.setattr(Ledger, "commit_batch", told)
-        with pytest.raises(Resumable, match="changed, or went away, while being merged"):
+        with pytest.raises(Resumable, match="changed or disappeared during the merge"):
             merge(models, recipe, out)
     return committed
 

@@ -22,6 +22,7 @@ from resumerge.engine.execute.space_reservation import (
 )
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
+from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
 PENDING = Progress(0, b"", b"", None, None, None)
@@ -195,8 +196,8 @@ def test_a_full_disk_is_told(found: Plan, tmp_path: Path) -> None:
     error = space.no_space(2)
     assert error.reason == "disk_full"
     assert found.shards[2].name in str(error) and str(tmp_path) in str(error)
-    needed = (found.shards[2].nbytes + RESERVE) / 1e9
-    assert f"{needed:.2f} GB are needed" in str(error), "with what is left free beside it"
+    needed = show_size(found.shards[2].nbytes + RESERVE)
+    assert f"{needed} are needed" in str(error), "with what is left free beside it"
 
 
 def test_the_mirror_says_whether_space_will_be_freed(found: Plan, tmp_path: Path) -> None:

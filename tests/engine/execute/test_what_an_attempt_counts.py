@@ -160,5 +160,7 @@ def test_samples_come_at_a_bounded_rate(
     merge(models, tmp_path / "out")
     (folder,) = RunStore(tmp_path / "out.state").runs()
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        assert (ledger.last_sample() or {})["id"] == 2, "at the beginning, and of the first batch"
+        assert (ledger.last_sample() or {})["id"] == 3, (
+            "twice at the beginning, and of the first batch"
+        )
         assert ledger.attempts()[0]["batches"] > BATCHES

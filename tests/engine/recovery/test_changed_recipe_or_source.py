@@ -123,7 +123,11 @@ def renamed_inside(model: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [(retrained, "other contents"), (grown, "bytes and had"), (renamed_inside, "another header")],
+    [
+        (retrained, "different contents"),
+        (grown, "bytes instead of"),
+        (renamed_inside, "a different header"),
+    ],
 )
 def test_a_changed_source_is_refused(
     halfway: Merge, change: Callable[[Path], None], says: str
@@ -149,7 +153,7 @@ def test_a_changed_config_is_refused(halfway: Merge, model: str, key: str) -> No
     config.write_text(json.dumps({**json.loads(text), key: 161}))
     refused = halfway.resume()
     assert refused.code == 2
-    assert f"{model}/config.json has other contents" in refused.stderr
+    assert f"{model}/config.json has different contents" in refused.stderr
     assert halfway.files() == before
     config.write_text(json.dumps(json.loads(text), indent=8))
     assert halfway.resume().code == 0
@@ -166,7 +170,7 @@ def test_a_source_that_was_touched_or_downloaded_again_is_no_other(
         os.utime(model, ns=(0, 0))
     ended = halfway.finish()
     halfway.assert_done(reference)
-    assert "2 model files: the time of change is new" in ended.stderr
+    assert "2 model files: the modification time changed" in ended.stderr
     assert "source_touched" in halfway.events()
 
 

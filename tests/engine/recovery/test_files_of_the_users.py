@@ -70,7 +70,7 @@ def test_starting_over_deletes_nothing_that_was_edited(halfway: Merge, name: str
     refused = halfway.run(restart=True)
     assert refused.code == 2
     assert name in refused.stderr
-    assert "move away" in refused.stderr
+    assert "move the files that you need" in refused.stderr
     assert everything(halfway.out) == {
         path.removeprefix("merged/"): data
         for path, data in before.items()

@@ -35,7 +35,7 @@ def test_another_model_that_changed_afterwards_is_refused(bench: Bench, operatio
     refused = merge.resume()
     assert refused.code == 2
     assert REFUSED in refused.stderr
-    assert f"code/{FILE} has other contents" in refused.stderr
+    assert f"code/{FILE} has different contents" in refused.stderr
     moved_over(merge.models / "code" / FILE, before)
     assert merge.resume().code == 0
 
@@ -49,7 +49,7 @@ def test_what_was_told_of_an_attempt_is_not_told_of_the_next(bench: Bench, opera
     replace(merge, "math")
     refused = merge.resume()
     assert refused.code == 2
-    assert f"math/{FILE} has other contents" in refused.stderr
+    assert f"math/{FILE} has different contents" in refused.stderr
 
 
 def test_a_change_is_told_once(bench: Bench, operations: int) -> None:

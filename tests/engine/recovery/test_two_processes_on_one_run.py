@@ -43,7 +43,7 @@ def test_another_ledger_for_the_same_output_is_refused(
         after = paused.go_on()
         assert {ended.code, after.code} == {0, 2}, f"at {at}: {ended.stderr}{after.stderr}"
         said = ended.stderr + after.stderr
-        assert "Another process is writing" in said or "holds something else" in said
+        assert "Another process is writing" in said or "contains other files" in said
         assert first.files() == reference
         assert not (first if after.code else second).runs(), "the refused one leaves no run"
         first.remove()

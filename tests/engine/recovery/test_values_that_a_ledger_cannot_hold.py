@@ -256,7 +256,7 @@ def test_status_still_shows_the_others(stopped: Place) -> None:
         (
             "DELETE FROM units WHERE shard = (SELECT max(number) FROM shards);"
             "DELETE FROM shards WHERE number = (SELECT max(number) FROM shards)",
-            "other shards or tensors",
+            "shards or tensors that differ",
         ),
     ],
 )

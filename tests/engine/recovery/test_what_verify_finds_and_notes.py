@@ -60,7 +60,7 @@ def test_what_is_found_is_pending_and_stays_found(done: Merge) -> None:
     assert [row["number"] for row in units(done, "WHERE state = 'pending'")] == [0]
     assert "verify_found_damage" in done.events()
     again = verify(done)
-    assert again.damaged == {rows[0]["name"]: "found damaged before"}
+    assert again.damaged == {rows[0]["name"]: "damaged in an earlier check"}
     assert (again.units, again.pending) == (len(rows) - 1, 0)
 
 

@@ -12,7 +12,8 @@ from resumerge.options import Options
 
 GB = 10**9
 MEMORY = {"total": 16 * GB, "available": 8 * GB, "bound": "the machine"}
-LEFT = "the machine has 8 GB left of 16 GB"
+LEFT = "the machine has 8 GB of 16 GB available"
+KEPT = "800 MB stay free"
 DRIVE = {"folder": "/content/drive/MyDrive", "kind": "drive", "condition": ""}
 HOST: dict[str, Any] = {
     "platform": "machine",
@@ -50,12 +51,18 @@ def chosen(
 
 
 def test_memory_is_what_was_asked_for_as_far_as_it_is_there() -> None:
-    assert chosen("memory") == (7 * GB, LEFT, "--memory SIZE")
+    assert chosen("memory") == (7 * GB, f"{LEFT}, {KEPT}", "--memory SIZE")
     asked = Options(memory=2 * GB)
-    assert chosen("memory", asked, budget=2 * GB) == (2 * GB, "it was asked for", "--memory SIZE")
+    assert chosen("memory", asked, budget=2 * GB) == (2 * GB, "as requested", "--memory SIZE")
     more = Options(memory=50 * GB)
-    expected = (7 * GB, f"{LEFT}, less than asked for", "--memory SIZE")
+    expected = (7 * GB, f"{LEFT}, {KEPT}, less than requested", "--memory SIZE")
     assert chosen("memory", more) == expected
+
+
+def test_the_sum_of_a_memory_budget_can_be_checked() -> None:
+    """What this process has already counts, so that a budget may be more than what is left."""
+    own = f"{LEFT}, this process uses 2 GB, {KEPT}"
+    assert chosen("memory", budget=9_200_000_000) == (9_200_000_000, own, "--memory SIZE")
 
 
 def test_threads_are_those_that_fit() -> None:
@@ -63,13 +70,13 @@ def test_threads_are_those_that_fit() -> None:
     assert chosen("threads") == (8, cores, "--threads N")
     assert chosen("threads", threads=None) == (8, cores, "--threads N")
     assert chosen("threads", threads=3) == (
-        3, "no more of 8 fit into the memory", "--threads N"
+        3, "more of the 8 threads do not fit into the memory budget", "--threads N"
     )  # fmt: skip
     four = Options(threads=4)
-    assert chosen("threads", four, threads=4) == (4, "they were asked for", "--threads N")
-    assert chosen("threads", four, threads=None) == (4, "they were asked for", "--threads N")
+    assert chosen("threads", four, threads=4) == (4, "as requested", "--threads N")
+    assert chosen("threads", four, threads=None) == (4, "as requested", "--threads N")
     assert chosen("threads", four, threads=1) == (
-        1, "no more of 4 fit into the memory", "--threads N"
+        1, "more of the 4 threads do not fit into the memory budget", "--threads N"
     )  # fmt: skip
 
 
@@ -81,12 +88,12 @@ def test_the_device_is_the_cpu_unless_another_is_asked_for(
     why = "kernels compute on the CPU; for methods that use torch: Tesla T4"
     assert chosen("device", gpus=gpus) == ("cpu", why, "--device DEV")
     cuda = Options(device="cuda:1")
-    assert chosen("device", cuda, gpus=gpus) == ("cuda:1", "it was asked for", "--device DEV")
+    assert chosen("device", cuda, gpus=gpus) == ("cuda:1", "as requested", "--device DEV")
     for count, device in ((0, "cpu"), (1, "cuda")):
         monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
         found = chosen("device", Options(device="auto"), gpus=gpus)
         assert found is not None and found[0] == device
-        assert "auto takes a GPU" in found[1]
+        assert "auto uses a GPU" in found[1]
 
 
 def test_progress_is_shown_as_the_output_can() -> None:
@@ -97,7 +104,7 @@ def test_progress_is_shown_as_the_output_can() -> None:
     assert cell is not None and cell[0] == "lines" and "notebook's cell" in cell[1]
     assert log == ("lines", "output goes to a file or a pipe", "--progress STYLE")
     asked = chosen("progress", progress="none", output="terminal")
-    assert asked == ("none", "it was asked for", "--progress STYLE")
+    assert asked == ("none", "as requested", "--progress STYLE")
 
 
 def test_the_state_is_in_the_working_folder_unless_it_is_named(
@@ -110,11 +117,11 @@ def test_the_state_is_in_the_working_folder_unless_it_is_named(
     assert (why, option) == ("in the working folder", "--state-dir DIR")
     monkeypatch.setenv("RESUMERGE_STATE_DIR", str(tmp_path / "named"))
     assert chosen("state") == (
-        str(tmp_path / "named"), "RESUMERGE_STATE_DIR names it", "--state-dir DIR"
+        str(tmp_path / "named"), "from RESUMERGE_STATE_DIR", "--state-dir DIR"
     )  # fmt: skip
     given = Options(state_dir=tmp_path / "given")
     assert chosen("state", given) == (
-        str(tmp_path / "given"), "it was asked for", "--state-dir DIR"
+        str(tmp_path / "given"), "as requested", "--state-dir DIR"
     )  # fmt: skip
 
 
@@ -135,9 +142,9 @@ def test_a_mirror_is_suggested_where_the_machine_may_vanish() -> None:
     assert chosen("mirror", durable=network) is None
     asked = Options(mirror="hf://a/b")
     assert chosen("mirror", asked, vanishes=True) == (
-        "hf://a/b", "it was asked for", "--mirror DEST"
+        "hf://a/b", "as requested", "--mirror DEST"
     )  # fmt: skip
-    why = "Google Drive is mounted, and outlives this VM"
+    why = "Google Drive is mounted; its files remain when this VM is removed"
     assert chosen("mirror", durable=[*network, DRIVE], vanishes=True, out=Path("a/b")) == (
         None, why, "--mirror /content/drive/MyDrive/b"
     )  # fmt: skip
@@ -145,5 +152,5 @@ def test_a_mirror_is_suggested_where_the_machine_may_vanish() -> None:
         None, why, "--mirror /content/drive/MyDrive/merged"
     )  # fmt: skip
     assert chosen("mirror", platform="kaggle", vanishes=True) == (
-        None, "this Kaggle machine may be taken away with its disk", "--mirror DEST"
+        None, "this Kaggle machine may be removed at any time, with its disk", "--mirror DEST"
     )  # fmt: skip

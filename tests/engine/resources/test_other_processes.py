@@ -73,7 +73,7 @@ def test_the_batch_falls_before_the_limit_and_rises_again(
     assert len(status["attempts"]) == 1
     lowered = [event for event in status["events"] if event["kind"] == "batch_lowered"]
     raised = [event for event in status["events"] if event["kind"] == "batch_raised"]
-    taken = [event for event in lowered if "another process took" in event["data"]["reason"]]
+    taken = [event for event in lowered if "other processes took" in event["data"]["reason"]]
     assert taken, status["events"]
     assert all(event["data"]["available"] > 0 for event in taken)
     assert raised, status["events"]
@@ -88,8 +88,8 @@ def test_where_nothing_fits_the_run_stops_after_its_patience_and_can_be_resumed(
     with disturbed(merging, 8 * MB, 8.0, "--memory-wait", "1") as (merge, group):
         _, errors = merge.communicate()
         assert merge.returncode == 75, errors
-        assert "Waiting for memory: another process took" in errors
-        assert "End other programs" in errors
+        assert "Waiting for memory: other processes took" in errors
+        assert "Close other programs" in errors
         assert errors.splitlines()[-1].startswith("resumerge resume ")
         assert group.kills == 0
     kinds = [event["kind"] for event in merging.status()["events"]]

@@ -98,7 +98,7 @@ def test_too_many_open_files_are_told(few_files: Callable[[int], None], number: 
     few_files(256)
     found = out_of_order(OSError(number, "Too many open files"), "try again")
     assert found.reason == "open_files"
-    assert "may have 256 open files" in str(found) and "then try again" in str(found)
+    assert "this process may open 256" in str(found) and "then try again" in str(found)
 
 
 def test_a_ledger_that_cannot_be_opened_may_lack_files(few_files: Callable[[int], None]) -> None:

@@ -63,7 +63,7 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> No
             pass
         assert 0.2 < time.monotonic() - began < 5, "a status command may have it for an instant"
         assert refused.value.problems[0].found == (
-            f"pid {process.pid} on {hostname()} holds run merged-1"
+            f"pid {process.pid} on {hostname()} holds the lock of run merged-1"
         )
         assert lock_holder(tmp_path) == {"pid": process.pid, "host": hostname()}
         assert not is_abandoned(tmp_path)
@@ -112,7 +112,10 @@ def test_a_lock_whose_words_are_lost_is_held_all_the_same(tmp_path: Path) -> Non
         for text in ("", "[1]", "no JSON"):
             (tmp_path / LOCK_FILE).write_text(text)
             assert lock_holder(tmp_path) == {}
-        with pytest.raises(InputError, match="pid \\? on \\? holds run"), run_lock(tmp_path, "run"):
+        with (
+            pytest.raises(InputError, match="pid \\? on \\? holds the lock of run"),
+            run_lock(tmp_path, "run"),
+        ):
             pass
 
 

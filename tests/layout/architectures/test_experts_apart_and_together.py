@@ -216,9 +216,9 @@ def test_filters_see_the_packed_tensor(family: Family, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "method", "note"),
     [
-        ("llama", "ties", "no layer has experts"),
+        ("llama", "ties", "no layer has its experts"),
         ("mixtral", "iso_c", "iso_c takes one matrix at a time"),
-        ("gpt_oss", "ties", "no layer has experts"),
+        ("gpt_oss", "ties", "no layer has its experts"),
     ],
 )
 def test_where_it_has_no_effect_it_is_noted(
@@ -232,5 +232,5 @@ def test_where_it_has_no_effect_it_is_noted(
 
 @pytest.mark.parametrize("value", ["apart", "[{source_model: math}]", "true"])
 def test_other_values_are_refused(value: str) -> None:
-    with pytest.raises(InputError, match="does not say how experts are merged"):
+    with pytest.raises(InputError, match="The value of 'experts' is invalid"):
         parse_recipe(STOCK + f"experts: {value}\n")

@@ -145,8 +145,8 @@ def test_a_real_mismatch_shows_both_sides(family: Family, tmp_path: Path) -> Non
     assert "20 tensors are missing" in told
     assert "model.layers.{0-3}.self_attn.q_proj.weight" in told
     assert "that code lacks: model.layers.{0-3}.mlp.gate_up_proj.weight" in told
-    assert "Merge models of one architecture: the model_type of" in told
-    assert "is phi3, that of code llama" in told
+    assert "Merge models of one architecture: " in told
+    assert "has model_type phi3, code has llama" in told
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_fused_and_single_experts_are_told_apart(family: Family, tmp_path: Path)
     }
     save_file(fused, tmp_path / "fused" / "model.safetensors", metadata={"format": "pt"})
     told = "\n".join(problems(models, HALVES.format("code", tmp_path / "fused"), tmp_path))
-    assert "One model stores its experts one by one, the other fused" in told
+    assert "One model stores its experts separately, the other fused" in told
 
 
 def test_a_part_that_no_module_names_is_kept(family: Family, tmp_path: Path) -> None:
@@ -309,5 +309,5 @@ def test_layers_of_different_kinds_stand_where_the_config_says(
         output(name, loaded(name, merge(family(name), recipe, tmp_path / "out")))
         return
     [told] = problems(family(name), recipe, tmp_path)
-    assert "config.json expects a layer of another kind at this place" in told
+    assert "config.json expects a different kind of layer at this place" in told
     assert f"line {2 + len(ranges)}, at slices[{len(ranges) - 1}].sources[0].layer_range" in told

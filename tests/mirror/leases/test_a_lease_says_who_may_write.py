@@ -384,7 +384,9 @@ def test_something_else_with_the_name_of_the_next_lease_is_told(tmp_path: Path) 
     """A folder: it is not listed, and no file can be created in its place."""
     store = FolderStore(tmp_path / "mirror")
     (store.folder / lease_name(1)).mkdir(parents=True)
-    with pytest.raises(InputError, match=r"no lease that can be acquired(.|\n)*lease-000001\.json"):
+    with pytest.raises(
+        InputError, match=r"lease of the mirror cannot be acquired(.|\n)*lease-000001\.json"
+    ):
         Lease.acquire(store, "run")
 
 

@@ -52,12 +52,13 @@ class Replication:
     store: Watched
     lease: Lease
     notes: list[str] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
     replicator: Replicator = field(init=False)
 
     def make(self, **options: Any) -> Replicator:
         given = ReplicationOptions(**options)
         parts = (self.store, self.lease, self.ledger, self.out, given, Storage())
-        self.replicator = Replicator(*parts, self.notes.append)
+        self.replicator = Replicator(*parts, self.notes.append, self.waits.append)
         return self.replicator
 
     def begin(self, **options: Any) -> Replicator:

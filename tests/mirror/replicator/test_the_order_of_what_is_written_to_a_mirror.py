@@ -373,7 +373,7 @@ def test_what_another_machine_would_get_is_what_the_newest_snapshot_names(
     total = replication.ledger.totals().nbytes_committed
     replicator = replication.make()
     has_none = f"has 0 of {len(shards)} shards: another machine that resumes from it gets 0 B; "
-    rest = f"{show_size(total)} more are on this machine alone"
+    rest = f"{show_size(total)} more are only on this machine"
     assert replicator.left_behind().endswith(has_none + rest)
 
     def happens(name: str) -> None:

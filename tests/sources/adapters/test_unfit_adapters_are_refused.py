@@ -67,7 +67,7 @@ def test_more_tokens_than_a_bias_has_numbers(bias: str, folder: Path) -> None:
     write_model(folder / "base", tensors)
     names = ["model.embed_tokens.weight", "lm_head.weight"]
     more = {f"base_model.model.{name}": torch.ones(52, 16) for name in names}
-    refused(folder, f"does not fit the model … {bias} … 52 numbers", more)
+    refused(folder, f"does not fit the model … {bias} … 52 elements", more)
     write_model(folder / "base", random_tensors(llama_shapes(LLAMA), 0))
     assert adapted(folder, more).config["vocab_size"] == 52
 
@@ -187,7 +187,7 @@ TENSORS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
         },
     ),
     "magnitudes_of_another_size": (
-        "16 magnitudes",
+        "16 elements",
         {
             f"{QUERY}.lora_A.weight": A,
             f"{QUERY}.lora_B.weight": B,
@@ -269,7 +269,7 @@ def test_dora_without_magnitudes(folder: Path) -> None:
 
 
 def test_a_folder_that_is_no_adapter(folder: Path) -> None:
-    with working_in(folder), pytest.raises(InputError, match="no weights of an adapter"):
+    with working_in(folder), pytest.raises(InputError, match="weights of an adapter are missing"):
         open_source(read_reference("base+./base"))
 
 

@@ -60,7 +60,7 @@ def test_its_tokens_are_taken_to_be_the_bases(
 ) -> None:
     recipe = TWO % ("a", without) + f"base_model: a\ntokenizer_source: {source}\n"
     notes = planned(models, recipe)["notes"]
-    told = f"{without} has no tokenizer: its tokens are taken to be those of a"
+    told = f"{without} has no tokenizer: the tokens of a are assumed"
     [note] = [note for note in notes if note.startswith(told)]
     assert ("and a has" in note) == (without == "wider")
     out = tensors_of(merge(models, recipe, tmp_path / "out"))
@@ -85,7 +85,7 @@ def test_the_same_weights_as_mergekit(models: Path, tmp_path: Path) -> None:
 
 def test_without_a_row_for_each_token_it_is_refused(models: Path, tmp_path: Path) -> None:
     recipe = TWO % ("a", "narrower") + "tokenizer_source: base\n"
-    words = r"narrower has no tokenizer, and too few rows for that of a[\s\S]*rows"
+    words = r"narrower has no tokenizer, and too few rows for the tokenizer of a[\s\S]*rows"
     with pytest.raises(InputError, match=words):
         merge(models, recipe, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -112,8 +112,8 @@ def test_an_output_without_a_tokenizer_is_told_before_and_after(
 ) -> None:
     recipe = TWO % ("mute", "a")
     told = (
-        "mute has no tokenizer, so the output has none: write 'tokenizer_source: a' to give it "
-        "that of a"
+        "mute has no tokenizer, so the output has none: write 'tokenizer_source: a' to use "
+        "the tokenizer of a"
     )
     assert told in planned(models, recipe)["notes"]
     assert ending(models, recipe, tmp_path / "out") == ["done", told]
@@ -126,7 +126,9 @@ def test_an_output_without_a_tokenizer_is_told_before_and_after(
 
 def test_where_no_other_fits_the_users_own_is_asked_for(models: Path) -> None:
     notes = planned(models, "merge_method: passthrough\nmodels: [{model: wider}]\n")["notes"]
-    assert any("save the one that its tokens are of into the output folder" in n for n in notes)
+    assert any(
+        "save the tokenizer that it was trained with into the output folder" in n for n in notes
+    )
 
 
 def test_models_without_tokens_need_none(tmp_path: Path) -> None:

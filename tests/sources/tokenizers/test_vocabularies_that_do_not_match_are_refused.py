@@ -44,14 +44,14 @@ REFUSED = {
         TWO % ("llama", "bytes") + "tokenizer_source: union",
         (
             "cannot be combined into a union",
-            "BPE of bytes in bytes",
+            "BPE, byte-level in bytes",
             "tokenizer_source: base",
             "line 4",
         ),
     ),
     "other-model-type": (
         TWO % ("llama", "pieces") + "tokenizer_source: union",
-        ("cannot be combined into a union", "Unigram with ▁ for blanks", "tokenizer_source: base"),
+        ("cannot be combined into a union", "Unigram with ▁ for spaces", "tokenizer_source: base"),
     ),
     "other-size-and-no-option": (
         TWO % ("llama", "code"),
@@ -72,7 +72,7 @@ REFUSED = {
     "no-such-number": (
         TWO % ("llama", "code")
         + "tokenizer: {tokens: {x: {source: {kind: model_token, model: code, token_id: 9999}}}}",
-        ("code has no row 9999", "a number below"),
+        ("code has no row for the token id 9999", "a token id below"),
     ),
     "several": (
         TWO % ("llama", "code")

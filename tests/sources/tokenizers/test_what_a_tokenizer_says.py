@@ -61,7 +61,7 @@ def test_numbers_that_no_token_has_are_few(tmp_path: Path) -> None:
         return read_vocabulary(source(tmp_path, tokenizer__json=facts))
 
     assert of_two((1 << 18) + 2).ids["b"] == (1 << 18) + 2
-    with pytest.raises(InputError, match="leave out at most 262,144 numbers"):
+    with pytest.raises(InputError, match="at most 262,144 unused ids"):
         of_two((1 << 18) + 3)
 
 
@@ -87,16 +87,16 @@ def test_a_number_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
     late = {"9" * 5000: {"content": "b"}}
     config = {"added_tokens_decoder": late}
     model = source(tmp_path, tokenizer__json=PLAIN, tokenizer_config__json=config)
-    with pytest.raises(InputError, match="numbers of tokens"):
+    with pytest.raises(InputError, match="token ids"):
         read_vocabulary(model)
 
 
 @pytest.mark.parametrize(
     ("model", "more", "kind"),
     [
-        ("BPE", {"pre_tokenizer": {"type": "ByteLevel"}}, "BPE of bytes"),
-        ("BPE", {"decoder": {"type": "Metaspace"}}, "BPE with ▁ for blanks"),
-        ("BPE", {"normalizer": {"type": "Prepend", "prepend": "▁"}}, "BPE with ▁ for blanks"),
+        ("BPE", {"pre_tokenizer": {"type": "ByteLevel"}}, "BPE, byte-level"),
+        ("BPE", {"decoder": {"type": "Metaspace"}}, "BPE with ▁ for spaces"),
+        ("BPE", {"normalizer": {"type": "Prepend", "prepend": "▁"}}, "BPE with ▁ for spaces"),
         ("WordPiece", {"normalizer": None}, "WordPiece"),
     ],
 )

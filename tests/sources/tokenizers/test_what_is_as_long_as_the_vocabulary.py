@@ -197,7 +197,9 @@ def test_what_cannot_be_told_is_refused_by_name(other: str, tmp_path: Path) -> N
         write(tmp_path / name, kind, seed, MOBILE)
     write(tmp_path / "more", kind, 3, MOBILE, "[more]")
     renumbered(tmp_path / "b", tmp_path / "renumbered", kind)
-    with pytest.raises(InputError, match=r"cannot be told[\s\S]*cls\.predictions\.dense\.weight"):
+    with pytest.raises(
+        InputError, match=r"cannot be identified[\s\S]*cls\.predictions\.dense\.weight"
+    ):
         merge(tmp_path, TWO % other + "tokenizer_source: union\n", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     out = merge(tmp_path, TWO % "b" + "tokenizer_source: union\n", tmp_path / "out")
@@ -214,5 +216,5 @@ def test_an_embedding_with_rows_for_something_else_is_not_cut(tmp_path: Path) ->
         tensors["model.embed_tokens.weight"] = wide
         save_file(tensors, tmp_path / name / "model.safetensors", metadata={"format": "pt"})
     recipe = TWO % "b" + "tokenizer_source: base\n"
-    with pytest.raises(InputError, match=r"cannot be told[\s\S]*model\.embed_tokens\.weight"):
+    with pytest.raises(InputError, match=r"cannot be identified[\s\S]*model\.embed_tokens\.weight"):
         merge(tmp_path, recipe, tmp_path / "out")

@@ -68,7 +68,7 @@ def llama(corpus: str, size: int) -> Tokenizer:
 
 
 def gpt2(corpus: str, size: int) -> Tokenizer:
-    """BPE of bytes, as in GPT-2: the special token has the last id."""
+    """BPE, byte-level, as in GPT-2: the special token has the last id."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -79,7 +79,7 @@ def gpt2(corpus: str, size: int) -> Tokenizer:
 
 
 def qwen(corpus: str, size: int) -> Tokenizer:
-    """BPE of bytes after NFC and a regular expression, as in Qwen: special tokens at the end."""
+    """BPE, byte-level after NFC and a regular expression, as in Qwen: special tokens at the end."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     pattern = Regex(

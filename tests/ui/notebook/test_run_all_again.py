@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from notebook_kernels import Hands, cell_outputs, html_of, text_of
@@ -10,16 +11,23 @@ SLOW = 400_000
 """Bytes in a second from the Hub, for models of 1.5 MB together."""
 
 
+def tile(html: str, name: str) -> str:
+    """The value below a name."""
+    return re.search(f"<dt>{name}</dt><dd><b>(.*?)</b>", html)[1]  # type: ignore[index]
+
+
 def test_from_start_to_end_and_again(hands: Hands) -> None:
     first = hands.run_all()
     whole = hands.model()
     assert "config.json" in whole
     assert "No token" in text_of(first, "login")
     assert "can run" in html_of(first, "plan")[0]
-    live, result = html_of(first, "run")
+    (live,), (status,) = html_of(first, "run"), html_of(first, "status")
     assert "Done in" in live
-    assert "Over time" in result
-    assert "Over time" in html_of(first, "status")[0]
+    assert "Over time" in status
+    for name in ("committed", "speed", "peak memory"):
+        assert tile(live, name) == tile(status, name)
+    assert tile(live, "took") in status
     assert "intact" in html_of(first, "verify")[0]
     assert text_of(first, "try").startswith("The capital of France is ")
     again = hands.run_all(HF_TOKEN="hf_a_secret_of_mine")
@@ -52,7 +60,7 @@ def test_the_machine_is_lost_and_only_the_mirror_is_left(hands: Hands, tmp_path:
     executed = hands.run_all(**env)
     assert hands.computed_last() < hands.total(), "what is whole in the mirror is not made again"
     assert "7 of 7 shards" in html_of(executed, "run")[0]
-    assert "The finished model lies only in the mirror" in text_of(executed, "try")
+    assert "The finished model is only in the mirror" in text_of(executed, "try")
     far = {path.name: path.read_bytes() for path in mirror.iterdir() if path.is_file()}
     far.pop("README.md")
     hands.lose_machine()
@@ -67,7 +75,7 @@ def test_an_interrupted_cell_commits_and_says_how_to_go_on(hands: Hands) -> None
     interrupted = hands.run_all_but_interrupt(units=20)
     hands.hub.bytes_per_second = None
     (live,) = html_of(interrupted, "run")
-    assert "Stopped by SIGINT; what was done is committed" in live
+    assert "Stopped by SIGINT; finished work is committed" in live
     assert "To resume, run this cell again, or: resumerge.resume(&#39;merged-" in live
     assert 20 <= hands.committed() < hands.total()
     (error,) = [o for o in cell_outputs(interrupted, "run") if o["output_type"] == "error"]

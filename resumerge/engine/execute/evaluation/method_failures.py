@@ -19,8 +19,7 @@ METHOD = "method"
 """Reason of a stop: the merge method failed."""
 
 _MEND = (
-    "mend the method (docs/extending.md says what it is asked) and resume: what this code has "
-    "computed is then computed again"
+    "fix the method (see docs/extending.md), then resume: what this code computed is computed again"
 )
 
 
@@ -38,9 +37,9 @@ def failures_named(unit: Unit) -> Iterator[None]:
 
 
 def wrong_result(unit: Unit, blocks: Sequence[Block], expected: str, result: Any) -> Resumable:
-    """The error for a result that is not what was asked for."""
+    """The error for a result that is no block."""
     elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
-    what = "returned something else than a block"
+    what = "did not return a block"
     return _stopped(unit, what, elements, expected, _described(result))
 
 
@@ -48,9 +47,9 @@ def kept_inputs(unit: Unit) -> Resumable:
     """The error for a partial result that the next block would overwrite."""
     return _stopped(
         unit,
-        "keeps what it is given",
-        "a map function of statistics()",
-        "a result of its own, or a copy: inputs are overwritten by the next block",
+        "keeps a reference to its inputs",
+        "the function that statistics() passes to scan()",
+        "new memory, or a copy: the next block overwrites the inputs",
         "a view of an input",
     )
 
@@ -69,7 +68,7 @@ def _described(result: Any) -> str:
     """What a method returned, in words."""
     facts = [str(getattr(result, fact)) for fact in ("dtype", "device") if hasattr(result, fact)]
     if hasattr(result, "shape"):
-        facts.append(f"of the shape {tuple(result.shape)}")
+        facts.append(f"of shape {tuple(result.shape)}")
     return ", ".join([type(result).__name__, *facts])
 
 

@@ -57,7 +57,7 @@ class TorchBackend:
             result = self._method.block(self._tensor, tensors, block, statistics)
             if not self._is_block(result, block):
                 count = block.stop - block.start
-                expected = f"Tensor, torch.float32, {self._device}, of the shape {(count,)}"
+                expected = f"Tensor, torch.float32, {self._device}, of shape {(count,)}"
                 raise wrong_result(self._unit, [block], expected, result)
             found = Vector(result.detach().cpu().contiguous().numpy())
             round_to(found, Vector(out.data[part], out.dtype))
