@@ -26,6 +26,7 @@ from resumerge.engine.execute.evaluation.method_failures import (
 from resumerge.engine.execute.evaluation.native_backend import NativeBackend
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.methods import METHODS, Block, TensorContext
+from resumerge.methods.contract import is_users
 from resumerge.planning.backend import is_compiled, needs_torch
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.dtypes import nbytes
@@ -120,10 +121,13 @@ class Evaluator:
         tensor, backend = self._prepared(unit.index)
         seen = _Hashes(self._hashed(unit.index))
         inputs = backend.inputs(unit, block, seen.add)
+        checked = is_users(unit.expression.method) and backend.are_finite(inputs)
         with failures_named(unit):
             result = METHODS[unit.expression.method].block(tensor, inputs, block, statistics)
         if not backend.is_block(result, block):
             raise wrong_result(unit, block, backend.expected(block), described(result))
+        if checked and not backend.are_finite([result]):
+            raise wrong_result(unit, block, "finite numbers, as all inputs are", "NaN or infinity")
         return backend.rounded(unit, result), seen.found
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,6 +52,10 @@ class TorchBackend:
             and result.layout == torch.strided
             and result.device == self._device
         )
+
+    def are_finite(self, vectors: Sequence[Any]) -> bool:
+        """Whether they hold neither NaN nor infinity."""
+        return all(bool(vector.isfinite().all()) for vector in vectors)
 
     def expected(self, block: Block) -> str:
         """The same in words."""
