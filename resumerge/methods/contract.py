@@ -5,16 +5,17 @@ A method that says that a row has -1 elements would get blocks that nothing is w
 
 from __future__ import annotations
 
+import inspect
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resumerge.errors import ResumergeError, refuse
-from resumerge.methods.base import MergeMethod, TensorContext
+from resumerge.methods.base import KernelMethod, MergeMethod, TensorContext
 from resumerge.methods.registry import METHODS
+from resumerge.methods.user_code import raised
 
 MEND = "fix the method: see docs/extending.md"
 
@@ -56,13 +57,17 @@ def is_users(method: str) -> bool:
     return method not in METHODS.built_in
 
 
-def failure(method: str, error: Exception) -> str:
-    """What a method of the user raised, and where: ``ValueError: no (mine.py, line 12)``."""
-    frames = traceback.extract_tb(error.__traceback__)
-    code = sys.modules[type(METHODS[method]).__module__].__file__
-    last = [frame for frame in frames if frame.filename == code] or frames
-    place = f"{Path(last[-1].filename).name}, line {last[-1].lineno}"
-    return f"{type(error).__name__}: {error} ({place})"
+def file_of(method: str) -> str | None:
+    """The file of a method's class."""
+    return sys.modules[type(METHODS[method]).__module__].__file__
+
+
+def place_of_block(method: str) -> str:
+    """Where a method computes a block: ``block() in mine.py, line 12``."""
+    kind: Any = type(METHODS[method])
+    function = inspect.unwrap(kind.compute if issubclass(kind, KernelMethod) else kind.block)
+    file, line = Path(function.__code__.co_filename).name, function.__code__.co_firstlineno
+    return f"{function.__name__}() in {file}, line {line}"
 
 
 def _answer(
@@ -77,11 +82,12 @@ def _answer(
         found = question(tensor)
     except ResumergeError:
         raise
-    except Exception as error:
+    except BaseException as error:
         if not is_users(method.name):
             raise
-        what = f"The merge method {method.name!r} failed"
-        raise refuse(what, where=where, found=failure(method.name, error), fix=MEND) from error
+        what = f"An error in your method {method.name!r}"
+        told = raised(error, file_of(method.name))
+        raise refuse(what, where=where, found=told, fix=MEND) from error
     if not is_valid(found):
         what = f"The merge method {method.name!r} returned an invalid value"
         raise refuse(what, where=where, expected=expected, found=repr(found), fix=MEND)

@@ -13,9 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from resumerge.errors import Interrupted, refuse
+from resumerge.errors import refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.methods.base import MergeMethod
+from resumerge.methods.user_code import refused
 
 GROUP = "resumerge.methods"
 """Entry points of this group name subclasses of `MergeMethod`."""
@@ -38,12 +39,18 @@ def built_in_methods() -> Iterator[MergeMethod]:
 
 
 def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
-    """The methods that installed packages declare as entry points, each with its origin."""
+    """The methods that installed packages declare as entry points, each with its origin.
+
+    Raises:
+        InputError: one of them cannot be loaded.
+    """
     from importlib.metadata import entry_points  # 20 ms, which only methods of users need
 
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         package = entry.dist
-        yield entry.load()(), f"{package.name} {package.version}" if package else entry.value
+        with refused("An installed merge method failed to load", f"{entry.name} = {entry.value}"):
+            method = entry.load()()
+        yield method, f"{package.name} {package.version}" if package else entry.value
 
 
 def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
@@ -61,7 +68,8 @@ def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
             found=str(error),
             fix=f"check {VARIABLE}",
         ) from error
-    found = methods_of(_import_file(path))
+    with refused("A file of merge methods failed to run", path, str(path)):
+        found = methods_of(_import_file(path))
     if not found:
         raise refuse(
             "A file of merge methods contains no merge method",
@@ -99,13 +107,7 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException:
         del sys.modules[name]
-        if isinstance(error, Interrupted):
-            raise
-        raise refuse(
-            "A file of merge methods failed to run",
-            where=path,
-            found=f"{type(error).__name__}: {error}",
-        ) from error
+        raise
     return module

@@ -22,6 +22,8 @@ from resumerge.methods.loading import (
 )
 
 BUILT_IN = "built in"
+BASES = ("none", "optional", "required")
+KINDS = ("float", "int", "bool")
 
 
 class Registry(Mapping[str, MergeMethod]):
@@ -112,12 +114,24 @@ class Registry(Mapping[str, MergeMethod]):
 
 
 def _incomplete(method: MergeMethod) -> str | None:
-    """What is missing from a method's declaration."""
+    """What is missing from a method's declaration, or cannot be used."""
     for attribute in ("name", "summary"):
         if not isinstance(getattr(method, attribute, None), str):
             return f"no {attribute}"
-    if not all(isinstance(parameter, Parameter) for parameter in method.parameters):
+    if not isinstance(method.parameters, (tuple, list)) or not all(
+        isinstance(parameter, Parameter) for parameter in method.parameters
+    ):
         return "parameters that are not Parameter objects"
+    for parameter in method.parameters:
+        bounds = (parameter.low, parameter.high)
+        if parameter.kind not in KINDS or not all(isinstance(b, (int, float)) for b in bounds):
+            return f"parameter {parameter.name!r} with an invalid kind or bound"
+    if method.base not in BASES:
+        return f"base = {method.base!r}, which is none of {', '.join(BASES)}"
+    for attribute in ("fewest", "most", "version"):
+        value = getattr(method, attribute)
+        if not isinstance(value, int) and not (attribute == "most" and value is None):
+            return f"{attribute} = {value!r}, which is no whole number"
     return None
 
 

@@ -133,6 +133,13 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
         ("x = 1\n", "contains no merge method"),
         ("1 / 0\n", "ZeroDivisionError"),
         ("def\n", "SyntaxError"),
+        ("import sys\nsys.exit(4)\n", "SystemExit: 4 (trust_region.py, line 2)"),
+        ("raise KeyboardInterrupt\n", "KeyboardInterrupt (trust_region.py, line 1)"),
+        (
+            "from resumerge.methods.averages.linear import Linear\n"
+            "class Mine(Linear):\n    name = 'mine'\n    def __init__(self): 1 / 0\n",
+            "ZeroDivisionError: division by zero (trust_region.py, line 4)",
+        ),
         (
             "from resumerge.methods.averages.linear import Linear\n"
             "class Mine(Linear):\n    name = 'linear'\n    summary = ''\n",

@@ -14,7 +14,7 @@ from made_up_plans import llama, plan, tensor, units
 
 from resumerge.errors import InputError, Interrupted
 from resumerge.kernels.blocks import Block
-from resumerge.methods import METHODS, Method, TensorContext
+from resumerge.methods import METHODS, Method, Parameter, TensorContext
 from resumerge.methods.contract import Answers, ask
 from resumerge.methods.loading import VARIABLE, methods_in_file
 from resumerge.methods.registry import Registry
@@ -294,11 +294,19 @@ def test_a_method_is_known_by_name_version_and_origin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "found"), [({"summary": None}, "no summary"), ({"name": 3}, "no name")]
+    ("answers", "found"),
+    [
+        ({"summary": None}, "no summary"),
+        ({"name": 3}, "no name"),
+        ({"parameters": 5}, "not Parameter objects"),
+        ({"parameters": (Parameter("radius", "size", low="a"),)}, "'radius' with an invalid"),
+        ({"base": "sometimes"}, "base = 'sometimes'"),
+        ({"fewest": "x"}, "fewest = 'x'"),
+        ({"most": "x"}, "most = 'x'"),
+        ({"version": None}, "version = None"),
+    ],
 )
-def test_a_method_without_a_name_or_a_summary_is_refused(
-    answers: dict[str, Any], found: str
-) -> None:
+def test_a_method_that_is_declared_wrongly_is_refused(answers: dict[str, Any], found: str) -> None:
     kind = type("Kind", (Odd,), answers)
     with pytest.raises(InputError, match=found):
         Registry().add(kind(), "here")

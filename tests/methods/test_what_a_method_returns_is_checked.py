@@ -34,6 +34,9 @@ from resumerge.native import Vector
 class Mine(Method):
     name, summary = "mine", "the mean"
 
+    def interrupt(self):
+        raise KeyboardInterrupt
+
     def passes(self, tensor):
         return {passes}
 
@@ -106,7 +109,13 @@ WRONG_RESULTS = [
     ({"result": "mean.numpy()"}, "ndarray"),
     ({"result": "None"}, "NoneType"),
     ({"result": "mean / statistics.norm"}, "AttributeError: 'NoneType' object has no attribute"),
-    ({"result": "1 / 0"}, "ZeroDivisionError: division by zero (mine.py, line 28)"),
+    ({"result": "1 / 0"}, "ZeroDivisionError: division by zero (mine.py, line 31)"),
+    ({"result": "mean * float('nan')"}, "NaN or infinity (block() in mine.py, line 29)"),
+    ({"result": "mean / 0"}, "NaN or infinity"),
+    ({"result": "__import__('sys').exit(3)"}, "SystemExit: 3 (mine.py, line 31)"),
+    ({"result": "self.interrupt()"}, "KeyboardInterrupt (mine.py, line 12)"),
+    ({"result": "self.block(tensor, inputs, block, statistics)"}, "RecursionError"),
+    ({"result": "open('not there')"}, "No such file or directory: 'not there' (mine.py, line 31)"),
     ({"passes": "2", "partial": "1 / 0"}, "ZeroDivisionError"),
     ({"passes": "2", "partial": "inputs[0]"}, "a view of an input"),
     ({"passes": "2", "partial": "[inputs[1][3:7].view(2, 2)]"}, "a view of an input"),
@@ -133,6 +142,13 @@ def test_a_wrong_block_stops_the_run_and_is_named(
     assert not list((tmp_path / "out").glob("*.safetensors"))
 
 
+def test_a_failed_allocation_names_the_method(models: Path, tmp_path: Path, use: Use) -> None:
+    use(result="torch.empty(10**15)")
+    with pytest.raises(Resumable, match=r"in your method 'mine', mine\.py, line 31") as stopped:
+        merge(models, RECIPE, tmp_path / "out")
+    assert stopped.value.reason == "memory"
+
+
 @pytest.mark.parametrize(
     "answers",
     [
@@ -148,7 +164,7 @@ def test_an_impossible_answer_is_refused_when_planning(
     answers: dict[str, str], models: Path, tmp_path: Path, use: Use
 ) -> None:
     use(**answers)
-    with pytest.raises(InputError, match="The merge method 'mine'"):
+    with pytest.raises(InputError, match=r"method 'mine'"):
         merge(models, RECIPE, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

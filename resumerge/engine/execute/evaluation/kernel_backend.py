@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from resumerge.engine.execute.evaluation.method_failures import wrong_result
+from resumerge.engine.execute.evaluation.method_failures import described, wrong_result
 from resumerge.kernels import Run
 from resumerge.kernels.blocks import sampled
 from resumerge.methods import Block, KernelMethod, TensorContext
@@ -41,4 +41,4 @@ class KernelBackend:
         run = Run(blocks[0].index, self._unit.block_elements, len(out))
         result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)
         if result is not None:
-            raise wrong_result(self._unit, blocks, "None: results go to `out`", result)
+            raise wrong_result(self._unit, blocks, "None: results go to `out`", described(result))

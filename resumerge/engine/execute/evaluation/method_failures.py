@@ -11,7 +11,8 @@ import numpy as np
 from resumerge.engine.resources.allocation_errors import is_out_of_memory
 from resumerge.errors import Problem, Resumable, ResumergeError
 from resumerge.methods import Block
-from resumerge.methods.contract import failure, is_users
+from resumerge.methods.contract import file_of, is_users, place_of_block
+from resumerge.methods.user_code import is_raised_in, line_of, raised
 from resumerge.native import Vector
 from resumerge.planning.plan import Unit
 
@@ -25,29 +26,38 @@ _MEND = (
 
 @contextmanager
 def failures_named(unit: Unit) -> Iterator[None]:
-    """Raise `Resumable` for what a method of the user raises inside."""
+    """Raise `Resumable` for what a method of the user raises inside, `SystemExit` too."""
     try:
         yield
-    except (ResumergeError, OSError):
+    except ResumergeError:
         raise
-    except Exception as error:
-        if not is_users(unit.expression.method) or is_out_of_memory(error):
+    except BaseException as error:
+        name = unit.expression.method
+        if not is_users(name):
             raise
-        raise _stopped(unit, "fails", found=failure(unit.expression.method, error)) from error
+        file = file_of(name)
+        if isinstance(error, OSError) and not is_raised_in(file, error):
+            raise  # a source cannot be read
+        if isinstance(error, Exception) and is_out_of_memory(error):
+            error.add_note(f"in your method {name!r}, {line_of(error, file)}")
+            raise
+        what = f"An error in your method {name!r}"
+        raise _stopped(unit, what, found=raised(error, file)) from error
 
 
-def wrong_result(unit: Unit, blocks: Sequence[Block], expected: str, result: Any) -> Resumable:
+def wrong_result(unit: Unit, blocks: Sequence[Block], expected: str, found: str) -> Resumable:
     """The error for a result that is no block."""
     elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
-    what = "did not return a block"
-    return _stopped(unit, what, elements, expected, _described(result))
+    name = unit.expression.method
+    what = f"The merge method {name!r} did not return a block"
+    return _stopped(unit, what, elements, expected, f"{found} ({place_of_block(name)})")
 
 
 def kept_inputs(unit: Unit) -> Resumable:
     """The error for a partial result that the next block would overwrite."""
     return _stopped(
         unit,
-        "keeps a reference to its inputs",
+        f"The merge method {unit.expression.method!r} keeps a reference to its inputs",
         "the function that statistics() passes to scan()",
         "new memory, or a copy: the next block overwrites the inputs",
         "a view of an input",
@@ -64,7 +74,7 @@ def keeps_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
     )
 
 
-def _described(result: Any) -> str:
+def described(result: Any) -> str:
     """What a method returned, in words."""
     facts = [str(getattr(result, fact)) for fact in ("dtype", "device") if hasattr(result, fact)]
     if hasattr(result, "shape"):
@@ -93,6 +103,5 @@ def _stopped(
     unit: Unit, what: str, part: str = "", expected: str = "", found: str = ""
 ) -> Resumable:
     where = f"tensor {unit.name}" + (f", {part}" if part else "")
-    what = f"The merge method {unit.expression.method!r} {what}"
     problem = Problem(what, where, expected=expected, found=found, fix=_MEND)
     return Resumable(METHOD, str(problem))

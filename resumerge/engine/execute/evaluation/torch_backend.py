@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from resumerge.engine.execute.evaluation.buffers import Buffers
-from resumerge.engine.execute.evaluation.method_failures import wrong_result
+from resumerge.engine.execute.evaluation.method_failures import described, wrong_result
 from resumerge.kernels import round_to
 from resumerge.methods import Block, Method, TensorContext
+from resumerge.methods.contract import is_users
 from resumerge.native import CODES, F32, Vector
 from resumerge.planning.plan import Unit
 
@@ -54,11 +55,15 @@ class TorchBackend:
             Resumable: the method returned something else than a block.
         """
         for block, part, tensors in self._tensors(inputs, blocks):
+            checked = is_users(self._method.name) and _are_finite(tensors)
             result = self._method.block(self._tensor, tensors, block, statistics)
             if not self._is_block(result, block):
                 count = block.stop - block.start
                 expected = f"Tensor, torch.float32, {self._device}, of shape {(count,)}"
-                raise wrong_result(self._unit, [block], expected, result)
+                raise wrong_result(self._unit, [block], expected, described(result))
+            if checked and not _are_finite([result]):
+                expected = "finite numbers, as all inputs are"
+                raise wrong_result(self._unit, [block], expected, "NaN or infinity")
             found = Vector(result.detach().cpu().contiguous().numpy())
             round_to(found, Vector(out.data[part], out.dtype))
 
@@ -89,3 +94,8 @@ class TorchBackend:
             and result.layout == torch.strided
             and result.device == self._device
         )
+
+
+def _are_finite(tensors: Sequence[Tensor]) -> bool:
+    """Whether they hold neither NaN nor infinity."""
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)

@@ -1,0 +1,53 @@
+"""What goes wrong in the code of users: it is said where, and it is no bug of this package."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from resumerge.errors import ResumergeError, refuse
+
+PACKAGE = str(Path(__file__).parents[1])
+
+
+@contextmanager
+def refused(what: str, where: object, file: str | None = None) -> Iterator[None]:
+    """Refuse whatever code of the user raises inside: `sys.exit()` too ends no merge.
+
+    Args:
+        file: of the code.
+
+    Raises:
+        InputError: with the line that raised it.
+    """
+    try:
+        yield
+    except ResumergeError:
+        raise
+    except BaseException as error:
+        found = raised(error, file)
+        raise refuse(what, where=where, found=found, fix="see docs/extending.md") from error
+
+
+def raised(error: BaseException, file: str | None) -> str:
+    """What was raised, and where: ``ValueError: no (mine.py, line 12)``."""
+    told = f"{type(error).__name__}: {error}".removesuffix(": ")
+    has_line = isinstance(error, SyntaxError)
+    return told if has_line else f"{told} ({line_of(error, file)})"
+
+
+def line_of(error: BaseException, file: str | None) -> str:
+    """The last line of a file that an error went through, or else the last line of all."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = ([frame for frame in frames if frame.filename == file] or frames)[-1]
+    return f"{Path(last.filename).name}, line {last.lineno}"
+
+
+def is_raised_in(file: str | None, error: BaseException) -> bool:
+    """Whether a file raised it, or what it called outside of this package."""
+    names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    theirs = max((i for i, name in enumerate(names) if name == file), default=-1)
+    ours = max((i for i, name in enumerate(names) if name.startswith(PACKAGE)), default=-1)
+    return theirs > ours
