@@ -7,23 +7,6 @@
 /* More models than anyone merges; sizes of tables of pairs stay far from overflows. */
 #define MOST_VECTORS 32768
 
-/* An integer in least..most. */
-static int take_integer(PyObject *given, const char *name, int64_t least, int64_t most,
-                        int64_t *to) {
-    PyObject *index = PyNumber_Index(given);
-    if (!index) return 0;
-    int overflow;
-    long long found = PyLong_AsLongLongAndOverflow(index, &overflow);
-    Py_DECREF(index);
-    if (!overflow && found >= least && found <= most) {
-        *to = found;
-        return 1;
-    }
-    PyErr_Format(PyExc_ValueError, "%s: expected an integer in %lld..%lld, found %R", name,
-                 (long long)least, (long long)most, given);
-    return 0;
-}
-
 static int take_uint32(PyObject *given, const char *name, uint32_t *to) {
     int64_t found;
     if (!take_integer(given, name, 0, UINT32_MAX, &found)) return 0;
@@ -40,6 +23,16 @@ static int take_uint64(PyObject *given, const char *name, uint64_t *to) {
     if (found != (unsigned long long)-1 || !PyErr_Occurred()) return 1;
     PyErr_Clear();
     PyErr_Format(PyExc_ValueError, "%s: expected an integer of 64 bits, found %R", name, given);
+    return 0;
+}
+
+/* For PyArg_ParseTuple, whose own "d" raises OverflowError. */
+static int take_double(PyObject *given, void *to) {
+    double found = PyFloat_AsDouble(given);
+    *(double *)to = found;
+    if (found != -1.0 || !PyErr_Occurred()) return 1;
+    if (PyErr_ExceptionMatches(PyExc_OverflowError))
+        PyErr_SetString(PyExc_ValueError, "expected a number within the range of float64");
     return 0;
 }
 
@@ -180,8 +173,8 @@ static float *take_floats(PyObject *given, const char *name, int number) {
         goto failed;
     }
     for (int k = 0; k < number; k++) {
-        double x = PyFloat_AsDouble(PyTuple_GetItem(objects, k));
-        if (x == -1.0 && PyErr_Occurred()) goto failed;
+        double x;
+        if (!take_double(PyTuple_GetItem(objects, k), &x)) goto failed;
         found[k] = (float)x;
     }
     Py_DECREF(objects);

@@ -89,7 +89,8 @@ static PyObject *clamp_to_distance(PyObject *self, PyObject *args) {
     PyObject *vector, *center, *out;
     double distance;
     Output to;
-    if (!PyArg_ParseTuple(args, "OOdO:clamp_to_distance", &vector, &center, &distance, &out))
+    if (!PyArg_ParseTuple(args, "OOO&O:clamp_to_distance", &vector, &center, take_double,
+                          &distance, &out))
         return NULL;
     const VectorObject *v = take_vector(vector, "vector"), *c = take_vector(center, "center");
     if (!v || !c || !check_length(c->length, "center", v->length) ||
@@ -112,8 +113,8 @@ static PyObject *add_mean_change(PyObject *self, PyObject *args) {
     Vectors v = {0};
     float *f = NULL, *scratch = NULL;
     Output to;
-    if (!PyArg_ParseTuple(args, "OOOdO:add_mean_change", &given_base, &vectors, &factors, &epsilon,
-                          &out))
+    if (!PyArg_ParseTuple(args, "OOOO&O:add_mean_change", &given_base, &vectors, &factors,
+                          take_double, &epsilon, &out))
         return NULL;
     if (!take_differences(given_base, vectors, 0, &base, &v) ||
         !(f = take_floats(factors, "factors", v.number)) || !take_output(out, v.length, &to) ||
@@ -142,7 +143,8 @@ static PyObject *count_changes(PyObject *self, PyObject *args) {
     Array to = {0};
     Vector *items = NULL;
     uint32_t *scratch = NULL;
-    if (!PyArg_ParseTuple(args, "OdOO:count_changes", &vectors, &epsilon, &given_block, &out))
+    if (!PyArg_ParseTuple(args, "OO&OO:count_changes", &vectors, take_double, &epsilon, &given_block,
+                          &out))
         return NULL;
     if (!take_family(vectors, "vectors", &v) || !take_block(given_block, &block) ||
         !take_array(out, "out", "lq", 8, 1, blocks_of(v.length, block) * v.number * 2, &to) ||
@@ -336,8 +338,9 @@ static PyObject *rank_mask(PyObject *self, PyObject *args) {
     int64_t block, row, stride;
     Seed seed;
     Array mask = {0};
-    if (!PyArg_ParseTuple(args, "OOOOOOddO:rank_mask", &vector, &key, &first, &given_block,
-                          &given_row, &given_stride, &density, &reach, &out))
+    if (!PyArg_ParseTuple(args, "OOOOOOO&O&O:rank_mask", &vector, &key, &first, &given_block,
+                          &given_row, &given_stride, take_double, &density, take_double, &reach,
+                          &out))
         return NULL;
     const VectorObject *v = take_vector(vector, "vector");
     if (!v || !take_seed(key, first, &seed) || !take_block(given_block, &block) ||
@@ -635,8 +638,8 @@ static PyObject *add_task_vectors(PyObject *self, PyObject *args) {
     Kept kept = {0};
     float *f = NULL, *w = NULL;
     Output to;
-    if (!PyArg_ParseTuple(args, "OOOOOppdO:add_task_vectors", &given_base, &vectors, &masks,
-                          &factors, &weights, &consensus, &normalize, &scale, &out))
+    if (!PyArg_ParseTuple(args, "OOOOOppO&O:add_task_vectors", &given_base, &vectors, &masks,
+                          &factors, &weights, &consensus, &normalize, take_double, &scale, &out))
         return NULL;
     if (!take_differences(given_base, vectors, 1, &base, &v) ||
         !take_kept(masks, v.number, v.length, &kept) ||
@@ -668,8 +671,8 @@ static PyObject *add_voted_sum(PyObject *self, PyObject *args) {
     Vectors v = {0};
     float *w = NULL, *t = NULL, *scratch = NULL;
     Output to;
-    if (!PyArg_ParseTuple(args, "OOOOOdO:add_voted_sum", &given_base, &vectors, &weights,
-                          &thresholds, &given_least, &scale, &out))
+    if (!PyArg_ParseTuple(args, "OOOOOO&O:add_voted_sum", &given_base, &vectors, &weights,
+                          &thresholds, &given_least, take_double, &scale, &out))
         return NULL;
     if (!take_differences(given_base, vectors, 0, &base, &v) ||
         !(w = take_floats(weights, "weights", v.number)) ||

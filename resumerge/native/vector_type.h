@@ -23,6 +23,23 @@ static PyTypeObject *vector_type;
 /* Of the arrays that hold each element type: numbers where NumPy has them, else bits. */
 static const char *const formats[DTYPES] = {"f", "H", "H", "d", "B", "B"};
 
+/* An integer in least..most. */
+static int take_integer(PyObject *given, const char *name, int64_t least, int64_t most,
+                        int64_t *to) {
+    PyObject *index = PyNumber_Index(given);
+    if (!index) return 0;
+    int overflow;
+    long long found = PyLong_AsLongLongAndOverflow(index, &overflow);
+    Py_DECREF(index);
+    if (!overflow && found >= least && found <= most) {
+        *to = found;
+        return 1;
+    }
+    PyErr_Format(PyExc_ValueError, "%s: expected an integer in %lld..%lld, found %R", name,
+                 (long long)least, (long long)most, given);
+    return 0;
+}
+
 static int check_length(int64_t found, const char *name, int64_t expected) {
     if (found == expected) return 1;
     PyErr_Format(PyExc_ValueError, "%s: expected %lld elements, found %lld", name,
@@ -113,15 +130,12 @@ failed:
 
 static PyObject *vector_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"data", "dtype", "base", NULL};
-    PyObject *data, *base = Py_None;
-    int dtype = F32;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|iO:Vector", names, &data, &dtype, &base))
+    PyObject *data, *given_dtype = NULL, *base = Py_None;
+    int64_t dtype = F32;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:Vector", names, &data, &given_dtype, &base))
         return NULL;
-    if (dtype < 0 || dtype >= DTYPES) {
-        PyErr_Format(PyExc_ValueError, "dtype: expected one of 0 to %d, found %d", DTYPES - 1, dtype);
-        return NULL;
-    }
-    return vector_make(type, data, dtype, base);
+    if (given_dtype && !take_integer(given_dtype, "dtype", 0, DTYPES - 1, &dtype)) return NULL;
+    return vector_make(type, data, (int)dtype, base);
 }
 
 static void vector_dealloc(PyObject *self) {

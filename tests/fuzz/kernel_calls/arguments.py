@@ -1,0 +1,178 @@
+"""Arguments that are right: vectors, arrays and numbers that go together."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from resumerge.native import KINDS
+from resumerge.native._kernels import CHUNK, Vector
+
+LENGTHS = (0, 1, 2, 7, 8, 31, 33, 100, 255, 256, 257, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK)
+ROWS = (1, 2, 5, 64, 256, 257, 700, CHUNK + 3)
+
+_SIZE = 1 << 18
+_random = Random(0)
+CONTENTS = (
+    _random.randbytes(_SIZE),  # every exponent, NaN and infinities
+    np.random.default_rng(0).standard_normal(_SIZE // 4).astype(np.float32).tobytes(),
+    (_random.randbytes(24) * _SIZE)[:_SIZE],  # few different elements
+    bytes(_SIZE),
+)
+ARENA = 1 << 13
+"""Bytes that overlapping arrays share."""
+
+FILE_SIZE = 10_000
+
+
+class Files:
+    """Descriptors to read from, of a folder.
+
+    Attributes:
+        good: of a file of `FILE_SIZE` bytes.
+        bad: of what cannot be read by position.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "numbers"
+        path.write_bytes(CONTENTS[0][:FILE_SIZE])
+        self.good = os.open(path, os.O_RDONLY)
+        self.bad = (os.open(path, os.O_WRONLY), os.open(folder, os.O_RDONLY), *os.pipe(), 9999)
+
+
+class Arguments:
+    """What the calls of one case are given.
+
+    Args:
+        draw: decides.
+        files: to read from.
+
+    Attributes:
+        row, stride: of `length`, which is a whole number of them.
+        lists: that were given away, and may change.
+        buffers: whose size may be changed by whoever does not see that they are in use.
+        results: arrays that functions write to.
+        constants: that must not be written to, and what they contain.
+        meddled: whether a list or a buffer was changed during a call.
+    """
+
+    def __init__(self, draw: Random, files: Files) -> None:
+        self.draw, self.files = draw, files
+        self.row, self.stride = draw.choice(ROWS), draw.choice((1, 1, 2, 3))
+        if draw.random() < 0.6:
+            self.length = draw.choice(LENGTHS)
+        else:
+            self.length = self.row * self.stride * draw.randrange(4)
+        self.lists: list[list[Any]] = []
+        self.buffers: list[Any] = []
+        self.results: list[Any] = []
+        self.constants: list[tuple[bytes, bytes]] = []
+        self.meddled = False
+        self._vectors: list[Vector] = []
+        self._arena = bytearray(CONTENTS[0][:ARENA])
+
+    def array(self, kind: Any, count: int | None = None) -> Any:
+        """A writable array in memory of its own, or in some that others have, too."""
+        count = self.length if count is None else count
+        kind = np.dtype(kind)
+        size, draw = count * kind.itemsize, self.draw
+        at = draw.randrange(0, max(_SIZE - size, 1), 8)
+        content = draw.choice(CONTENTS)[at : at + size]
+        if len(content) < size:
+            return np.zeros(count, kind)
+        match draw.randrange(10):
+            case 0:
+                content = bytearray(content)
+                self.buffers.append(content)
+                return memoryview(content).cast(kind.char)
+            case 1:
+                found = array(kind.char.replace("?", "B"), content)
+                self.buffers.append(found)
+                return found
+            case 2 | 3 if size < ARENA:
+                at = draw.randrange(0, ARENA - size, 8)
+                return np.frombuffer(self._arena, kind, count, at)
+        return np.frombuffer(content, kind).copy()
+
+    def result(self, kind: Any, count: int | None = None) -> Any:
+        """An array that is written to."""
+        found = self.array(kind, count)
+        self.results.append(found)
+        return found
+
+    def vector(self, base: Vector | None = None, length: int | None = None) -> Vector:
+        code = self.draw.randrange(len(KINDS))
+        found = Vector(self.array(KINDS[code], length), code, base)
+        self._vectors.append(found)
+        return found
+
+    def out(self) -> Vector:
+        """A vector that is written to: of its own, or in the place of one that is read."""
+        found = self.draw.choice(self._vectors) if self.draw.random() < 0.2 else self.vector()
+        self.results.append(found.data)
+        return Vector(found.data, found.dtype)
+
+    def number_of_vectors(self) -> int:
+        return self.draw.choice((1, 1, 2, 2, 3, 4, 5, 9, 33))
+
+    def any_vector(self) -> Vector:
+        return self.vector(self.vector() if self.draw.random() < 0.4 else None)
+
+    def vectors(self) -> list[Vector]:
+        """Vectors, some with bases of their own."""
+        return [self.any_vector() for _ in range(self.number_of_vectors())]
+
+    def family(self, base: Vector | None) -> list[Vector]:
+        """Vectors of one base."""
+        return [self.vector(base) for _ in range(self.number_of_vectors())]
+
+    def sequence(self, items: Sequence[Any]) -> Any:
+        """What can be iterated over."""
+        given = list(items)
+        self.lists.append(given)
+        match self.draw.randrange(5):
+            case 0:
+                return tuple(given)
+            case 1:
+                return (item for item in given)
+        return given
+
+    def float(self) -> Any:
+        draw = self.draw
+        return draw.choice((0.0, 1.0, -0.5, 1, 0.25, draw.random(), draw.gauss(0.0, 1e9), -1.0))
+
+    def floats(self, items: Sequence[Any]) -> Any:
+        """Numbers, one for each of some items."""
+        return self.sequence([self.float() for _ in items])
+
+    def block(self) -> int:
+        """Elements of each block."""
+        draw = self.draw
+        return draw.choice((1, 3, 100, CHUNK, max(self.length, 1), self.length + 1, 1 << 50))
+
+    def rows(self) -> int:
+        """Elements of a row that the length is a whole number of."""
+        return next(row for row in (self.row, self.stride, 1) if self.length % row == 0)
+
+    def blocks(self, block: int) -> int:
+        return -(-self.length // block)
+
+    def mask(self) -> Any:
+        kind = self.draw.choice((None, np.uint8, np.bool_))
+        return None if kind is None else np.asarray(self.array(np.uint8)).view(kind)
+
+    def key(self) -> Any:
+        return self.draw.choice((bytes(16), bytearray(16), self.array(np.uint8, 16)))
+
+    def uint32(self) -> int:
+        draw = self.draw
+        return draw.choice((0, 1, 0x7F800000, 0x80000000, 0xFFFFFFFF, draw.getrandbits(32)))
+
+    def uint64(self) -> int:
+        return self.draw.getrandbits(64)
