@@ -1,0 +1,33 @@
+"""What pyproject.toml cannot say: what to do where the kernels cannot be compiled."""
+
+from setuptools import setup
+from setuptools.command.build import build
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
+
+ADVICE = """\
+error: {why}
+The kernels of resumerge are written in C, and could not be compiled. Install a C compiler and the
+headers of Python, and try again:
+  Debian, Ubuntu:  apt install gcc python3-dev
+  Fedora:          dnf install gcc python3-devel
+  macOS:           xcode-select --install"""
+
+
+class Build(build):
+    """Compiles first: what goes wrong then is all that is printed."""
+
+    sub_commands = sorted(build.sub_commands, key=lambda command: command[0] != "build_ext")
+
+
+class BuildExtension(build_ext):
+    """Says what to install where there is no compiler, or nothing for it to compile against."""
+
+    def build_extensions(self):
+        try:
+            super().build_extensions()
+        except (BaseError, CCompilerError) as error:
+            raise SystemExit(ADVICE.format(why=error)) from error
+
+
+setup(cmdclass={"build": Build, "build_ext": BuildExtension})
