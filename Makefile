@@ -14,11 +14,14 @@ SEED ?= 0
 KINDS ?=
 CASE ?=
 
+# Of `make sanitize`: how many calls of kernels, instead of how long; SEED; and CASE, a number.
+CALLS ?=
+
 # Of `make mutate`: the room whose code is changed, how often; and SEED, of the draw.
 ROOM ?= ledger
 COUNT ?= 20
 
-.PHONY: demo test soak fuzz mutate lint docs notebook bench clean
+.PHONY: demo test soak fuzz sanitize mutate lint docs notebook bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -34,6 +37,21 @@ soak: $(VENV)/.ready-test
 fuzz: $(VENV)/.ready-test
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --seed $(SEED) \
 		$(if $(KINDS),--kinds $(KINDS)) $(if $(CASE),--case $(CASE))
+
+# The tests of the kernels and random calls, with the kernels compiled so that they end the process
+# when they read or write where they should not. Python's own memory is taken from malloc for that.
+SANITIZED := build/sanitize
+SANITIZERS := -g -fno-omit-frame-pointer -fno-sanitize-recover=all \
+	-fsanitize=address,undefined,float-cast-overflow
+UNDER_SANITIZERS = PYTHONPATH=$(SANITIZED):tests:. PYTHONSAFEPATH=1 PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD="$(foreach name,asan stdc++,$(shell gcc -print-file-name=lib$(name).so))"
+sanitize: $(VENV)/.ready-test
+	CC=gcc CFLAGS="$(SANITIZERS)" $(BIN)/python setup.py --quiet build \
+		--build-base $(SANITIZED)/objects --build-lib $(SANITIZED)
+	$(if $(CASE),,$(UNDER_SANITIZERS) $(BIN)/python -m pytest tests/native tests/kernels)
+	$(UNDER_SANITIZERS) $(BIN)/python -m fuzz.kernel_calls --seconds $(SECONDS) --seed $(SEED) \
+		$(if $(CALLS),--calls $(CALLS)) $(if $(CASE),--case $(CASE))
 
 # Do the tests of a room notice wrong changes of its code? One at a time, in a copy of the tree.
 mutate: $(VENV)/.ready-test
