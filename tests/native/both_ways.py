@@ -1,40 +1,47 @@
-"""The same vectors for torch and for the compiled kernels."""
+"""Vectors of all kinds, and what the kernels and their oracles make of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from resumerge.native.library import instruction_sets
+from kernel_oracles import TORCH, computed_by_oracles
 from torch import Tensor
 
-from resumerge.native import CODES, Vector
+from resumerge.kernels import Run
+from resumerge.native import KINDS, Vector, instruction_sets
 
 SETS = instruction_sets()
-needs_kernels = pytest.mark.skipif(not SETS, reason="the kernels were not compiled: no C compiler")
-
-TORCH = {code: getattr(torch, name) for name, code in CODES.items()}
 
 DTYPES = st.sampled_from(sorted(TORCH))
-NUMBERS = st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-8, 65504.0, 2.0**-24])
+NUMBERS = st.floats(width=32) | st.sampled_from(
+    [0.0, -0.0, 1.0, -1.0, 1e-8, 65504.0, 2.0**-24, 448.0, 464.0, 465.0, 57344.0, 61440.0]
+)
 
 LENGTHS = st.integers(0, 70) | st.sampled_from([1023, 1024, 1025, 5000, 131_073])
 varied = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 Use = Callable[[str], None]
+Found = TypeVar("Found")
 
 
 @st.composite
 def task_vectors(draw: st.DrawFn, lengths: st.SearchStrategy[int] = LENGTHS) -> list[Vector]:
     """Some vectors less the first of them."""
     base, *others = vectors(draw, draw(st.integers(2, 5)), draw(lengths))
-    return [Vector(other.data, other.dtype, base) for other in others]
+    return [other.less(base) for other in others]
+
+
+def base_of(some: list[Vector]) -> Vector:
+    """What they are differences from."""
+    assert some[0].base is not None
+    return some[0].base
 
 
 def vectors(draw: st.DrawFn, count: int, length: int) -> list[Vector]:
@@ -48,25 +55,58 @@ def vectors(draw: st.DrawFn, count: int, length: int) -> list[Vector]:
     return found
 
 
+@st.composite
+def runs(draw: st.DrawFn, length: int, row: int = 1) -> Run:
+    """A run of that many elements, of one block or several, which hold whole rows."""
+    rows = length // row
+    size = draw(st.integers(max(1, rows // 5), max(1, rows)))
+    return Run(draw(st.integers(0, 9)), size * row, length)
+
+
+@st.composite
+def masks(draw: st.DrawFn, length: int) -> np.ndarray | None:
+    """A mask, or none."""
+    random = np.random.default_rng(draw(st.integers(0, 9)))
+    return draw(st.none() | st.just(random.integers(0, 2, length, np.uint8)))
+
+
 def stored(values: Tensor, dtype: int) -> Vector:
     """A float32 tensor as it is stored in an element type."""
-    raw = values.to(TORCH[dtype])
-    bits = raw if raw.dtype == torch.float32 else raw.view(torch.uint16)
-    return Vector(bits.contiguous().numpy(), dtype)
+    bits = values.to(TORCH[dtype]).contiguous()
+    return Vector(bits.view(getattr(torch, KINDS[dtype].__name__)).numpy(), dtype)
 
 
-def as_tensor(vector: Vector) -> Tensor:
-    """The same numbers as torch has them: float32, a copy."""
-    raw = torch.from_numpy(vector.data.copy())
-    wide = raw.view(TORCH[vector.dtype]).float()
-    return wide if vector.base is None else wide - as_tensor(vector.base)
+def part_of(whole: Vector, part: slice) -> Vector:
+    """Some elements of a vector."""
+    return Vector(whole.data[part], whole.dtype, whole.base and part_of(whole.base, part))
+
+
+def both(compute: Callable[[], Found]) -> tuple[Found, Found]:
+    """What the kernels compute, and what the oracles do."""
+    found = compute()
+    with computed_by_oracles():
+        return found, compute()
+
+
+def agree(compute: Callable[[Vector], None], length: int, dtype: int) -> None:
+    """Whether kernels and oracles write the same bytes, those of NaN too."""
+
+    def written() -> list[int]:
+        out = Vector(np.zeros(length, KINDS[dtype]), dtype)
+        compute(out)
+        found: list[int] = out.data.view(np.uint8).tolist()
+        return found
+
+    found, expected = both(written)
+    assert found == expected
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:
     """Whether two arrays of floats have the same bits, every NaN being one."""
     width = np.dtype(f"u{found.dtype.itemsize}")
     nan = np.isnan(found) & np.isnan(expected)
-    return bool(np.array_equal(found.view(width)[~nan], expected.view(width)[~nan]))
+    bits = (np.ascontiguousarray(x).view(width)[~nan] for x in (found, expected))
+    return found.shape == expected.shape and bool(np.array_equal(*bits))
 
 
 def _normal(random: np.random.Generator, length: int) -> np.ndarray:

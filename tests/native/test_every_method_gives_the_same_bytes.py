@@ -1,26 +1,26 @@
-"""A merge with every method: the same bytes from torch and from each instruction set."""
+"""A merge with every method: the same bytes from torch and from each instruction set, whatever the
+runs of blocks."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from both_ways import SETS, needs_kernels
+from both_ways import SETS, Use
+from kernel_oracles import computed_by_oracles
 from merging import merge, shards_of
 from safetensors.torch import save_file
 
 from resumerge.methods import METHODS
 from resumerge.methods.base import REQUIRED
 
-pytestmark = needs_kernels
 NEEDS_TORCH = ("arcee_fusion", "iso_c")
 DTYPES = {"base": torch.bfloat16, "a": torch.float16, "b": torch.float32, "c": torch.bfloat16}
-SHAPES = ((), (1,), (7,), (1, 1), (40, 13), (1030, 1), (1, 1030), (3, 1500), (4, 5, 6))
+SHAPES = ((), (1,), (7,), (1, 1), (40, 13), (1030, 1), (1, 1030), (3, 1500), (4, 5, 6), (9, 700))
 BLOCK = 1500
 VALUES = {"weight": 0.6, "t": 0.3, "density": 0.5, "scale": 0.3}
 
@@ -75,25 +75,25 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name not in NEEDS_TORCH])
+@pytest.mark.parametrize("name", RECIPES)
 def test_the_same_bytes(
-    name: str,
-    models: Path,
-    tmp_path: Path,
-    use_kernels: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, models: Path, tmp_path: Path, use_kernels: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resumerge.planning.plan.BLOCK", BLOCK)
     method, params = RECIPES[name]
+
+    def merged(blocks: int) -> dict[str, bytes]:
+        monkeypatch.setattr("resumerge.engine.execute.scheduler.RUN_BLOCKS", blocks)
+        return shards_of(merge(models, text, tmp_path / "out", restart=True))
+
     for with_base in bases(method):
         for dtype in ("float32", "float16", "bfloat16"):
-            found = {}
-            for computes in ("torch", *SETS):
-                use_kernels(computes)
-                text = recipe(method, params, with_base, dtype)
-                found[computes] = shards_of(merge(models, text, tmp_path / "out", restart=True))
-            for computes in SETS:
-                assert found[computes] == found["torch"], (computes, with_base, dtype)
+            text = recipe(method, params, with_base, dtype)
+            with computed_by_oracles():
+                expected = merged(blocks=1)
+            for instructions, blocks in (*((each, 4) for each in SETS), (SETS[-1], 1)):
+                use_kernels(instructions)
+                assert merged(blocks) == expected, (instructions, blocks, with_base, dtype)
 
 
 def test_no_other_merge_loads_torch(models: Path, tmp_path: Path) -> None:

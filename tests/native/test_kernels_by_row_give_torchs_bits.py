@@ -1,16 +1,16 @@
-"""The kernels that compute by row or by column: the bits of the code that needs no compiler."""
+"""The kernels that compute by row or by column: the bits of the oracles."""
 
 from __future__ import annotations
 
 import numpy as np
-from both_ways import as_tensor, needs_kernels, same, task_vectors, varied
+from both_ways import DTYPES, agree, both, part_of, runs, same, task_vectors, varied
 from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge import kernels
+from resumerge.kernels import Run
 from resumerge.native import Vector
 
-pytestmark = needs_kernels
 SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 70)) | st.sampled_from(
     [(1, 1), (70, 1), (3, 1023), (2, 1024), (1, 1025), (4, 2500), (1500, 3)]
 )
@@ -27,8 +27,7 @@ def matrices(draw: st.DrawFn) -> tuple[list[Vector], int]:
 @given(st.data())
 def test_row_gram(compiled: str, data: st.DataObject) -> None:
     some, row = data.draw(matrices())
-    expected = kernels.row_gram([as_tensor(vector) for vector in some], row)
-    assert same(kernels.row_gram(some, row), expected)
+    assert same(*both(lambda: kernels.row_gram(some, row)))
 
 
 @varied
@@ -37,32 +36,25 @@ def test_a_row_is_added_up_as_a_vector_is(compiled: str, data: st.DataObject) ->
     some, row = data.draw(matrices())
     products = kernels.row_gram(some, row)
     for r in range(products.shape[2]):
-        parts = [_part(vector, r * row, (r + 1) * row) for vector in some]
-        assert same(np.ascontiguousarray(products[:, :, r]), kernels.gram(parts))
+        parts = [part_of(vector, slice(r * row, (r + 1) * row)) for vector in some]
+        assert same(products[:, :, r], kernels.gram(parts, Run(0, row, row))[0])
 
 
 @varied
 @given(st.data())
 def test_column_gram(compiled: str, data: st.DataObject) -> None:
     some, row = data.draw(matrices())
-    expected = kernels.column_gram([as_tensor(vector) for vector in some], row)
-    assert same(kernels.column_gram(some, row), expected)
+    run = data.draw(runs(len(some[0]), row))
+    assert same(*both(lambda: kernels.column_gram(some, row, run)))
 
 
 @varied
 @given(st.data())
 def test_weighted_sums(compiled: str, data: st.DataObject) -> None:
     some, row = data.draw(matrices())
+    length, dtype = len(some[0]), data.draw(DTYPES)
     random = np.random.default_rng(data.draw(st.integers(0, 9)))
-    for weighted_sum, count in (
-        (kernels.weighted_sum_by_row, len(some[0]) // row),
-        (kernels.weighted_sum_by_column, row),
-    ):
+    for by_column, count in ((False, length // row), (True, row)):
         weights = random.standard_normal((len(some), count))
-        expected = weighted_sum([as_tensor(vector) for vector in some], weights, row)
-        assert same(weighted_sum(some, weights, row).data, expected.numpy())
-
-
-def _part(whole: Vector, start: int, stop: int) -> Vector:
-    base = whole.base and _part(whole.base, start, stop)
-    return Vector(whole.data[start:stop], whole.dtype, base)
+        rest = weights, row, by_column
+        agree(lambda out: kernels.weighted_sum_along(some, *rest, out), length, dtype)  # noqa: B023

@@ -1,67 +1,84 @@
-"""Whatever computes a block, compiled for any processor or torch: the same bits."""
+"""Whatever a block is computed by, compiled for any processor or torch: the same bits."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from both_ways import TORCH, as_tensor, needs_kernels, same, task_vectors, varied
+from both_ways import (
+    DTYPES,
+    agree,
+    base_of,
+    both,
+    masks,
+    part_of,
+    runs,
+    same,
+    task_vectors,
+    varied,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-from resumerge.native.calls import MAGNITUDE, Threshold, mask_above, round_to
-from resumerge.native.vector import BF16, F16
+from kernel_oracles import ORACLES, TORCH, tensor_of
 
 from resumerge import kernels
-from resumerge.kernels import Block
-from resumerge.native import Vector
+from resumerge.kernels import Key, Run, Scan
+from resumerge.native import BF16, F16, F32, KINDS, Vector, _kernels
 
-pytestmark = needs_kernels
+FACTORS = st.floats(-2, 2)
+
+
+def test_every_kernel_has_an_oracle() -> None:
+    functions = {name for name in dir(_kernels) if callable(getattr(_kernels, name))}
+    assert functions - {"Vector", "instruction_sets", "use", "read_ranges"} == set(ORACLES)
 
 
 @varied
 @given(st.data())
 def test_weighted_sum(compiled: str, data: st.DataObject) -> None:
     terms = data.draw(task_vectors())
-    weights = [data.draw(st.floats(-2, 2)) for _ in terms]
-    expected = kernels.weighted_sum([as_tensor(term) for term in terms], weights)
-    assert same(kernels.weighted_sum(terms, weights).data, expected.numpy())
+    weights = [data.draw(FACTORS) for _ in terms]
+    dtype = data.draw(DTYPES)
+    agree(lambda out: kernels.weighted_sum(terms, weights, out), len(terms[0]), dtype)
 
 
 @varied
 @given(st.data())
 def test_gram(compiled: str, data: st.DataObject) -> None:
     some = data.draw(task_vectors())
-    expected = kernels.gram([as_tensor(vector) for vector in some])
-    assert same(kernels.gram(some), expected)
+    run = data.draw(runs(len(some[0])))
+    assert same(*both(lambda: kernels.gram(some, run)))
 
 
 @varied
 @given(st.data())
 def test_absolute_sums(compiled: str, data: st.DataObject) -> None:
     for vector in data.draw(task_vectors()):
-        random = np.random.default_rng(data.draw(st.integers(0, 9)))
-        mask = data.draw(st.none() | st.just(random.integers(0, 2, len(vector), np.uint8)))
-        expected = kernels.l1_norms(as_tensor(vector), mask)
-        assert same(np.array(kernels.l1_norms(vector, mask)), np.array(expected))
+        mask, run = data.draw(masks(len(vector))), data.draw(runs(len(vector)))
+        assert same(*both(lambda: kernels.l1_norms(vector, mask, run)))  # noqa: B023
 
 
 @varied
 @given(st.data())
-def test_combined(compiled: str, data: st.DataObject) -> None:
+def test_task_vectors(compiled: str, data: st.DataObject) -> None:
     some = data.draw(task_vectors())
-    random = np.random.default_rng(data.draw(st.integers(0, 9)))
-    masks = [
-        data.draw(st.none() | st.just(random.integers(0, 2, len(vector), np.uint8)))
-        for vector in some
-    ]
-    factors, weights = ([data.draw(st.floats(-2, 2)) for _ in some] for _ in range(2))
+    base, length, dtype = base_of(some), len(some[0]), data.draw(DTYPES)
+    kept = [data.draw(masks(length)) for _ in some]
+    factors, weights = ([data.draw(FACTORS) for _ in some] for _ in range(2))
     consensus, normalize = data.draw(st.booleans()), data.draw(st.booleans())
-    rest = (masks, factors, weights, consensus, normalize, data.draw(st.floats(-2, 2)))
-    assert some[0].base is not None
-    expected = kernels.add_task_vectors(
-        as_tensor(some[0].base), [as_tensor(v) for v in some], *rest
-    )
-    assert same(kernels.add_task_vectors(some[0].base, some, *rest).data, expected.numpy())
+    rest = (kept, factors, weights, consensus, normalize, data.draw(FACTORS))
+    agree(lambda out: kernels.add_task_vectors(base, some, *rest, out), length, dtype)
+
+
+@varied
+@given(st.data())
+def test_a_sum_is_added_to_a_base(compiled: str, data: st.DataObject) -> None:
+    some, scale, dtype = data.draw(task_vectors()), data.draw(FACTORS), data.draw(DTYPES)
+    base, length = base_of(some), len(some[0])
+    plain = [part_of(Vector(v.data, v.dtype), slice(None)) for v in some]
+    agree(lambda out: kernels.add_sum(base, [*some, *plain], scale, out), length, dtype)
 
 
 @varied
@@ -70,54 +87,70 @@ def test_a_threshold_keeps_what_its_mask_keeps(compiled: str, data: st.DataObjec
     some = data.draw(task_vectors().filter(lambda found: len(found[0]) > 0))
     length = len(some[0])
     rules = [
-        Threshold(
-            int(data.draw(st.sampled_from(sorted(set(kernels.magnitude_bits(v).tolist()))))),
+        (
+            int(data.draw(st.sampled_from(sorted(set(kernels.keys_of(v, Key.MAGNITUDE).tolist()))))),
             data.draw(st.integers(0, 3) | st.integers(0, length)),
         )
         for v in some
     ]
-    masks = [mask_above(v, MAGNITUDE, rule.bits, rule.quota) for v, rule in zip(some, rules)]
-    rest = ([1.0] * len(some), [0.5] * len(some), True, True, 1.0)
-    assert some[0].base is not None
-    found = kernels.add_task_vectors(some[0].base, some, rules, *rest)
-    assert same(found.data, kernels.add_task_vectors(some[0].base, some, masks, *rest).data)
+    kept = [np.empty(length, np.uint8) for _ in some]
+    for vector, rule, mask in zip(some, rules, kept):
+        _kernels.mask_above(vector, False, *rule, mask)
+    base, rest = base_of(some), ([1.0] * len(some), [0.5] * len(some), True, True, 1.0)
+    found, expected = (Vector(np.empty(length, np.float32)) for _ in range(2))
+    kernels.add_task_vectors(base, some, rules, *rest, found)
+    kernels.add_task_vectors(base, some, kept, *rest, expected)
+    assert same(found.data, expected.data)
+    agree(lambda out: kernels.add_task_vectors(base, some, rules, *rest, out), length, F32)
 
 
 @varied
 @given(st.data())
 def test_selection(compiled: str, data: st.DataObject) -> None:
+    """Also where a run has several blocks: the same masks as from one block at a time."""
     [vector, *_] = data.draw(task_vectors().filter(lambda some: len(some[0]) > 0))
-    length = len(vector)
+    length, key = len(vector), data.draw(st.sampled_from(Key))
     size = data.draw(st.integers(max(1, length // 5), length))
-    counts = [data.draw(st.integers(0, length)) for _ in range(2)]
+    counts = sorted(data.draw(st.integers(0, length)) for _ in range(2))
 
-    def masks(whole: Vector | torch.Tensor) -> list[bytes]:
-        parts = [
-            Block(i, start, min(start + size, length))
-            for i, start in enumerate(range(0, length, size))
-        ]
-
-        def scan(part, sample=False):  # type: ignore[no-untyped-def]
-            for block in parts:
-                block = block.sample() if sample else block
-                yield part({0: _part(whole, block)}, block)
-
-        [found] = kernels.select({0: sorted(counts)}, length, scan).values()
+    def selected(together: int) -> list[bytes]:
+        [found] = kernels.select({0: counts}, length, scan(vector, size, together), key).values()
         return [
-            selection.mask(_part(whole, block), block).tobytes()
+            b"".join(
+                selection.mask(part_of(vector, part), run, key).tobytes()
+                for part, run in split(length, size, together)
+            )
             for selection in found
-            for block in parts
         ]
 
-    assert masks(vector) == masks(as_tensor(vector))
+    found, expected = both(lambda: selected(1))
+    assert found == expected
+    assert selected(data.draw(st.integers(2, 6))) == expected
 
 
 @varied
 @given(st.data())
 def test_keys(compiled: str, data: st.DataObject) -> None:
     for vector in data.draw(task_vectors()):
-        for key in (kernels.magnitude_bits, kernels.ordered_bits):
-            assert (key(vector) == key(as_tensor(vector))).all()
+        for key in Key:
+            found, expected = both(lambda: kernels.keys_of(vector, key).tolist())  # noqa: B023
+            assert found == expected
+        assert len(set(both(lambda: kernels.count_nonzero(vector)))) == 1  # noqa: B023
+
+
+@varied
+@given(st.data())
+def test_keys_are_counted(compiled: str, data: st.DataObject) -> None:
+    [vector, *_] = data.draw(task_vectors().filter(lambda some: len(some[0]) > 0))
+    key, block = data.draw(st.sampled_from(Key)), data.draw(runs(len(vector))).size
+    some = st.sampled_from(kernels.keys_of(vector, key).tolist())
+    low, high = sorted([data.draw(some), data.draw(some | st.integers(0, 2**32 - 1))])
+    for compute in (
+        lambda: _kernels.keys_in_bracket(vector, key.value, low, high, block),
+        lambda: _kernels.equal_counts(vector, key.value, low, block),
+    ):
+        found, expected = both(compute)
+        assert found == expected
 
 
 @pytest.mark.parametrize("dtype", sorted(TORCH))
@@ -128,27 +161,60 @@ def test_rounding_of_every_kind_of_number(compiled: str, dtype: int) -> None:
         exact = torch.from_numpy(half).view(halves).float().numpy().view(np.uint32)
         middle = (exact.astype(np.int64) + np.roll(exact, -1)) // 2
         bits = np.concatenate([exact, *(middle + d for d in (-1, 0, 1))]).astype(np.uint32)
-        values = torch.from_numpy(bits.view(np.float32))
-        expected = values.to(TORCH[dtype])
-        out = np.empty(values.numel() * expected.itemsize, np.uint8)
-        round_to(Vector(values.numpy()), dtype, out)
-        found = torch.from_numpy(out).view(TORCH[dtype])
-        assert torch.equal(found.isnan(), values.isnan())
-        assert same(found.float().numpy(), expected.float().numpy())
-        assert (
-            len(found[found.isnan()].view(torch.uint8).view(-1, expected.itemsize).unique(dim=0))
-            <= 1
-        )
+        values = Vector(bits.view(np.float32))
+        agree(lambda out: kernels.round_to(values, out), len(bits), dtype)  # noqa: B023
 
 
-@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("dtype", [F32, BF16, F16])
+def test_what_torch_rounds_is_rounded_so(compiled: str, dtype: int) -> None:
+    """The oracle of rounding is torch itself, but for NaN."""
+    values = torch.randn(1 << 16, generator=torch.Generator().manual_seed(0)) * 3000
+    out = Vector(np.empty(len(values), KINDS[dtype]), dtype)
+    kernels.round_to(Vector(values.numpy()), out)
+    assert torch.equal(tensor_of(out), values.to(TORCH[dtype]).float())
+
+
+def test_a_float_of_8_bits_without_infinity_saturates_and_has_one_nan(compiled: str) -> None:
+    numbers = [448.0, 464.0, 465.0, 1e9, -1e9, np.inf, -np.inf, np.nan, -np.nan]
+    out = Vector(np.empty(len(numbers), np.uint8), _kernels.F8_E4M3)
+    kernels.round_to(Vector(np.array(numbers, np.float32)), out)
+    assert out.data.tolist() == [0x7E] * 4 + [0xFE, 0x7E, 0xFE, 0x7F, 0x7F]
+
+
+@pytest.mark.parametrize("dtype", [code for code in TORCH if KINDS[code] == np.uint16])
 def test_reading_every_16_bit_number(compiled: str, dtype: int) -> None:
     half = Vector(np.arange(1 << 16, dtype=np.uint16), dtype)
-    assert same(kernels.weighted_sum([half], [1.0]).data, as_tensor(half).numpy())
+    assert same(kernels.sum_of([half]).data, tensor_of(half).numpy())
 
 
-def _part(whole, block):  # type: ignore[no-untyped-def]
-    if isinstance(whole, Vector):
-        base = whole.base and _part(whole.base, block)
-        return Vector(whole.data[block.start : block.stop], whole.dtype, base)
-    return whole[block.start : block.stop].clone()
+@pytest.mark.parametrize("dtype", [code for code in TORCH if KINDS[code] == np.uint8])
+def test_reading_every_8_bit_number(compiled: str, dtype: int) -> None:
+    quarter = Vector(np.arange(1 << 8, dtype=np.uint8), dtype)
+    assert same(kernels.sum_of([quarter]).data, tensor_of(quarter).numpy())
+
+
+def split(length: int, size: int, together: int) -> list[tuple[slice, Run]]:
+    """A vector as runs of so many blocks."""
+    step = size * together
+    return [
+        (slice(start, min(start + step, length)), Run(n * together, size, min(step, length - start)))
+        for n, start in enumerate(range(0, length, step))
+    ]
+
+
+def scan(whole: Vector, size: int, together: int) -> Scan[Any]:
+    """Runs of so many blocks; of a sample, whatever is first in each block."""
+
+    def scanned(function, sample=False):  # type: ignore[no-untyped-def]
+        for part, run in split(len(whole), size, together):
+            here = part_of(whole, part)
+            if sample:
+                yield from (
+                    function({0: part_of(here, slice(b.start, b.start + few))}, Run(0, few, few))
+                    for b in run.blocks()
+                    for few in [kernels.blocks.sampled(b.stop - b.start)]
+                )
+            else:
+                yield function({0: here}, run)
+
+    return scanned

@@ -5,51 +5,42 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from both_ways import SETS, as_tensor, needs_kernels, vectors
-from hypothesis import HealthCheck, example, given, settings
+from both_ways import LENGTHS, both, runs, varied, vectors
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import resumerge.native
-from resumerge.kernels import Block, random_mask, rank_mask
+from resumerge.kernels import Run, random_mask, rank_mask
 from resumerge.kernels.masks.random import philox_key
 from resumerge.native import Vector
 
-pytestmark = needs_kernels
-LENGTHS = st.integers(0, 70) | st.sampled_from([1023, 1024, 1025, 5000, 131_073])
 DENSITIES = st.floats(0, 1) | st.sampled_from([0.0, 1e-5, 1 / 256, 0.53, 255 / 256, 1 - 1e-9])
-varied = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-Use = Callable[[str], None]
+LAST = 2**63 - 10
+"""Number of a block, almost the highest."""
 
 
 @varied
-@pytest.mark.parametrize("instructions", SETS)
-@given(LENGTHS, DENSITIES, st.text(max_size=9), st.integers(0, 2**64 - 1))
-@example(1_000_003, 0.3, "key", 2**33)
-def test_random_masks(
-    use_kernels: Use, instructions: str, count: int, density: float, key: str, number: int
-) -> None:
-    block = Block(number, 0, count)
-    use_kernels("torch")
-    expected = random_mask(count, density, key, block)
-    use_kernels(instructions)
-    assert random_mask(count, density, key, block).tolist() == expected.tolist()
+@given(LENGTHS.flatmap(runs), DENSITIES, st.text(max_size=9))
+@example(Run(2**33, 300_000, 1_000_003), 0.3, "key")
+@example(Run(LAST, 2_000, 5_000), 0.3, "key")
+def test_random_masks(compiled: str, run: Run, density: float, key: str) -> None:
+    found, expected = both(lambda: random_mask(density, key, run).tolist())
+    assert found == expected
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> tuple[Vector, int, int]:
-    """A task vector of whole rows; the elements of a row, and how far apart they are."""
+def rows(draw: st.DrawFn) -> tuple[Vector, int, int, Run]:
+    """A task vector of whole rows; the elements of a row, and how far apart they are; a run."""
     row = draw(st.integers(1, 40) | st.sampled_from([255, 256, 257, 1024, 3000, 70_000]))
     stride = draw(st.integers(1, 5)) if row < 2000 else draw(st.sampled_from([1, 2]))
-    runs = draw(st.integers(0, 4)) if row < 2000 else draw(st.integers(1, 2))
-    other, base = vectors(draw, 2, runs * row * stride)
-    return Vector(other.data, other.dtype, draw(st.sampled_from([None, base]))), row, stride
+    number = draw(st.integers(0, 4)) if row < 2000 else draw(st.integers(1, 2))
+    other, base = vectors(draw, 2, number * row * stride)
+    run = draw(runs(len(other), row * stride))
+    return Vector(other.data, other.dtype, draw(st.sampled_from([None, base]))), row, stride, run
 
 
 @st.composite
@@ -62,55 +53,47 @@ def probabilities(draw: st.DrawFn) -> tuple[float, float]:
 
 
 @varied
-@pytest.mark.parametrize("instructions", SETS)
-@given(rows(), probabilities(), st.text(max_size=9), st.integers(0, 2**64 - 1))
+@given(rows(), probabilities(), st.text(max_size=9))
 def test_masks_by_rank(
-    use_kernels: Use,
-    instructions: str,
-    given_rows: tuple[Vector, int, int],
+    compiled: str,
+    drawn: tuple[Vector, int, int, Run],
     wanted: tuple[float, float],
     key: str,
-    number: int,
 ) -> None:
-    use_kernels(instructions)
-    vector, row, stride = given_rows
-    block = Block(number, 0, len(vector))
-    rest = (row, *wanted, key, block, stride)
-    expected = rank_mask(as_tensor(vector), *rest)
-    assert rank_mask(vector, *rest).tolist() == expected.tolist()
+    vector, row, stride, run = drawn
+    found, expected = both(lambda: rank_mask(vector, row, *wanted, key, run, stride).tolist())
+    assert found == expected
 
 
-@pytest.mark.parametrize("instructions", SETS)
 @pytest.mark.parametrize("reach", [0.3, -0.3])
-def test_masks_by_rank_of_numbers_of_all_sizes(
-    use_kernels: Use, instructions: str, reach: float
-) -> None:
+def test_masks_by_rank_of_numbers_of_all_sizes(compiled: str, reach: float) -> None:
     """Also such that are too small beside the row's largest to be told apart."""
-    use_kernels(instructions)
     bits = np.random.default_rng(1).integers(0, 2**32, 60 * 4000, np.uint32)
     bits[: 30 * 4000] &= 0xBFFFFFFF
-    values = Vector(bits.view(np.float32))
+    values, run = Vector(bits.view(np.float32)), Run(0, len(bits), len(bits))
     for row in (100, 4000):
-        rest = (row, 0.5, reach, "key", Block(0, 0, len(bits)), 1)
-        assert (rank_mask(values, *rest) == rank_mask(as_tensor(values), *rest)).all()
+        found, expected = both(lambda: rank_mask(values, row, 0.5, reach, "key", run))  # noqa: B023
+        assert (found == expected).all()
 
 
-def test_products_where_the_compiler_has_no_128_bits(use_kernels: Use, tmp_path: Path) -> None:
+def test_products_where_the_compiler_has_no_128_bits(tmp_path: Path) -> None:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    source = Path(resumerge.native.__file__).parent / "baseline.c"
-    library = tmp_path / "portable.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-U__SIZEOF_INT128__", "-o", library, source, "-lm"],
-        check=True,
-        timeout=60,
+    library, program = tmp_path / "portable.so", tmp_path / "portable.c"
+    program.write_text(
+        '#include "random.h"\n'
+        "void draws(const Seed *seed, uint8_t whole, uint64_t rest, int64_t n, uint8_t *mask) {\n"
+        "    random_mask_unchecked(seed, whole, rest, n, mask);\n"
+        "}\n"
     )
-    use_kernels("torch")
-    expected = random_mask(5000, 0.3, "key", Block(7, 0, 5000))
-    key, mask = philox_key("key"), np.empty(5000, np.uint8)
-    seed = (ctypes.c_uint64 * 3)(key & 2**64 - 1, key >> 64, 7)
+    headers = Path(resumerge.native.__file__).parent
+    portable = ["-shared", "-fPIC", "-U__SIZEOF_INT128__", "-I", headers]
+    subprocess.run([compiler, *portable, "-o", library, program, "-lm"], check=True, timeout=60)
+    expected = random_mask(0.3, "key", Run(7, 5000, 5000))
+    mask = np.empty(5000, np.uint8)
+    words = np.array([*np.frombuffer(philox_key("key"), np.uint64), 7], np.uint64)
     whole, fraction = divmod(0.3 * 256, 1.0)
-    ctypes.CDLL(str(library)).resumerge_random_mask_baseline(
-        seed,
+    ctypes.CDLL(str(library)).draws(
+        words.ctypes.data_as(ctypes.c_void_p),
         ctypes.c_uint8(int(whole)),
         ctypes.c_uint64(int(fraction * 2**64)),
         ctypes.c_int64(5000),

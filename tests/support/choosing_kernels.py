@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from resumerge.native import library
+from resumerge import native
 
 
 @pytest.fixture
-def use_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Compute with ``torch``, or with the kernels compiled for an instruction set."""
-
-    def forget() -> None:
-        library.instruction_set.cache_clear()
-        library.function.cache_clear()
-
-    def use(name: str) -> None:
-        monkeypatch.setenv(library.KERNELS, name)
-        forget()
-
-    yield use
-    monkeypatch.undo()
-    forget()
+def use_kernels() -> Iterator[Callable[[str], None]]:
+    """Compute with the kernels compiled for an instruction set, in this process."""
+    yield native.use
+    sets = native.instruction_sets()
+    wanted = os.environ.get(native.INSTRUCTION_SET)
+    native.use(wanted if wanted in sets else sets[-1])

@@ -1,0 +1,36 @@
+"""The kernels once more, with torch and NumPy: what the compiled ones must equal bit by bit.
+
+Each function has the name and the arguments of one in `resumerge.native._kernels`, and takes nothing
+from there but the type of vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pytest import MonkeyPatch
+
+from kernel_oracles import changes, elementwise, masks, reductions, selection, task_vectors
+from kernel_oracles.vectors import TORCH, tensor_of, write
+from resumerge.native import _kernels
+
+__all__ = ["ORACLES", "TORCH", "computed_by_oracles", "tensor_of", "write"]
+
+ORACLES: dict[str, Callable[..., Any]] = {
+    name: getattr(subject, name)
+    for subject in (changes, elementwise, masks, reductions, selection, task_vectors)
+    for name in dir(_kernels)
+    if hasattr(subject, name) and name[0].islower()
+}
+"""By the names of the kernels."""
+
+
+@contextmanager
+def computed_by_oracles() -> Iterator[None]:
+    """Have the oracles compute whatever `resumerge.kernels` computes, in the whole process."""
+    with MonkeyPatch.context() as patch:
+        for name, oracle in ORACLES.items():
+            patch.setattr(_kernels, name, oracle)
+        yield

@@ -1,0 +1,33 @@
+"""Which vectors changed an element, as their magnitudes there say."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernel_oracles.vectors import added, parts, tensor_of, tensors_of, write
+from resumerge.native import Vector
+
+
+def add_mean_change(
+    base: Vector, vectors: list[Vector], factors: list[float], epsilon: float, out: Vector
+) -> None:
+    large = [torch.nn.functional.hardshrink(d, epsilon) for d in tensors_of(vectors)]
+    counts = added(changed(large))
+    total = added([d * torch.where(counts == 1.0, f, 1.0) for d, f in zip(large, factors)])
+    write(tensor_of(base) + total / counts.clamp_min(1.0), out)
+
+
+def count_changes(vectors: list[Vector], epsilon: float, block: int, out: np.ndarray) -> None:
+    flags = changed([torch.nn.functional.hardshrink(d, epsilon) for d in tensors_of(vectors)])
+    alone = added(flags) == 1.0
+    for b, part in enumerate(parts(len(vectors[0]), block)):
+        for k, flag in enumerate(flags):
+            alone_here = (flag * alone)[part]
+            out[b, k] = int(flag[part].count_nonzero()), int(alone_here.count_nonzero())
+
+
+def changed(large: list[Tensor]) -> list[Tensor]:
+    """1 where an element is not 0, else 0 (NaN too)."""
+    return [x.sign().nan_to_num(0.0).abs() for x in large]
