@@ -9,38 +9,34 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from vector_runs import runs_of, scanned
 
 from resumerge.kernels import (
     Band,
-    Block,
+    Key,
     MapFunction,
     Scan,
-    float_of_ordered_bits,
+    float_of_key,
+    keys_of,
     order_statistics,
-    ordered_bits,
     select,
     select_largest,
 )
 from resumerge.kernels.selection.bracket_keys import BracketKeys
+from resumerge.native import Vector
 
 FLOATS = hnp.arrays(np.float32, st.integers(1, 80), elements=st.floats(width=32, allow_nan=False))
 FEW = hnp.arrays(np.float32, st.integers(1, 80), elements=st.sampled_from([0.0, -0.0, 1.0, -2.0]))
 
 
-def scanner(values: np.ndarray, size: int) -> Scan[Any]:
-    def scan(part: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
-        for index, start in enumerate(range(0, len(values), size)):
-            block = Block(index, start, min(start + size, len(values)))
-            block = block.sample() if sample else block
-            yield part({0: torch.from_numpy(values[block.start : block.stop].copy())}, block)
-
-    return scan
+def scanner(values: np.ndarray, size: int, together: int = 1) -> Scan[Any]:
+    return scanned({0: Vector(values)}, size, together)
 
 
-def applied(chosen: Any, values: np.ndarray, size: int) -> np.ndarray:
+def applied(chosen: Any, values: np.ndarray, size: int, together: int = 1) -> np.ndarray:
     parts = [
-        chosen.mask(torch.from_numpy(values[s : s + size]), Block(i, s, s + size))
-        for i, s in enumerate(range(0, len(values), size))
+        chosen.mask(Vector(values[where]), run)
+        for where, run in runs_of(len(values), size, together)
     ]
     return np.where(np.concatenate(parts), values, np.float32(0))
 
@@ -57,21 +53,24 @@ def test_a_band_lies_between_two_ranks(values: np.ndarray, data: st.DataObject) 
     size = data.draw(st.integers(1, len(values)))
     first = data.draw(st.integers(0, len(values)))
     last = data.draw(st.integers(first, len(values)))
-    [found] = select({0: (last, first)}, len(values), scanner(values, size)).values()
-    np.testing.assert_array_equal(applied(Band(*found), values, size), by_rank(values, first, last))
+    together = data.draw(st.integers(1, 5))
+    scan = scanner(values, size, together)
+    [found] = select({0: (last, first)}, len(values), scan).values()
+    expected = by_rank(values, first, last)
+    np.testing.assert_array_equal(applied(Band(*found), values, size, together), expected)
 
 
 @given(FLOATS | FEW, st.data())
 def test_order_statistics_of_signed_numbers(values: np.ndarray, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, len(values)))
     k = data.draw(st.integers(1, len(values)))
-    [[key]] = order_statistics({0: (k,)}, len(values), scanner(values, size), ordered_bits).values()
-    assert float_of_ordered_bits(key) == np.sort(values)[len(values) - k]
+    [[key]] = order_statistics({0: (k,)}, len(values), scanner(values, size), Key.NUMBER).values()
+    assert float_of_key(key) == np.sort(values)[len(values) - k]
 
 
 def test_nan_is_above_every_number_whatever_its_sign() -> None:
     bits = np.array([0x7FC00000, 0xFFC00000, 0x7F800000, 0xFF800000], np.uint32)
-    keys = ordered_bits(torch.from_numpy(bits.view(np.float32)))
+    keys = keys_of(Vector(bits.view(np.float32)), Key.NUMBER)
     assert keys[0] == keys[1] > keys[2] > keys[3]
 
 
@@ -88,17 +87,20 @@ def test_large_vectors(kind: str, share: float) -> None:
     if kind == "misleading":
         values.reshape(blocks, size)[:, : size // 16] *= 1000
     k = int(share * len(values))
-    [selection] = select_largest({0: k}, len(values), scanner(values, size)).values()
-    np.testing.assert_array_equal(applied(selection, values, size), by_rank(values, 0, k))
+    for together in (1, 3):
+        scan = scanner(values, size, together)
+        [selection] = select_largest({0: k}, len(values), scan).values()
+        found = applied(selection, values, size, together)
+        np.testing.assert_array_equal(found, by_rank(values, 0, k))
 
 
 def test_two_scans_are_enough_where_the_sample_is_fair() -> None:
     values = np.random.default_rng(0).standard_normal(1 << 18).astype(np.float32)
     scans = []
 
-    def counting(part: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
+    def counting(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
         scans.append(sample)
-        return scanner(values, 1 << 14)(part, sample)
+        return scanner(values, 1 << 14)(function, sample)
 
     select_largest({0: 1 << 17}, len(values), counting)
     assert scans == [True, False]
@@ -113,7 +115,7 @@ def test_no_more_than_so_many_keys_are_collected(
     held = []
     add = BracketKeys.add
 
-    def watched(self: BracketKeys, above: int, keys: np.ndarray, counts: np.ndarray) -> None:
+    def watched(self: BracketKeys, above: int, keys: bytes, counts: bytes) -> None:
         add(self, above, keys, counts)
         held.append(len(self))
 

@@ -7,4 +7,4 @@ from benchmarks.kernels import cases
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_every_case_runs(case):  # type: ignore[no-untyped-def]
-    assert case.ours() is not None
+    case.ours()

@@ -75,7 +75,7 @@ def test_an_array_grows() -> None:
 def sampled(*blocks: range) -> KeySample:
     sample = KeySample(64 * sum(map(len, blocks)))
     for block in blocks:
-        sample.add(np.array(block, np.uint32))
+        sample.add(np.array(block, np.uint32), 1)
     return sample
 
 
@@ -92,6 +92,17 @@ def test_brackets_lie_around_their_ranks_and_reach_the_ends() -> None:
     assert found[numel][0] == 0 and 0 < found[numel][1] < reach * size + 5
 
 
+def test_a_run_of_blocks_is_sampled_as_each_of_them_is() -> None:
+    blocks = [np.random.default_rng(n).integers(n, 1000 * n + 1, 900, np.uint32) for n in range(10)]
+    one, several = KeySample(64 * 9000), KeySample(64 * 9000)
+    for block in blocks:
+        one.add(block, 1)
+    for first in range(0, 10, 4):
+        run = blocks[first : first + 4]
+        several.add(np.concatenate(run), len(run))
+    assert one.brackets([1, 20_000, 300_000]) == several.brackets([1, 20_000, 300_000])
+
+
 def test_few_blocks_give_wide_brackets_and_blocks_that_differ_wider_ones() -> None:
     size = 9_000
     few = sampled(*(range(n, size, 7) for n in range(7)))
@@ -106,5 +117,5 @@ def test_few_blocks_give_wide_brackets_and_blocks_that_differ_wider_ones() -> No
 def test_a_bracket_with_too_many_elements_is_left_out() -> None:
     sample = KeySample(20 * MAX_COLLECTED)
     for n in range(8):
-        sample.add(np.arange(n, 800, 8, dtype=np.uint32))
+        sample.add(np.arange(n, 800, 8, dtype=np.uint32), 1)
     assert sample.brackets([MAX_COLLECTED]) == {}

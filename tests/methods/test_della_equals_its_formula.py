@@ -9,7 +9,7 @@ import pytest
 from family_recipes import NAMES, fine_tuned, merged, recipe, shaped
 from rank_masks import dense_mask
 
-from resumerge.kernels import Block
+from resumerge.kernels import Run
 
 MODELS = (
     {"weight": 0.5, "density": 0.4, "epsilon": 0.3},
@@ -23,8 +23,8 @@ def mask_of(delta: np.ndarray, number: int, name: str) -> np.ndarray:
     density, reach = MODELS[number]["density"], MODELS[number]["epsilon"]
     row = delta.shape[1] if delta.ndim > 1 else delta.size
     rows = delta.reshape(-1, row, math.prod(delta.shape[2:]))
-    block = Block(0, 0, delta.size)
-    return dense_mask(rows, density, reach, f"{SEED}/{number}/{name}", block).reshape(delta.shape)
+    run = Run(0, max(1, delta.size), delta.size)
+    return dense_mask(rows, density, reach, f"{SEED}/{number}/{name}", run).reshape(delta.shape)
 
 
 @pytest.mark.parametrize("rescale", [True, False])

@@ -22,29 +22,30 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "extending.md"
 
 DUMMY = """
 from resumerge import kernels
-from resumerge.methods import Method, Parameter
+from resumerge.methods import KernelMethod, Method, Parameter
+
+SCALE = Parameter("scale", "factor for every element")
 
 class Dummy(Method):
     name = "dummy"
     summary = "the first model, scaled"
-    parameters = (Parameter("scale", "factor for every element"),)
+    parameters = (SCALE,)
 
     def block(self, tensor, inputs, block, statistics):
         return inputs[0] * tensor.params["scale"]
 
-class DummyOfKernels(Dummy):
+class DummyOfKernels(KernelMethod):
     name = "dummy_of_kernels"
+    summary = "the first model, scaled"
+    parameters = (SCALE,)
 
-    def compiled(self, tensor):
-        return True
-
-    def block(self, tensor, inputs, block, statistics):
-        return kernels.weighted_sum(inputs[:1], [tensor.params["scale"]])
+    def compute(self, tensor, inputs, run, statistics, out):
+        kernels.weighted_sum(inputs[:1], [tensor.params["scale"]], out)
 """
 
 
-def example(language: str) -> str:
-    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[0]
+def example(language: str, number: int = 0) -> str:
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[number]
 
 
 @pytest.fixture
@@ -61,8 +62,8 @@ def resumerge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
-def method_file(folder: Path, text: str = "") -> Path:
-    file = folder / "trust_region.py"
+def method_file(folder: Path, text: str = "", name: str = "trust_region.py") -> Path:
+    file = folder / name
     file.write_text(text or example("python"))
     return file
 
@@ -80,6 +81,24 @@ def test_the_documented_method_merges(tmp_path: Path) -> None:
         if "layers" not in name:  # where the gradient is at its first value
             want = mean * min(1.0, 0.1 / float(mean.norm()))
             np.testing.assert_allclose(change, want, atol=1e-6)
+
+
+@pytest.mark.usefixtures("forgetting")
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_the_documented_kernel_method_merges(
+    blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the one that computes with torch does, whatever the runs of blocks."""
+    monkeypatch.setattr("resumerge.planning.plan.BLOCK", 300)
+    monkeypatch.setattr("resumerge.engine.execute.scheduler.RUN_BLOCKS", blocks)
+    load_methods([method_file(tmp_path), method_file(tmp_path, example("python", 1), "fast.py")])
+    models = write_family(tmp_path / "models")
+    recipe = example("yaml")
+    expected = tensors_of(merge(models, recipe, tmp_path / "slow"))
+    fast = recipe.replace("trust_region", "fast_trust_region")
+    got = tensors_of(merge(models, fast, tmp_path / "fast"))
+    for name, tensor in expected.items():
+        np.testing.assert_allclose(got[name], tensor, atol=1e-6)
 
 
 def test_a_method_needs_nothing_beside_its_class(

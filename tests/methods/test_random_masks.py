@@ -2,29 +2,24 @@
 
 import itertools
 import math
-from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
-from blocks import blocks
 from hypothesis import given
 from hypothesis import strategies as st
-from resumerge.native.library import instruction_sets
 from torch import Tensor
+from vector_runs import runs_of
 
-from resumerge.kernels import Block, apply_mask, random_mask
+from resumerge import kernels
+from resumerge.kernels import Run, random_mask
+from resumerge.native import Vector
 
 MILLION = 1 << 20
 
 
-@pytest.fixture(autouse=True, params=["torch", *instruction_sets()[-1:]])
-def drawn_by(request: pytest.FixtureRequest, use_kernels: Callable[[str], None]) -> None:
-    """NumPy, or the compiled kernels."""
-    use_kernels(request.param)
-
-
 def mask(key: str, density: float = 0.5, index: int = 0, numel: int = 10_000) -> Tensor:
-    return torch.from_numpy(random_mask(numel, density, key, Block(index, 0, numel))) != 0
+    return torch.from_numpy(random_mask(density, key, Run(index, max(1, numel), numel))) != 0
 
 
 @pytest.mark.parametrize("density", [1e-5, 0.001, 0.1, 1 / 3, 0.5, 0.53, 0.9, 0.999, 1 - 1e-5])
@@ -46,16 +41,27 @@ def test_density_0_keeps_nothing_and_density_1_everything() -> None:
     assert mask("key", 1.0).all()
 
 
+def applied(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """What a mask leaves of a vector."""
+    zeros, out = (Vector(np.zeros(len(values), np.float32)) for _ in range(2))
+    rest = ([kept], [1.0], [1.0], False, False, 1.0)
+    kernels.add_task_vectors(zeros, [Vector(values)], *rest, out)
+    found: np.ndarray = out.data
+    return found
+
+
 def test_what_is_dropped_is_zero_even_where_it_was_not_a_number() -> None:
-    values = torch.tensor([math.nan, math.inf, -math.inf, -1.0])
-    assert apply_mask(values, random_mask(4, 0.0, "key", Block(0, 0, 4))).tolist() == [0.0] * 4
+    values = np.array([math.nan, math.inf, -math.inf, -1.0], np.float32)
+    assert applied(values, random_mask(0.0, "key", Run(0, 4, 4))).tolist() == [0.0] * 4
+    mixed = applied(values, np.array([0, 0, 1, 1], np.uint8))
+    assert mixed.tolist() == [0.0, 0.0, -math.inf, -1.0]
+    assert math.isnan(applied(values, np.array([1, 0, 0, 0], np.uint8))[0])
 
 
 def test_what_is_kept_is_as_it_was() -> None:
-    values = torch.randn(10_000)
-    kept = random_mask(10_000, 0.5, "key", Block(0, 0, 10_000))
-    dropped = apply_mask(values.clone(), kept)
-    assert torch.equal(dropped[dropped != 0], values[dropped != 0])
+    values = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    dropped = applied(values, random_mask(0.5, "key", Run(0, 10_000, 10_000)))
+    np.testing.assert_array_equal(dropped[dropped != 0], values[dropped != 0])
 
 
 @given(st.integers(0, 70), st.floats(0, 1), st.text(max_size=5))
@@ -78,13 +84,14 @@ def test_neighbours_are_independent() -> None:
         assert abs(equal - MILLION / 2) < 5 * math.sqrt(MILLION) / 2
 
 
-def test_the_order_of_the_blocks_does_not_matter() -> None:
-    def drawn(block: Block) -> Tensor:
-        return torch.from_numpy(random_mask(block.stop - block.start, 0.4, "key", block))
+def test_the_order_of_the_blocks_and_how_many_are_drawn_at_once_do_not_matter() -> None:
+    def drawn(together: int) -> list[bytes]:
+        runs = [run for _, run in runs_of(5003, 1000, together)]
+        backwards = [random_mask(0.4, "key", run).tobytes() for run in reversed(runs)]
+        return backwards[::-1]
 
-    some = blocks(5003, 1000)
-    backwards = [drawn(block) for block in reversed(some)]
-    assert torch.equal(torch.cat(backwards[::-1]), torch.cat([drawn(block) for block in some]))
+    assert len(drawn(1)) == 6
+    assert b"".join(drawn(1)) == b"".join(drawn(4)) == b"".join(drawn(6))
 
 
 def test_the_masks_of_this_version_are_these() -> None:

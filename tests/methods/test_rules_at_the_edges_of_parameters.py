@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from resumerge.kernels.blocks import Block
-from resumerge.methods import METHODS, TensorContext, Value
+from resumerge import kernels
+from resumerge.kernels.blocks import Block, Run, sampled
+from resumerge.methods import METHODS, KernelMethod, Method, TensorContext, Value
 from resumerge.methods.spherical.multislerp import factors as multislerp
 from resumerge.methods.task_vectors.ties import elements_to_keep
+from resumerge.native import Vector
 from resumerge.planning import check_recipe
 from resumerge.recipe import parse_recipe
 
@@ -29,20 +30,24 @@ def context(
 
 
 def computed(method: str, asked: TensorContext, *models: Sequence[float]) -> list[float]:
-    """The one block that a method makes of vectors, with torch."""
-    vectors = [torch.tensor(values, dtype=torch.float32) for values in models]
-    block = Block(0, 0, asked.numel)
-
-    def inputs() -> list[Tensor]:
-        return [vector.clone() for vector in vectors]
+    """The one block that a method makes of vectors."""
+    arrays = [np.array(values, np.float32) for values in models]
+    chosen = METHODS[method]
+    if isinstance(chosen, Method):
+        tensors = [torch.from_numpy(array) for array in arrays]
+        found: list[float] = chosen.block(asked, tensors, Block(0, 0, asked.numel), None).tolist()
+        return found
+    assert isinstance(chosen, KernelMethod)
+    vectors, run = [Vector(array) for array in arrays], Run(0, asked.numel, asked.numel)
 
     def scan(function: Any, sample: bool = False) -> Iterator[Any]:
-        part = block.sample() if sample else block
-        yield function([vector[: part.stop].clone() for vector in vectors], part)
+        few = Run(0, sampled(run.length), sampled(run.length)) if sample else run
+        yield function([Vector(array[: few.length]) for array in arrays], few)
 
-    chosen = METHODS[method]
     statistics = chosen.statistics(asked, scan) if chosen.passes(asked) > 1 else None
-    result: list[float] = chosen.block(asked, inputs(), block, statistics).tolist()
+    out = kernels.new_vector(asked.numel)
+    chosen.compute(asked, vectors, run, statistics, out)
+    result: list[float] = out.data.tolist()
     return result
 
 
@@ -316,11 +321,11 @@ def test_ram_scales_up_what_one_alone_changed() -> None:
 @pytest.mark.parametrize("method", ["dare_linear", "della"])
 def test_each_model_tensor_and_seed_draws_for_itself(method: str) -> None:
     given = {"density": 0.5, "epsilon": 0.1}
-    block, delta = Block(0, 0, 400), torch.linspace(1, 2, 400)
+    run, delta = Run(0, 400, 400), Vector(np.linspace(1, 2, 400, dtype=np.float32))
 
     def mask(model: int = 1, name: str = "x", seed: int = 0) -> bytes:
         asked = TensorContext((400,), {"rescale": True}, ({}, given, given), 0, name, seed, 32)
-        drawn = METHODS[method].mask(asked, model, delta.clone(), block, None)  # type: ignore[attr-defined]
+        drawn = METHODS[method].mask(asked, model, delta, run, None)  # type: ignore[attr-defined]
         return bytes(drawn)
 
     assert mask() == mask()

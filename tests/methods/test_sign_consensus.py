@@ -1,18 +1,23 @@
-"""`sign_consensus_sum`: the terms that have the sign of the sum, and the weights to divide by."""
+"""Sign consensus: the terms that have the sign of the sum, and the weights to divide by."""
 
 import math
 
+import numpy as np
 import pytest
-import torch
 
-from resumerge.kernels import sign_consensus_sum
+from resumerge.kernels import add_task_vectors, new_vector
+from resumerge.native import Vector
 
 
 def column(
     *terms: float, weights: tuple[float, ...] | None = None, normalize: bool = True
 ) -> float:
-    vectors = [torch.tensor([float(term)]) for term in terms]
-    return float(sign_consensus_sum(vectors, weights or (1.0,) * len(terms), normalize))
+    base, *vectors = (Vector(np.array([term], np.float32)) for term in (0.0, *terms))
+    ones, out = [1.0] * len(terms), new_vector(1)
+    every = [None] * len(terms)
+    divided_by = weights or ones
+    add_task_vectors(base, vectors, every, ones, divided_by, True, normalize, 1.0, out)
+    return float(out.data[0])
 
 
 def test_terms_that_agree_are_averaged() -> None:

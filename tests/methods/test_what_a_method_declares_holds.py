@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from made_up_plans import llama, plan, tensor, units
 
 from resumerge.errors import InputError, Interrupted
-from resumerge.kernels.blocks import Block
+from resumerge.kernels.blocks import Block, Run
 from resumerge.methods import METHODS, Method, Parameter, TensorContext
 from resumerge.methods.contract import Answers, ask
 from resumerge.methods.loading import VARIABLE, methods_in_file
 from resumerge.methods.registry import Registry
+from resumerge.native import Vector
 
 HEAD, ROWS, WIDTH, STEP = "lm_head.weight", 50, 40, 10
 SPARSE = "{weight: 1, density: 0.5, epsilon: 0.1, gamma: 0.1}"
@@ -34,17 +36,23 @@ def context(method: str, parameters: str, models: str = "abc", base: str = "a") 
 
 def reads(method: str, asked: TensorContext) -> int:
     """How often the inputs are read: by scans of `statistics`, and once for the blocks."""
-    random = torch.Generator().manual_seed(3)
-    vectors = torch.randn(len(asked.per_model), asked.numel, generator=random)
-    found = 1
+    random = np.random.default_rng(3)
+    arrays = random.standard_normal((len(asked.per_model), asked.numel)).astype(np.float32)
+    size, found = STEP * WIDTH, 1
+    by_torch = isinstance(METHODS[method], Method)
 
     def scan(function: Any, sample: bool = False) -> Iterator[Any]:
         nonlocal found
         found += 1
         for index in range(ROWS // STEP):
-            block = Block(index, index * STEP * WIDTH, (index + 1) * STEP * WIDTH)
+            block = Block(index, index * size, (index + 1) * size)
             block = block.sample() if sample else block
-            yield function([v[block.start : block.stop].clone() for v in vectors], block)
+            parts = [array[block.start : block.stop].copy() for array in arrays]
+            if by_torch:
+                yield function([torch.from_numpy(part) for part in parts], block)
+            else:
+                length = block.stop - block.start
+                yield function([Vector(part) for part in parts], Run(index, length, length))
 
     if METHODS[method].passes(asked) > 1:
         METHODS[method].statistics(asked, scan)

@@ -25,11 +25,9 @@ from resumerge.options import Options
 RECIPE = "merge_method: mine\nmodels: [{model: math}, {model: code}]\n"
 
 METHOD = """
-import numpy as np
 import torch
 from resumerge import kernels
-from resumerge.methods import Method
-from resumerge.native import Vector
+from resumerge.methods import KernelMethod, Method
 
 class Mine(Method):
     name, summary = "mine", "the mean"
@@ -46,25 +44,36 @@ class Mine(Method):
     def is_copy(self, tensor):
         return {is_copy}
 
-    def compiled(self, tensor):
-        return {compiled}
-
     def statistics(self, tensor, scan):
         return list(scan(lambda inputs, block: {partial}))
 
     def block(self, tensor, inputs, block, statistics):
-        mean = kernels.weighted_sum(inputs, [0.5, 0.5])
+        mean = (inputs[0] + inputs[1]) / 2
         return {result} if "layers.3" in tensor.name else {rest}
+
+class OfKernels(KernelMethod):
+    name, summary = "of_kernels", "the mean"
+
+    def passes(self, tensor):
+        return {passes}
+
+    def statistics(self, tensor, scan):
+        return list(scan(lambda inputs, run: {partial}))
+
+    def compute(self, tensor, inputs, run, statistics, out):
+        kernels.weighted_sum(inputs, {weights}, out)
+        return {returned}
 """
 
 RIGHT = {
     "passes": "1",
     "row": "None",
     "is_copy": "False",
-    "compiled": "False",
     "partial": "0",
     "result": "mean",
     "rest": "mean",
+    "weights": "[0.5, 0.5]",
+    "returned": "None",
 }
 
 Use = Callable[..., None]
@@ -95,7 +104,6 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resumerge.engine.execute.scheduler.BATCH_SECONDS", 0.0005)
 
 
-COMPILED = "True"
 WRONG_RESULTS = [
     ({"result": "mean[:-1]"}, "of shape (15,)"),
     ({"result": "mean.repeat(2)"}, "of shape (32,)"),
@@ -109,34 +117,46 @@ WRONG_RESULTS = [
     ({"result": "mean.numpy()"}, "ndarray"),
     ({"result": "None"}, "NoneType"),
     ({"result": "mean / statistics.norm"}, "AttributeError: 'NoneType' object has no attribute"),
-    ({"result": "1 / 0"}, "ZeroDivisionError: division by zero (mine.py, line 31)"),
-    ({"result": "mean * float('nan')"}, "NaN or infinity (block() in mine.py, line 29)"),
+    ({"result": "1 / 0"}, "ZeroDivisionError: division by zero (mine.py, line 26)"),
+    ({"result": "mean * float('nan')"}, "NaN or infinity (block() in mine.py, line 24)"),
     ({"result": "mean / 0"}, "NaN or infinity"),
-    ({"result": "__import__('sys').exit(3)"}, "SystemExit: 3 (mine.py, line 31)"),
-    ({"result": "self.interrupt()"}, "KeyboardInterrupt (mine.py, line 12)"),
+    ({"result": "__import__('sys').exit(3)"}, "SystemExit: 3 (mine.py, line 26)"),
+    ({"result": "self.interrupt()"}, "KeyboardInterrupt (mine.py, line 10)"),
     ({"result": "self.block(tensor, inputs, block, statistics)"}, "RecursionError"),
-    ({"result": "open('not there')"}, "No such file or directory: 'not there' (mine.py, line 31)"),
+    ({"result": "open('not there')"}, "No such file or directory: 'not there' (mine.py, line 26)"),
     ({"passes": "2", "partial": "1 / 0"}, "ZeroDivisionError"),
     ({"passes": "2", "partial": "inputs[0]"}, "a view of an input"),
     ({"passes": "2", "partial": "[inputs[1][3:7].view(2, 2)]"}, "a view of an input"),
-    ({"compiled": COMPILED, "result": "Vector(mean.data[:-1])"}, "shape (15,)"),
-    ({"compiled": COMPILED, "result": "Vector(mean.data.astype(np.float64))"}, "float64"),
-    ({"compiled": COMPILED, "result": "mean.less(mean)"}, "minus another"),
-    ({"compiled": COMPILED, "result": "torch.zeros(16)"}, "Tensor"),
-    ({"compiled": COMPILED, "passes": "2", "partial": "inputs[0].data[1:]"}, "a view of an input"),
+]
+WRONG_RUNS = [
+    ({"returned": "out"}, "expected: None: results go to `out`\n  found:    Vector (compute()"),
+    ({"returned": "out.data"}, "found:    ndarray, float32"),
+    ({"returned": "torch.zeros(16)"}, "found:    Tensor, torch.float32"),
+    ({"weights": "[1.0]"}, "ValueError: weights: expected 2 elements, found 1 (mine.py, line 38)"),
+    ({"weights": "['1', '2']"}, "TypeError"),
+    ({"returned": "1 / 0"}, "ZeroDivisionError: division by zero (mine.py, line 39)"),
+    ({"passes": "2", "partial": "1 / 0"}, "ZeroDivisionError"),
+    ({"passes": "2", "partial": "inputs[0]"}, "a view of an input"),
+    ({"passes": "2", "partial": "[inputs[1].data[1:]]"}, "a view of an input"),
 ]
 
 
-@pytest.mark.parametrize(("answers", "found"), WRONG_RESULTS)
+@pytest.mark.parametrize(
+    ("method", "answers", "found"),
+    [
+        *(("mine", *wrong) for wrong in WRONG_RESULTS),
+        *(("of_kernels", *wrong) for wrong in WRONG_RUNS),
+    ],
+)
 def test_a_wrong_block_stops_the_run_and_is_named(
-    answers: dict[str, str], found: str, models: Path, tmp_path: Path, use: Use
+    method: str, answers: dict[str, str], found: str, models: Path, tmp_path: Path, use: Use
 ) -> None:
     use(**answers)
     with pytest.raises(Resumable) as stopped:
-        merge(models, RECIPE, tmp_path / "out")
+        merge(models, RECIPE.replace("mine", method), tmp_path / "out")
     message = str(stopped.value)
     assert stopped.value.reason == "method"
-    assert "'mine'" in message
+    assert f"'{method}'" in message
     assert ".weight" in message
     assert found in message
     assert not list((tmp_path / "out").glob("*.safetensors"))
@@ -144,7 +164,7 @@ def test_a_wrong_block_stops_the_run_and_is_named(
 
 def test_a_failed_allocation_names_the_method(models: Path, tmp_path: Path, use: Use) -> None:
     use(result="torch.empty(10**15)")
-    with pytest.raises(Resumable, match=r"in your method 'mine', mine\.py, line 31") as stopped:
+    with pytest.raises(Resumable, match=r"in your method 'mine', mine\.py, line 26") as stopped:
         merge(models, RECIPE, tmp_path / "out")
     assert stopped.value.reason == "memory"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ varied = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 Use = Callable[[str], None]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
 Found = TypeVar("Found")
 
 
@@ -44,7 +45,7 @@ def base_of(some: list[Vector]) -> Vector:
     return some[0].base
 
 
-def vectors(draw: st.DrawFn, count: int, length: int) -> list[Vector]:
+def vectors(draw: Draw, count: int, length: int) -> list[Vector]:
     """Vectors of any element types, long ones repeating a few numbers in a shuffled order."""
     found = []
     for _ in range(count):
@@ -74,11 +75,6 @@ def stored(values: Tensor, dtype: int) -> Vector:
     """A float32 tensor as it is stored in an element type."""
     bits = values.to(TORCH[dtype]).contiguous()
     return Vector(bits.view(getattr(torch, KINDS[dtype].__name__)).numpy(), dtype)
-
-
-def part_of(whole: Vector, part: slice) -> Vector:
-    """Some elements of a vector."""
-    return Vector(whole.data[part], whole.dtype, whole.base and part_of(whole.base, part))
 
 
 def both(compute: Callable[[], Found]) -> tuple[Found, Found]:

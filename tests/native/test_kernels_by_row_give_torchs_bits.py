@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from both_ways import DTYPES, agree, both, part_of, runs, same, task_vectors, varied
+from both_ways import DTYPES, agree, both, runs, same, task_vectors, varied
 from hypothesis import given
 from hypothesis import strategies as st
+from vector_runs import part_of
 
 from resumerge import kernels
 from resumerge.kernels import Run

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from both_ways import (
     base_of,
     both,
     masks,
-    part_of,
     runs,
     same,
     task_vectors,
@@ -22,9 +19,10 @@ from both_ways import (
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_oracles import ORACLES, TORCH, tensor_of
+from vector_runs import part_of, runs_of, scanned
 
 from resumerge import kernels
-from resumerge.kernels import Key, Run, Scan
+from resumerge.kernels import Key
 from resumerge.native import BF16, F16, F32, KINDS, Vector, _kernels
 
 FACTORS = st.floats(-2, 2)
@@ -77,7 +75,7 @@ def test_task_vectors(compiled: str, data: st.DataObject) -> None:
 def test_a_sum_is_added_to_a_base(compiled: str, data: st.DataObject) -> None:
     some, scale, dtype = data.draw(task_vectors()), data.draw(FACTORS), data.draw(DTYPES)
     base, length = base_of(some), len(some[0])
-    plain = [part_of(Vector(v.data, v.dtype), slice(None)) for v in some]
+    plain = [Vector(v.data, v.dtype) for v in some]
     agree(lambda out: kernels.add_sum(base, [*some, *plain], scale, out), length, dtype)
 
 
@@ -88,7 +86,9 @@ def test_a_threshold_keeps_what_its_mask_keeps(compiled: str, data: st.DataObjec
     length = len(some[0])
     rules = [
         (
-            int(data.draw(st.sampled_from(sorted(set(kernels.keys_of(v, Key.MAGNITUDE).tolist()))))),
+            int(
+                data.draw(st.sampled_from(sorted(set(kernels.keys_of(v, Key.MAGNITUDE).tolist()))))
+            ),
             data.draw(st.integers(0, 3) | st.integers(0, length)),
         )
         for v in some
@@ -114,11 +114,13 @@ def test_selection(compiled: str, data: st.DataObject) -> None:
     counts = sorted(data.draw(st.integers(0, length)) for _ in range(2))
 
     def selected(together: int) -> list[bytes]:
-        [found] = kernels.select({0: counts}, length, scan(vector, size, together), key).values()
+        [found] = kernels.select(
+            {0: counts}, length, scanned({0: vector}, size, together), key
+        ).values()
         return [
             b"".join(
                 selection.mask(part_of(vector, part), run, key).tobytes()
-                for part, run in split(length, size, together)
+                for part, run in runs_of(length, size, together)
             )
             for selection in found
         ]
@@ -191,30 +193,3 @@ def test_reading_every_16_bit_number(compiled: str, dtype: int) -> None:
 def test_reading_every_8_bit_number(compiled: str, dtype: int) -> None:
     quarter = Vector(np.arange(1 << 8, dtype=np.uint8), dtype)
     assert same(kernels.sum_of([quarter]).data, tensor_of(quarter).numpy())
-
-
-def split(length: int, size: int, together: int) -> list[tuple[slice, Run]]:
-    """A vector as runs of so many blocks."""
-    step = size * together
-    return [
-        (slice(start, min(start + step, length)), Run(n * together, size, min(step, length - start)))
-        for n, start in enumerate(range(0, length, step))
-    ]
-
-
-def scan(whole: Vector, size: int, together: int) -> Scan[Any]:
-    """Runs of so many blocks; of a sample, whatever is first in each block."""
-
-    def scanned(function, sample=False):  # type: ignore[no-untyped-def]
-        for part, run in split(len(whole), size, together):
-            here = part_of(whole, part)
-            if sample:
-                yield from (
-                    function({0: part_of(here, slice(b.start, b.start + few))}, Run(0, few, few))
-                    for b in run.blocks()
-                    for few in [kernels.blocks.sampled(b.stop - b.start)]
-                )
-            else:
-                yield function({0: here}, run)
-
-    return scanned

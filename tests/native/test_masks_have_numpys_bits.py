@@ -86,8 +86,8 @@ def test_products_where_the_compiler_has_no_128_bits(tmp_path: Path) -> None:
         "}\n"
     )
     headers = Path(resumerge.native.__file__).parent
-    portable = ["-shared", "-fPIC", "-U__SIZEOF_INT128__", "-I", headers]
-    subprocess.run([compiler, *portable, "-o", library, program, "-lm"], check=True, timeout=60)
+    options = ["-shared", "-fPIC", "-U__SIZEOF_INT128__", f"-I{headers}", "-o", f"{library}"]
+    subprocess.run([compiler, *options, program, "-lm"], check=True, timeout=60)
     expected = random_mask(0.3, "key", Run(7, 5000, 5000))
     mask = np.empty(5000, np.uint8)
     words = np.array([*np.frombuffer(philox_key("key"), np.uint64), 7], np.uint64)

@@ -95,4 +95,3 @@ def test_what_went_wrong_is_said(tmp_path: Path) -> None:
             for unit in plan.units:
                 read.append(len(evaluator.compute(unit, [0], None)[0]))
     assert len(read) < len(plan.units)
-

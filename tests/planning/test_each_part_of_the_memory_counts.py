@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from made_up_plans import llama, plan, tensor, units
 
 from resumerge.methods import METHODS
-from resumerge.native import instruction_set
 from resumerge.planning import Plan
-from resumerge.planning.backend import block_cost
 from resumerge.planning.estimates.memory import (
     REUSED,
     TOKEN_BYTES,
@@ -19,7 +17,7 @@ from resumerge.planning.estimates.memory import (
     memory_need,
     vocabulary_bytes,
 )
-from resumerge.planning.plan import BLOCK
+from resumerge.planning.plan import BLOCK, RUN_BLOCKS
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe
 from resumerge.sources.adapters.lora import AdaptedTensor, LowRank
@@ -163,21 +161,38 @@ def headed(name: str, dtype: str) -> Source:
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "out", "expected"),
+    ("dtypes", "said", "expected"),
     [
-        (("F32", "F32"), "", 4 + 4 + 2 * 4 + 4),
-        (("F32", "BF16"), "", 4 + 2 + 2 * 4 + 4),
-        (("BF16", "BF16"), "", 2 + 2 + 2 * 4 + 2),
-        (("BF16", "BF16"), "out_dtype: float32\n", 2 + 2 + 2 * 4 + 4),
-        (("F64", "BF16"), "out_dtype: float16\n", 8 + 2 + 2 * 4 + 2),
+        (("F32", "BF16"), "", 4 + 2 + 4),
+        (("BF16", "BF16"), "", 2 + 2 + 2),
+        (("BF16", "BF16"), "out_dtype: float32\n", 2 + 2 + 4),
+        (("F64", "F8_E4M3"), "out_dtype: float16\n", 8 + 1 + 2),
+        (("F32", "BF16"), "dtype: float32\n", 4 + 2 + 4),
+        (("F32", "BF16"), "dtype: bfloat16\nout_dtype: float32\n", 4 + 2 + 2 + 4),
+        (("F32", "BF16"), "dtype: bfloat16\n", 4 + 2 + 2 + 2),
+        (("F32", "BF16"), "dtype: float16\n", 4 + 2 + 2 + 2 + 2),
     ],
 )
-def test_operands_as_stored_and_widened_and_the_result(
-    dtypes: tuple[str, str], out: str, expected: int, use_kernels: Callable[[str], None]
+def test_kernels_read_operands_as_they_are_but_for_those_to_be_rounded(
+    dtypes: tuple[str, str], said: str, expected: int
 ) -> None:
-    use_kernels("torch")
-    found = plan(LINEAR + out, headed("a", dtypes[0]), headed("b", dtypes[1]))
-    assert blocks_bytes(found, 1) == BLOCK * expected
+    found = plan(LINEAR + said, headed("a", dtypes[0]), headed("b", dtypes[1]))
+    cost = METHODS["linear"].cost
+    scratch = 4 * (cost.scratch + cost.per_input * 2)
+    assert blocks_bytes(found, 1) == int(ROWS * COLUMNS * (expected + scratch))
+
+
+@pytest.mark.parametrize("dtypes", [("F32", "F32"), ("BF16", "F32"), ("BF16", "BF16")])
+def test_torch_computes_block_by_block_in_float32(dtypes: tuple[str, str]) -> None:
+    recipe = "merge_method: arcee_fusion\nbase_model: a\nmodels: [{model: b}]\n"
+    found = plan(recipe, headed("a", dtypes[0]), headed("b", dtypes[1]))
+    unit = units(found)[HEAD]
+    assert unit.blocks == 3, "which are read at once"
+    out = {"F32": 4, "BF16": 2}[unit.dtype]
+    stored = sum({"F32": 4, "BF16": 2}[dtype] for dtype in dtypes) + out
+    wide = 4 * (2 + METHODS["arcee_fusion"].cost.scratch)
+    block = BLOCK // COLUMNS * COLUMNS
+    assert blocks_bytes(found, 1) == int(ROWS * COLUMNS * stored + block * wide)
 
 
 @pytest.mark.parametrize(
@@ -188,37 +203,23 @@ def test_operands_as_stored_and_widened_and_the_result(
         ("{merge_method: multislerp, parameters: {weight: 1}", "a, b"),
     ],
 )
-def test_what_a_method_takes_besides_counts(
-    method: str, models: str, use_kernels: Callable[[str], None]
-) -> None:
-    use_kernels("torch")
+def test_what_a_method_takes_besides_counts(method: str, models: str) -> None:
     inputs = ", ".join(f"{{model: {name}}}" for name in models.split(", "))
     recipe = f"{method}, models: [{inputs}]}}"
     found = plan(recipe, *(headed(name, "F32") for name in "abc" if name in recipe))
-    unit = units(found)[HEAD]
-    count, cost = len(unit.expression.operands), block_cost(unit, 0)
-    expected = BLOCK * (4 * count + 4 * count + 4 + 4 * (cost.scratch + cost.per_input * count))
-    assert blocks_bytes(found, 1) == int(expected)
+    expression = units(found)[HEAD].expression
+    count, cost = len(expression.operands), METHODS[expression.method].cost
+    expected = 4 * (count + 1 + cost.scratch + cost.per_input * count)
+    assert blocks_bytes(found, 1) == int(ROWS * COLUMNS * expected)
 
 
-@pytest.mark.skipif(instruction_set() is None, reason="needs compiled kernels")
-@pytest.mark.parametrize(
-    ("said", "rounded", "out"),
-    [
-        ("", 0, 4),
-        ("dtype: float32\n", 0, 4),
-        ("dtype: bfloat16\nout_dtype: float32\n", 2, 4),
-        ("dtype: bfloat16\n", 2, 2),
-        ("dtype: float16\n", 4, 2),
-    ],
-)
-def test_compiled_kernels_read_operands_as_they_are_but_for_those_to_be_rounded(
-    said: str, rounded: int, out: int
-) -> None:
-    found = plan(LINEAR + said, headed("a", "F32"), headed("b", "BF16"))
-    cost = METHODS["linear"].compiled_cost
-    scratch = 4 * (cost.scratch + cost.per_input * 2)
-    assert blocks_bytes(found, 1) == int(BLOCK * (4 + 2 + rounded + out + scratch))
+def test_a_run_has_so_many_blocks_at_most() -> None:
+    def of(blocks: int) -> int:
+        models = [llama(m, 0, others=[tensor(HEAD, (blocks * BLOCK,))]) for m in "ab"]
+        return blocks_bytes(plan(LINEAR, *models), 1)
+
+    assert of(3) == pytest.approx(3 * of(1), abs=3)
+    assert of(RUN_BLOCKS) == of(RUN_BLOCKS + 1) == of(100)
 
 
 def test_the_largest_block_that_stays_with_a_thread_and_one_that_is_given_back() -> None:

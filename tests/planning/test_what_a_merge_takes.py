@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,7 @@ from resumerge.planning.estimates.estimate import (
 )
 from resumerge.planning.estimates.memory import (
     BASE_RSS,
-    COMPILED_RSS,
+    KERNELS_RSS,
     SAFETY,
     blocks_bytes,
     memory_need,
@@ -31,6 +30,7 @@ from resumerge.planning.estimates.time import (
     computes,
     merge_seconds,
 )
+from resumerge.planning.plan import BLOCK, RUN_BLOCKS
 from resumerge.sources.adapters.lora import AdaptedTensor, LowRank
 from resumerge.sources.types import Source, SourceFile
 
@@ -185,7 +185,7 @@ def test_the_disk_holds_the_shards_and_what_stands_beside_them() -> None:
 
 
 def test_the_process_with_torch_is_larger() -> None:
-    assert memory_need(plan(COPY, llama("a")), 1).base == COMPILED_RSS
+    assert memory_need(plan(COPY, llama("a")), 1).base == KERNELS_RSS
     assert memory_need(plan(ISO_C, llama("a"), llama("b")), 1).base == BASE_RSS
 
 
@@ -202,11 +202,11 @@ def test_a_budget_is_a_little_more_than_what_is_predicted() -> None:
     assert need.least < need.blocks
 
 
-def test_a_copied_block_is_held_once_as_it_is_stored() -> None:
+def test_copied_blocks_are_held_once_as_they_are_stored() -> None:
     for dtype, size in (("F32", 4), ("BF16", 2)):
         found = plan(COPY, large("a", 2000, dtype))
-        assert blocks_bytes(found, 1) == size * (1 << 18)
-        assert blocks_bytes(found, 3) == 3 * size * (1 << 18)
+        assert blocks_bytes(found, 1) == size * RUN_BLOCKS * BLOCK
+        assert blocks_bytes(found, 3) == 3 * size * RUN_BLOCKS * BLOCK
 
 
 def test_a_tensor_smaller_than_a_block_takes_less() -> None:
@@ -233,11 +233,3 @@ def test_the_largest_tensor_that_is_held_whole_is_told() -> None:
     assert estimate(found, 1, Speed(None, None, None)).notes == (note,)
     assert whole_tensors(linear()) is None
     assert estimate(linear(), 1, Speed(None, None, None)).notes == ()
-
-
-def test_without_compiled_kernels_operands_are_widened(
-    use_kernels: Callable[[str], None],
-) -> None:
-    found = plan(LINEAR, large("a", 2000, "BF16"), large("b", 2000, "BF16"))
-    use_kernels("torch")
-    assert blocks_bytes(found, 1) == (1 << 18) * (2 * 2 + 2 * 4 + 2), "stored, widened, result"

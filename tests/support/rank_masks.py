@@ -1,22 +1,23 @@
 """DELLA's masks from the rank of every element, which the program never computes."""
 
 import numpy as np
+from kernel_oracles.masks import draw_in_interval
 
-from resumerge.kernels import Block, draw_in_interval
+from resumerge.kernels import Run
+from resumerge.kernels.masks.random import philox_key
 
 
-def dense_mask(
-    values: np.ndarray, density: float, reach: float, key: str, block: Block
-) -> np.ndarray:
+def dense_mask(values: np.ndarray, density: float, reach: float, key: str, run: Run) -> np.ndarray:
     """Each element is kept where its draw is below the probability of its rank in its row.
 
     Args:
-        values: shape (runs, row, stride), with its rows along the middle dimension.
+        values: shape (n, row, stride), with its rows along the middle dimension.
+        run: of one block.
     """
     row = values.shape[1]
     spread = abs(reach) if row > 1 else 0.0
     below, between, draws = draw_in_interval(
-        density - spread, density + spread, key, block, values.size
+        density - spread, density + spread, philox_key(key), run.first, values.size
     )
     uniform = np.where(below, 0.0, 1.0)
     uniform[between] = draws
@@ -24,7 +25,8 @@ def dense_mask(
     smaller = (magnitudes[:, None, :, :] < magnitudes[:, :, None, :]).sum(2)
     equal = (magnitudes[:, None, :, :] == magnitudes[:, :, None, :]).sum(2)
     share = (smaller + (equal - 1) / 2.0) / (row - 1) if row > 1 else 0.5
-    return uniform.reshape(values.shape) < density - reach + 2.0 * reach * share
+    kept: np.ndarray = uniform.reshape(values.shape) < density - reach + 2.0 * reach * share
+    return kept
 
 
 def rounded(magnitudes: np.ndarray) -> np.ndarray:
@@ -34,4 +36,5 @@ def rounded(magnitudes: np.ndarray) -> np.ndarray:
     largest = cut.max(axis=1, keepdims=True)
     cut[cut < largest * 2.0**-31.9] = 0.0
     assert not ((cut > 0) & (cut < largest * 2.0**-20)).any(), "no test comes near the limit"
-    return cut
+    found: np.ndarray = cut
+    return found

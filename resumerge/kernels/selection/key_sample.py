@@ -37,8 +37,8 @@ class KeySample:
         self._starts: list[int] = []
 
     def add(self, keys: Bits, blocks: int) -> None:
-        """Add the sample of the next blocks: uint32, at least one key of each, as many of each."""
-        begin = len(self._keys)
+        """Add the sample of the next blocks: uint32, at least one key, about as many of each."""
+        begin, blocks = len(self._keys), min(blocks, len(keys))
         self._starts += [begin + len(keys) * block // blocks for block in range(blocks)]
         self._keys.append(keys)
 

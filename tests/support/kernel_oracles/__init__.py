@@ -1,7 +1,7 @@
 """The kernels once more, with torch and NumPy: what the compiled ones must equal bit by bit.
 
-Each function has the name and the arguments of one in `resumerge.native._kernels`, and takes nothing
-from there but the type of vectors.
+Each function has the name and the arguments of one in `resumerge.native._kernels`, and takes
+nothing from there but the type of vectors.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _ranks(keys: np.ndarray, row: int, stride: int, descending: bool) -> np.ndar
     found = np.empty(places.shape)
     for of_row, own in zip(found, -places if descending else places):
         ascending = np.sort(own)
-        sides = [np.searchsorted(ascending, own, side) for side in ("left", "right")]  # type: ignore[call-overload]
+        sides = [np.searchsorted(ascending, own, side) for side in ("left", "right")]
         of_row[:] = (sides[0] + sides[1] - 1) / 2.0
     return found.reshape(-1, stride, row).swapaxes(1, 2).reshape(-1)
 

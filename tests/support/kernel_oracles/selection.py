@@ -35,9 +35,7 @@ def equal_counts(vector: Vector, ordered: bool, key: int, block: int) -> list[in
     return [int((every[part] == key).sum()) for part in parts(len(every), block)]
 
 
-def mask_above(
-    vector: Vector, ordered: bool, threshold: int, quota: int, out: np.ndarray
-) -> None:
+def mask_above(vector: Vector, ordered: bool, threshold: int, quota: int, out: np.ndarray) -> None:
     out[:] = mask_of_threshold(tensor_of(vector), ordered, threshold, quota)
 
 

@@ -76,6 +76,8 @@ def keeps_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
 
 def described(result: Any) -> str:
     """What a method returned, in words."""
+    if isinstance(result, Vector):
+        return "Vector"
     facts = [str(getattr(result, fact)) for fact in ("dtype", "device") if hasattr(result, fact)]
     if hasattr(result, "shape"):
         facts.append(f"of shape {tuple(result.shape)}")

@@ -1,0 +1,173 @@
+"""What does not go together is refused before anything is read or written.
+
+The first five calls once read, or wrote, outside of what they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from resumerge.native import BF16, CODES, F16, F32, Vector, _kernels, use
+
+F8 = CODES["float8_e5m2"]
+KEY = bytes(16)
+
+
+def vector(length: int = 4, dtype: int = F32) -> Vector:
+    kinds = {F32: np.float32, BF16: np.uint16, F16: np.uint16, F8: np.uint8}
+    return Vector(np.zeros(length, kinds[dtype]), dtype)
+
+
+def delta(length: int = 4) -> Vector:
+    return vector(length).less(vector(length))
+
+
+def changed() -> tuple[Vector, list[Vector]]:
+    """A base, and a difference from it."""
+    base = vector()
+    return base, [vector().less(base)]
+
+
+def frozen(length: int = 4) -> Vector:
+    numbers = np.zeros(length, np.float32)
+    numbers.flags.writeable = False
+    return Vector(numbers)
+
+
+def bits(length: int = 4) -> np.ndarray:
+    return np.ones(length, np.uint8)
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    # As once
+    "terms of 65,536 and 4 elements": lambda out: _kernels.weighted_sum(
+        [vector(65_536), vector(4)], [1.0, 1.0], Vector(out)
+    ),
+    "a mask of 4 bytes": lambda out: _kernels.l1_norms(vector(1000), bits(4), 1000, out),
+    "16-bit data called float32": lambda out: _kernels.round_to(
+        Vector(np.zeros(4, np.uint16), F32), Vector(out)
+    ),
+    "rows of 300 in 1,000 elements": lambda out: _kernels.rank_mask(
+        vector(1000), KEY, 0, 300, 300, 1, 0.5, 0.1, out.view(np.uint8)
+    ),
+    "counts into too little": lambda out: _kernels.count_changes([vector(64)], 0.0, 4, out),
+    # Numbers of things
+    "an empty result": lambda out: _kernels.round_to(vector(), Vector(out[:0])),
+    "a result that is too long": lambda out: _kernels.round_to(vector(3), Vector(out)),
+    "no vectors": lambda out: _kernels.weighted_sum([], [], Vector(out)),
+    "too few weights": lambda out: _kernels.weighted_sum([vector()] * 2, [1.0], Vector(out)),
+    "too many weights": lambda out: _kernels.weighted_sum([vector()], [1.0] * 2, Vector(out)),
+    "too few weights of rows": lambda out: _kernels.weighted_sum_along(
+        [vector()], np.zeros((1, 1), np.float32), 2, False, Vector(out)
+    ),
+    "a center of another length": lambda out: _kernels.clamp_to_distance(
+        vector(), vector(5), 1.0, Vector(out)
+    ),
+    "a base of another length": lambda out: vector().less(vector(5)),
+    "a mask that is too long": lambda out: _kernels.add_majority_mean(
+        *changed(), bits(5), [1.0], Vector(out)
+    ),
+    "too few masks": lambda out: _kernels.add_task_vectors(
+        *changed(), [], [1.0], [1.0], False, False, 1.0, Vector(out)
+    ),
+    "a threshold without its quota": lambda out: _kernels.add_task_vectors(
+        *changed(),
+        [(1,)],  # type: ignore[list-item]
+        [1.0],
+        [1.0],
+        False,
+        False,
+        1.0,
+        Vector(out),
+    ),
+    "a key of 15 bytes": lambda out: _kernels.random_mask(KEY[1:], 0, 4, 1, 0, out.view(np.uint8)),
+    "products into too little": lambda out: _kernels.gram([vector(), vector()], 4, out),
+    "columns in parts": lambda out: _kernels.column_gram([vector(5)], 2, 4, out),
+    "blocks of no whole rows": lambda out: _kernels.column_gram([vector(6)], 2, 3, out),
+    "keys into too little": lambda out: _kernels.keys(vector(5), False, out.view(np.uint32)),
+    # Ranges
+    "a block of nothing": lambda out: _kernels.l1_norms(vector(), None, 0, out),
+    "a block below zero": lambda out: _kernels.sums_of_squares(vector(), None, -1, out),
+    "a row of nothing": lambda out: _kernels.gram([vector()], 0, out),
+    "all cut away": lambda out: _kernels.trimmed_mean([vector()] * 2, 1, Vector(out)),
+    "a bracket upside down": lambda out: _kernels.keys_in_bracket(vector(), False, 2, 1, 4),
+    "a key of 33 bits": lambda out: _kernels.equal_counts(vector(), False, 1 << 32, 4),
+    "a quota below zero": lambda out: _kernels.mask_above(
+        vector(16), False, 0, -1, out.view(np.uint8)
+    ),
+    "a byte of 256": lambda out: _kernels.random_mask(KEY, 0, 4, 256, 0, out.view(np.uint8)),
+    "a fraction of 65 bits": lambda out: _kernels.random_mask(
+        KEY, 0, 4, 1, 1 << 64, out.view(np.uint8)
+    ),
+    "a probability above 1": lambda out: _kernels.rank_mask(
+        vector(16), KEY, 0, 4, 4, 1, 0.9, 0.2, out.view(np.uint8)
+    ),
+    "a probability that is none": lambda out: _kernels.rank_mask(
+        vector(16), KEY, 0, 4, 4, 1, float("nan"), 0.0, out.view(np.uint8)
+    ),
+    "an element type of 99": lambda out: Vector(out, 99),
+    "an instruction set of elsewhere": lambda out: use("sse9"),
+    # Kinds
+    "an array for a vector": lambda out: _kernels.round_to(np.zeros(4), Vector(out)),  # type: ignore[arg-type]
+    "a list for an array": lambda out: Vector([0.0] * 4),
+    "text for a weight": lambda out: _kernels.weighted_sum([vector()], ["1"], Vector(out)),  # type: ignore[list-item]
+    "integers for float32": lambda out: Vector(out.view(np.int32)),
+    "float64 for float32": lambda out: Vector(np.zeros(4)),
+    "swapped bytes": lambda out: Vector(out.astype(">f4")),
+    "every other element": lambda out: Vector(out[::2]),
+    "elements that are not aligned": lambda out: Vector(
+        np.zeros(17, np.uint8)[1:].view(np.float32)
+    ),
+    "a variance that is not float32": lambda out: _kernels.variance([vector()], vector(4, BF16)),
+    "memory that cannot be written": lambda out: _kernels.round_to(vector(), frozen()),
+    # Bases
+    "a difference as the result": lambda out: _kernels.round_to(
+        vector(), Vector(out).less(vector())
+    ),
+    "a difference as the base": lambda out: vector().less(delta()),
+    "differences from another base": lambda out: _kernels.add_mean_change(
+        vector(), [delta()], [1.0], 0.0, Vector(out)
+    ),
+    "a plain vector for a difference": lambda out: _kernels.add_voted_sum(
+        vector(), [vector()], [1.0], [0.0], 1, 1.0, Vector(out)
+    ),
+    "differences from several bases": lambda out: _kernels.variance(
+        [delta(), delta()], Vector(out)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_call_changes_nothing(compiled: str, name: str) -> None:
+    around = np.full(40, 7.0, np.float32)
+    with pytest.raises((TypeError, ValueError)):
+        CALLS[name](around[16:20])
+    assert (around == 7.0).all()
+
+
+def test_counts_are_numbers_of_python_whatever_their_size() -> None:
+    """The counts of blocks with more than 2^31 equal elements once were negative."""
+    some = Vector(np.array([0, 0, 1, 0, 1], np.float32))
+    found = _kernels.equal_counts(some, False, 0, 3)
+    assert found == [2, 1] and {type(count) for count in found} == {int}
+    [(above, keys, counts), *_] = _kernels.keys_in_bracket(some, False, 0, 0, 5)
+    assert (above, type(above)) == (2, int)
+    assert np.frombuffer(keys, np.uint32).tolist() == [0]
+    assert np.frombuffer(counts, np.uint32).tolist() == [3]
+    counted = np.empty((1, 1, 2), np.int64)
+    _kernels.count_changes([some], 0.5, 5, counted)
+    assert counted.tolist() == [[[2, 2]]]
+    with pytest.raises(TypeError):  # its sums are of 64 bits, which int32 cannot hold
+        _kernels.count_changes([some], 0.5, 5, counted.astype(np.int32))
+
+
+def test_a_vector_keeps_its_memory() -> None:
+    numbers = bytearray(16)
+    held = Vector(np.frombuffer(numbers, np.float32))
+    with pytest.raises(BufferError):
+        numbers.extend(b"more")
+    assert len(held) == 4

@@ -1,0 +1,49 @@
+"""Vectors taken in runs of blocks, as the engine reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels import MapFunction, Run, Scan
+from resumerge.kernels.blocks import sampled
+from resumerge.native import Vector
+
+
+def runs_of(length: int, size: int, together: int = 1) -> Iterator[tuple[slice, Run]]:
+    """A vector's elements in runs of so many blocks, each with its place in the vector."""
+    step = size * together
+    for number, start in enumerate(range(0, length, step)):
+        here = min(step, length - start)
+        yield slice(start, start + here), Run(number * together, size, here)
+
+
+def part_of(whole: Vector, *parts: slice) -> Vector:
+    """Some elements of a vector, and of its base: copies."""
+    base = whole.base and part_of(whole.base, *parts)
+    return Vector(np.concatenate([whole.data[part] for part in parts]), whole.dtype, base)
+
+
+def scanned(vectors: Mapping[int, Vector], size: int, together: int = 1) -> Scan[Any]:
+    """A scan over runs of so many blocks, of a sample over the first elements of each block."""
+    length = len(next(iter(vectors.values())))
+
+    def parts(sample: bool) -> Iterable[tuple[list[slice], Run]]:
+        for place, run in runs_of(length, size, together):
+            if not sample:
+                yield [place], run
+                continue
+            starts = ((place.start + b.start, sampled(b.stop - b.start)) for b in run.blocks())
+            first = [slice(start, start + few) for start, few in starts]
+            yield (
+                first,
+                Run(run.first, sampled(size), sum(part.stop - part.start for part in first)),
+            )
+
+    def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
+        for places, run in parts(sample):
+            yield function({i: part_of(v, *places) for i, v in vectors.items()}, run)
+
+    return scan
