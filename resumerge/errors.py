@@ -21,6 +21,7 @@ class Problem:
         expected: what would be right.
         found: what is there instead.
         fix: what to do, or what to write instead.
+        paste: lines of YAML for a recipe, which `fix` speaks of.
     """
 
     what: str
@@ -30,6 +31,7 @@ class Problem:
     expected: str = ""
     found: str = ""
     fix: str = ""
+    paste: str = ""
 
     def __str__(self) -> str:
         place = self.where + (f", line {self.line}" if self.line is not None else "")
@@ -43,6 +45,7 @@ class Problem:
         ):
             if text:
                 rows.append(f"  {label + ':':<10}{printable(text)}")
+        rows += map(printable, self.paste.splitlines())
         return "\n".join(rows)
 
 

@@ -146,22 +146,7 @@ class _Planner:
                 "no model has a config.json, so the output has none, and no library can load it"
             )
         elif reference in without:
-            others = [str(ref) for ref in merged if ref not in without]
-            inputs = [i for slice_ in self.recipe.slices for i in slice_.inputs]
-            path = next((i.path for i in inputs if i.model == reference), "base_model")
-            self.problems.append(
-                self.recipe.problem(
-                    f"{reference} has no config.json",
-                    "base_model" if self.recipe.base_model else path,
-                    expected="config.json in the base model, or in the first model if there is "
-                    "no base: the output gets it",
-                    found=f"none; {', '.join(others)} has one"
-                    if len(others) == 1
-                    else f"none; {', '.join(others)} have one",
-                    fix=f"Download the config.json of {reference}, or copy that of another model "
-                    "of the same architecture",
-                )
-            )
+            self.problems += reference_without_config(self.recipe, self.sources)
         else:
             self.notes += [
                 f"{ref} has no config.json: the one of {reference} is assumed" for ref in without
@@ -362,3 +347,24 @@ class _Planner:
 
 def _holds(part: ModulePart, stack: str) -> bool:
     return any(name.startswith(f"{stack}.") for name in part.tensors)
+
+
+def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> list[Problem]:
+    """The problem of a reference model without config.json; none if it has one, or is not open."""
+    inputs = [i for slice_ in recipe.slices for i in slice_.inputs]
+    reference = recipe.base_model or inputs[0].model
+    if reference not in sources or sources[reference].config:
+        return []
+    others = [str(ref) for ref in recipe.merged_models if ref in sources and sources[ref].config]
+    path = next((i.path for i in inputs if i.model == reference), "base_model")
+    have = f"; {', '.join(others)} {'has' if len(others) == 1 else 'have'} one" if others else ""
+    problem = recipe.problem(
+        f"{reference} has no config.json",
+        "base_model" if recipe.base_model else path,
+        expected="config.json in the base model, or in the first model if there is no base: the "
+        "output gets it",
+        found=f"none{have}",
+        fix=f"Download the config.json of {reference}, or copy that of another model of the same "
+        "architecture",
+    )
+    return [problem]

@@ -10,6 +10,7 @@ from resumerge.layout import Layers, ModulePart
 from resumerge.methods import MergeMethod
 from resumerge.planning.model_views import ModelViews
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
+from resumerge.recipe.schema.layer_ranges import spelled_slices
 
 
 def with_bases(recipe: Recipe, method: MergeMethod) -> tuple[Recipe, list[Problem]]:
@@ -131,23 +132,20 @@ def _check_counts(
             if count == ours[stack]:
                 continue
             fewest = min(count, ours[stack])
-            spelled = [
-                f"{{model: {m}, layer_range: [0, {fewest}]}}"
-                for m in (models.reference, input_.model)
-            ]
-            stack_both = [
-                f"- sources: [{{model: {m}, layer_range: [0, {n}]}}]"
-                for m, n in ((models.reference, ours[stack]), (input_.model, count))
-            ]
+            ranges = ((models.reference, ours[stack]), (input_.model, count))
+            equal = spelled_slices([[(str(m), (0, fewest)) for m, _ in ranges]])
+            stacked = spelled_slices([[(str(m), (0, n))] for m, n in ranges])
             yield recipe.problem(
                 f"{input_.model} and {models.reference} have different numbers of layers",
                 input_.path or module.path,
                 expected=f"{ours[stack]} layers {stack}.*, as in {models.reference}: layer i of "
                 "each is merged",
                 found=f"{count} in {input_.model}",
-                fix=f"To merge the first {fewest} layers of each, write slices: - sources: "
-                f"[{', '.join(spelled)}]. To stack one model's layers on the other's, write "
-                f"merge_method: passthrough and slices: {'; '.join(stack_both)}",
+                fix=f"To merge the first {fewest} layers of each, write the first lines below in "
+                "place of `models:`; to stack one model's layers on the other's, the last lines "
+                "are the recipe",
+                paste=f"# the first {fewest} layers of each, merged:\nslices:\n{equal}"
+                f"# stacked:\nmerge_method: passthrough\nslices:\n{stacked}",
             )
 
 

@@ -23,6 +23,7 @@ class InvalidValue(Exception):
         expected: str = "",
         found: str = "",
         fix: str = "",
+        paste: str = "",
         at: Sequence[str | int] = (),
     ) -> None:
         super().__init__(what)
@@ -30,6 +31,7 @@ class InvalidValue(Exception):
         self.expected = expected
         self.found = found
         self.fix = fix
+        self.paste = paste
         self.at: Location = tuple(at)
 
 

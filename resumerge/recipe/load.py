@@ -113,7 +113,9 @@ def _recipe(
 def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
     path = descend("", error.at)
     line = nearest_line(document.lines, path)
-    return Problem(error.what, file, path, line, error.expected, error.found, error.fix)
+    return Problem(
+        error.what, file, path, line, error.expected, error.found, error.fix, error.paste
+    )
 
 
 def _valid_part(top: dict[Any, Any], errors: Findings) -> RecipeFile | None:

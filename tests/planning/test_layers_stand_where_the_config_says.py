@@ -163,8 +163,9 @@ def test_models_that_are_merged_whole_have_as_many_layers() -> None:
         assert f"{ours} layers model.layers.*" in found.expected
         assert found.found == f"{theirs} in b"
         assert "the first 3 layers of each" in found.fix
-        assert f"{{model: a, layer_range: [0, {ours}]}}" in found.fix
-        assert f"{{model: b, layer_range: [0, {theirs}]}}" in found.fix
+        _, stacked = found.paste.split("# stacked:")
+        assert f"- model: a\n    layer_range: [0, {ours}]\n" in stacked
+        assert f"- model: b\n    layer_range: [0, {theirs}]\n" in stacked
 
 
 def test_a_model_without_a_list_of_layers_cannot_be_sliced() -> None:

@@ -23,9 +23,9 @@ FACTS = {
     "unequal_slice": (
         7,
         "slices[0].sources[1].layer_range",
-        "org/a [0, 8] has 8, org/b [4, 14] has 10 … equal ranges: org/a [0, 8]; org/b [4, 12] … "
-        "separate slices: - sources: [{model: org/a, layer_range: [0, 8]}]; "
-        "- sources: [{model: org/b, layer_range: [4, 14]}]",
+        "org/a [0, 8] has 8, org/b [4, 14] has 10 … equal ranges … separate "
+        "slices … - model: org/a … layer_range: [0, 8] … - model: org/b … layer_range: [4, 12] … "
+        "- model: org/a … layer_range: [0, 8] … - model: org/b … layer_range: [4, 14]",
     ),
     "backwards_range": (5, "slices[0].sources[0].layer_range", "0 <= start < stop … [8, 4]"),
     "fractional_range": (5, "slices[0].sources[0].layer_range", "whole numbers … [0, 2.5]"),

@@ -54,9 +54,8 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
             4,
             "models[1]",
             "deep and math have different numbers of layers … 4 layers model.layers.* … 6 in deep "
-            "… - sources: [{model: math, layer_range: [0, 4]}, {model: deep, layer_range: [0, 4]}]"
-            " … - sources: [{model: math, layer_range: [0, 4]}]; "
-            "- sources: [{model: deep, layer_range: [0, 6]}]",
+            "… - model: math … layer_range: [0, 4] … - model: deep … layer_range: [0, 4]"
+            " … - model: math … layer_range: [0, 4] … - model: deep … layer_range: [0, 6]",
         )
     ],
     "wider_model": [
@@ -74,6 +73,10 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
             "models[0]",
             "bare has no config.json … none; math has one … copy that of another model",
         )
+    ],
+    "empty_and_without_config": [
+        (3, "models[0]", "bare has no config.json … none"),
+        (5, "models[1].model", "model.safetensors or … found:    nothing"),
     ],
     "base_without_its_layers": [
         (5, "slices[0]", "which layers of the base model this slice uses … `- model: base`")
@@ -111,7 +114,7 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`base`, `math`, `code`, a `deep` model of six layers, a `wide` one, a `wordy` one of more
-    tokens, and one without config.json, `bare`.
+    tokens, one without config.json, `bare`, and one without anything.
     """
     folder = write_family(tmp_path_factory.mktemp("models"))
     changes = {
@@ -124,6 +127,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_model(folder / name, random_tensors(llama_shapes(config), seed=5), config)
     write_model(folder / "bare", random_tensors(llama_shapes(LLAMA), seed=6))
     (folder / "bare" / "config.json").unlink()
+    (folder / "empty").mkdir()
     return folder
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from resumerge.engine.resources.disk_errors import UNFIT_ERRORS
 from resumerge.errors import InputError, Problem, Resumable
+from resumerge.planning.planner import reference_without_config
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import MetadataCache, Source, open_source
@@ -70,6 +71,7 @@ def open_sources(
         if problems and not offline:
             break
     if len(opened) < len(recipe.models):
+        problems += reference_without_config(recipe, opened)
         raise SourcesUnavailable(in_order(problems).problems)
     return {ref: opened[ref] for ref in recipe.models}
 

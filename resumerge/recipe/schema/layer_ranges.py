@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import yaml
+
 from resumerge.recipe.invalid import InvalidValue, describe
 
 LayerRange = tuple[int, int]
@@ -42,20 +44,33 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
         return
     odd = next(index for index, count in enumerate(counts) if count != counts[0])
     fewest = min(counts)
-    equal = "; ".join(f"{model} [{start}, {start + fewest}]" for model, (start, _) in sources)
-    apart = "; ".join(
-        f"- sources: [{{model: {model}, layer_range: [{start}, {stop}]}}]"
-        for model, (start, stop) in sources
-    )
+    equal = spelled_slices([[(model, (start, start + fewest)) for model, (start, _) in sources]])
+    apart = spelled_slices([[source] for source in sources])
     raise InvalidValue(
         "The sources of this slice have different numbers of layers",
         expected="the same number of layers from every source: layer i of each is merged",
         found=", ".join(
             f"{model} [{start}, {stop}] has {stop - start}" for model, (start, stop) in sources
         ),
-        fix=f"To merge {fewest} layers of each, write equal ranges: {equal}. To stack the "
-        f"ranges, write separate slices: {apart}",
+        fix=f"To merge {fewest} layers of each, write equal ranges, as in the first lines below; "
+        "to stack the ranges, write separate slices, as in the last ones",
+        paste=f"# {fewest} layers of each, merged:\n{equal}# stacked:\n{apart}",
         at=(odd, "layer_range"),
+    )
+
+
+def spelled_slices(slices: Sequence[Sequence[tuple[str, LayerRange]]]) -> str:
+    """The entries of ``slices:`` as YAML, to be pasted into a recipe.
+
+    Args:
+        slices: the model and the layer range of each source of each slice.
+    """
+    entries = [
+        {"sources": [{"model": model, "layer_range": list(range_)} for model, range_ in sources]}
+        for sources in slices
+    ]
+    return yaml.safe_dump(
+        entries, sort_keys=False, default_flow_style=None, allow_unicode=True, width=10**6
     )
 
 

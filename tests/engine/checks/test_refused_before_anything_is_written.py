@@ -159,9 +159,9 @@ CASES = {
     ),
     "unequal_layer_counts_of_models": Case(
         LINEAR,
-        "code and math have different numbers of layers … 6 layers … 4 in code … - sources: "
-        "[{model: math, layer_range: [0, 4]}, {model: code, layer_range: [0, 4]}] … "
-        "[{model: math, layer_range: [0, 6]}]; - sources: [{model: code, layer_range: [0, 4]}]",
+        "code and math have different numbers of layers … 6 layers … 4 in code … merged … "
+        "- model: math … layer_range: [0, 4] … - model: code … layer_range: [0, 4] … stacked … "
+        "- model: math … layer_range: [0, 6] … - model: code … layer_range: [0, 4]",
         line=5,
         path="models[1]",
         spoil=deeper,
