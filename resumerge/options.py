@@ -156,14 +156,14 @@ class Options:
         default=False, repeated=True,
     )  # fmt: skip
     restart: bool = _option(
-        Flag(), "Abandon the unfinished run in OUT and start over.", *_ALL, default=False
+        Flag(), "Abandon the unfinished run and start over.", *_ALL, default=False
     )
     memory_wait: float = _option(
         Seconds(), "Seconds to wait for free memory before the run stops.", *_ALL,
         default=MEMORY_WAIT,
     )  # fmt: skip
     evict: bool = _option(
-        Flag(), "Delete files that this run downloaded as soon as they are no longer needed.",
+        Flag(), "Delete each download of this run as soon as it is no longer needed.",
         *_ALL, default=False, kept=Kept.INHERITED,
     )  # fmt: skip
     mirror: str | None = _option(

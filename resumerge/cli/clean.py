@@ -38,7 +38,7 @@ def _age(text: str) -> float:
     "--older",
     metavar="AGE",
     type=_age,
-    help="Only runs that wrote nothing for this long, like 30d or 12h.",
+    help="Only runs that have written nothing for this long, like 30d or 12h.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options_of("clean")

@@ -68,7 +68,7 @@ def _demonstrate(console: Console, folder: Path) -> int:
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.format(folder=folder))
 
-    say("2. resumerge run recipe.yaml merged --no-supervise — and SIGKILL once 40 % is committed")
+    say("2. resumerge run recipe.yaml merged --no-supervise, then SIGKILL when 40% is committed")
     runs = RunStore(folder / "state")
     share = kill_halfway(recipe, folder / "merged", runs)
     console.print(f"   killed with {share:.0%} committed", highlight=False)
@@ -98,10 +98,12 @@ def _demonstrate(console: Console, folder: Path) -> int:
             f"\n[green]All {files} files are identical.[/green]", markup=True, highlight=False
         )
         return 0
-    console.print(
-        "\n[red]The files differ, or the merge had finished before it was killed.[/red]",
-        markup=True,
+    what = (
+        "The merge had finished before it was killed. Run the demo again."
+        if same
+        else "The files differ. This is a bug in resumerge: please report it."
     )
+    console.print(f"\n[red]{what}[/red]", markup=True, highlight=False)
     return 1
 
 

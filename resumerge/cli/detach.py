@@ -59,7 +59,9 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
             if ended:
                 code = os.waitstatus_to_exitcode(status)
                 if code and not any(log.stat().st_size for log in logs):
-                    print_text(f"It could not write its log: is the disk of {logs[0]} full?", err)
+                    print_text(
+                        f"The background process wrote no log. Is the disk of {logs[0]} full?", err
+                    )
                 _print_and_remove(logs)
                 return code if code >= 0 else 128 - code
             time.sleep(_POLL_SECONDS)

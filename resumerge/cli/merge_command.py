@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from resumerge.supervisor import HeartbeatPipe, WorkerSpec
     from resumerge.ui.progress.styles import PrintedReporter
 
-BUG = "This is a bug in resumerge. Committed work is kept."
+BUG = "This is a bug in resumerge: please report it. Committed work is kept."
 
 
 def merge(

@@ -24,11 +24,15 @@ from resumerge.ui.terminal.terminal import err, print_command_to_resume, print_d
 
 @click.command("push", cls=Command)
 @argument("out", "OUT", "The folder of a finished model.", type=click.Path(path_type=Path))
-@argument("repo", "REPO", "A model's repo on the Hub: org/name. A new one is private.")
+@argument(
+    "repo",
+    "REPO",
+    "A model repo on the Hub: org/name. If it does not exist, a private one is created.",
+)
 @options_of("push")
 @json_option
 def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
-    """Upload a finished model to the Hub. Files that the repo already has are not sent."""
+    """Upload a finished model to the Hub. Files that the repo already has are skipped."""
     stop = StopRequest(final=True)
     try:
         with stop.listening(), UploadProgress(err) as progress:
@@ -39,7 +43,7 @@ def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
 
             pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved)
     except (Interrupted, Resumable) as stopped:
-        print_text(f"{stopped}. Files that were sent are not sent again.", err)
+        print_text(f"{stopped}. Files that were uploaded are not uploaded again.", err)
         again = repeat_command()
         if as_json:
             print_json_line(sys.stdout, **stopped.as_json() | {"resume": again})

@@ -105,7 +105,7 @@ def _files(out: Path) -> list[str]:
         )
     if absent := _indexed(out) - set(map(str, found)):
         raise refuse(
-            "The model is not whole",
+            "The model is incomplete",
             where=out / INDEX_FILE,
             found=f"missing: {', '.join(sorted(absent)[:3])}",
             fix="copy or download the missing files, or name the output folder of a run",
@@ -153,9 +153,9 @@ def _check_repo(store: Store, files: Sequence[str]) -> None:
         )
     if others := sorted((_LOADED & there.keys()) - set(files)):
         raise refuse(
-            "The repo has another model",
+            "The repo contains another model",
             where=store.url,
-            expected="no weights but those of this model",
+            expected="no weights other than those of this model",
             found=", ".join(others),
             fix="name another repo, or delete these files there",
         )

@@ -10,11 +10,11 @@ _FILESYSTEMS = ("fuse", "nfs", "cifs")
 """Words in the name of a kernel function that waits for a filesystem, even in the state ``S``."""
 
 _STATES = {
-    "D": "waits for a disk or a network filesystem",
+    "D": "is waiting for a disk or a network filesystem",
     "t": "is stopped by a debugger",
     "T": "is stopped by a signal",
     "R": "is computing",
-    "S": "sleeps",
+    "S": "is sleeping",
     "Z": "is dead",
 }
 """The states of ``/proc/PID/status``; the first explains a stall best."""

@@ -51,7 +51,7 @@ def _drive(root: Path, mounts: list[tuple[str, str]]) -> Iterator[PersistentFold
 
 def _kaggle(root: Path) -> Iterator[PersistentFolder]:
     if (root / "kaggle/working").is_dir():
-        condition = "kept only by Save Version, up to 20 GB"
+        condition = "kept only with Save Version, up to 20 GB"
         yield PersistentFolder(Path("/kaggle/working"), "kaggle", condition)
 
 

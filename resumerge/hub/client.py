@@ -98,7 +98,7 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
     if isinstance(error, (OSError, RuntimeError, http_library)):
         return Resumable(
             "network",
-            f"The Hub cannot be reached for {repo}: {brief(error)}\n"
+            f"The Hub cannot be reached (needed for {repo}): {brief(error)}\n"
             "Downloaded bytes are kept. Resume when the network is back, "
             "or add --offline if every file is in the cache.",
         )
@@ -133,7 +133,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             "The model is gated, and this account has no access to it",
             where=where,
             found=f"HTTP {status}, {account()}",
-            fix=f"ask for access on the page of {repo}, then run `hf auth login` or set HF_TOKEN",
+            fix=f"request access on the page of {repo}, then run `hf auth login` or set HF_TOKEN",
         )
     if isinstance(error, hub_errors.RevisionNotFoundError):
         return refuse(

@@ -149,11 +149,11 @@ def _bytes_to_skip(
         raise ConnectionError(f"the server sent a range of {file.name} that was not requested")
     if response.status == 416:
         part.clear()
-        raise ConnectionError(f"the server says that {file.name} has fewer bytes")
+        raise ConnectionError(f"the server says that {file.name} is shorter than expected")
     length = response.headers.get("Content-Length")
     if length is not None and not encoded and int(length) != file.size:
         raise ConnectionError(
-            f"the server offers {length} bytes of {file.name}, which has {file.size}"
+            f"the server sends {length} bytes for {file.name}, which has {file.size} bytes"
         )
     if changed:
         part.clear()
@@ -245,5 +245,5 @@ def _always_damaged(file: HubFile) -> Resumable:
         f"{file.name} of {file.repo}@{file.commit} was downloaded {ATTEMPTS} times, and its "
         f"content never had the expected hash ({file.etag}).\n"
         "Something between the Hub and this machine damages the file: try another network or "
-        "mirror, then resume.",
+        "HF_ENDPOINT, then resume.",
     )

@@ -66,7 +66,12 @@ def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> Re
     )
     commit = info.sha or ""
     if not COMMIT.fullmatch(commit):
-        raise refuse("The Hub's answer has no commit", where=repo, found=commit[:60])
+        raise refuse(
+            "The Hub did not say which commit this is",
+            where=repo,
+            found=commit[:60],
+            fix="try again later; if HF_ENDPOINT is set, unset it",
+        )
     if revision != commit:
         remember_commit(repo, revision or "main", commit)
     files = {
@@ -98,6 +103,7 @@ def with_etags(snapshot: RepoSnapshot, names: Iterable[str]) -> RepoSnapshot:
                 "The Hub sent an etag that is not a hash",
                 where=f"{file.repo}@{file.commit}/{name}",
                 found=repr(file.etag[:60]),
+                fix="try again later; if HF_ENDPOINT is set, unset it",
             )
     return replace(snapshot, files=files)
 
@@ -115,7 +121,7 @@ def _requested(file: HubFile) -> HubFile:
         raise refuse(
             "The server did not send the size and the etag of a file",
             where=f"{file.repo}@{file.commit}/{file.name}",
-            fix="use another mirror, or unset HF_ENDPOINT",
+            fix="set HF_ENDPOINT to another server, or unset it",
         )
     return replace(file, size=found.size, etag=found.etag)
 
@@ -130,7 +136,7 @@ def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) ->
     commit = branch if COMMIT.fullmatch(branch) else remembered_commit(repo, branch)
     if commit is None or not snapshot_folder(repo, commit).is_dir():
         raise refuse(
-            "The network is off, and the cache does not have this model",
+            "Offline mode is on, and the cache does not have this model",
             where=f"{repo}@{branch}",
             expected=f"a snapshot below {repo_folder(repo)}",
             found="only other revisions" if repo_folder(repo).is_dir() else "no file of this repo",

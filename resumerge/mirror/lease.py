@@ -201,7 +201,7 @@ class Lease:
                 self._lost = True
                 return
             if name not in files:
-                raise OSError(f"The metadata of the run is missing in {self._store.url}")
+                raise OSError(f"The metadata of the run is missing from {self._store.url}")
             found = read_lease(self._store)
             if found is not None and found.readable and found.owner != self._record.owner:
                 self._lost = True

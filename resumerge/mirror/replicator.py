@@ -181,7 +181,7 @@ class Replicator:
         rest = max(0, self._ledger.totals().nbytes_committed - nbytes)
         text = f"The mirror at {self.store.url} has {len(there)} of {len(shards)} shards: another "
         text += f"machine that resumes from it gets {show_size(nbytes)}"
-        return text + (f"; {show_size(rest)} more are only on this machine" if rest else "")
+        return text + (f"; {show_size(rest)} more is only on this machine" if rest else "")
 
     # The thread
 
@@ -296,7 +296,7 @@ class Replicator:
         if not path.is_file():
             raise Resumable(
                 "shard_lost",
-                f"{name} is missing both in {self._out} and in the mirror at {self.store.url}. "
+                f"{name} is missing both from {self._out} and from the mirror at {self.store.url}. "
                 "To compute it again, resume",
             )
         nbytes = path.stat().st_size
@@ -372,7 +372,7 @@ class Replicator:
             raise Resumable(
                 "mirror",
                 f"{what}, but the mirror at {self.store.url} made no progress for {stalled:.0f} "
-                f"s{why}. It lacks {self._missing()}. Fix that, then resume.",
+                f"s{why}. It lacks {self._missing()}. Make the mirror work again, then resume.",
             )
 
 

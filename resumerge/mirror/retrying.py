@@ -55,7 +55,7 @@ def retry(store: Store, call: Callable[[], T], noun: str = "mirror") -> T:
             f"The {noun} cannot be used",
             where=store.url,
             found=message,
-            fix=fix or _FIXES.get(noun, "change its permissions, or name another"),
+            fix=fix or _FIXES.get(noun, f"change its permissions, or name another {noun}"),
         ) from error
 
 

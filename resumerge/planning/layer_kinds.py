@@ -185,7 +185,7 @@ def _out_of_place(
             break
         start += stop - first
     return recipe.problem(
-        "config.json expects a different kind of layer at this place",
+        "config.json expects a different kind of layer at this position",
         f"{slice_.inputs[0].path}.layer_range",
         expected=f"layers in the order that {models.reference} has them, continued in the same "
         f"pattern: {text} (a letter for each kind)",

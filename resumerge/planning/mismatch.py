@@ -66,7 +66,7 @@ class Mismatches:
                 path,
                 expected=f"{like.dtype} {list(like.shape)}, as in {guide}",
                 found=f"{found.dtype} {list(found.shape)} in {ref}{more}",
-                fix="Merge models of one architecture and vocabulary",
+                fix="Merge models with the same architecture and vocabulary",
             )
 
     def _of_tokens(
@@ -99,7 +99,9 @@ class Mismatches:
         extra = [name for name in theirs if name not in ours and not self._deeper(ref, name)]
         one = len(names) == 1
         what = (
-            f"A tensor is missing in {ref}" if one else f"{len(names)} tensors are missing in {ref}"
+            f"A tensor is missing from {ref}"
+            if one
+            else f"{len(names)} tensors are missing from {ref}"
         )
         found = f"no such tensor{'s' * (not one)}"
         if extra:
@@ -148,9 +150,9 @@ class Mismatches:
         kinds = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]
         if kinds[0] != kinds[1]:
             told = f"{ref} has model_type {kinds[0]}, {guide} has {kinds[1]}"
-            return f"Merge models of one architecture: {told}"
+            return f"Merge models of the same architecture: {told}"
         whole = ref if names else guide
-        return f"Merge models of one architecture, or check that {whole} was saved completely"
+        return f"Merge models of the same architecture, or check that {whole} was saved completely"
 
 
 def listed(names: list[str]) -> str:

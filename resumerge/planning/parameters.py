@@ -258,7 +258,7 @@ def _is_valid(parameter: Parameter, value: Scalar) -> bool:
 
 
 def _kind(parameter: Parameter) -> str:
-    return {"bool": "truth value", "int": "whole number", "float": "number"}[parameter.kind]
+    return {"bool": "boolean", "int": "whole number", "float": "number"}[parameter.kind]
 
 
 def _wanted(parameter: Parameter) -> str:

@@ -142,8 +142,8 @@ def _check_counts(
                 "each is merged",
                 found=f"{count} in {input_.model}",
                 fix=f"To merge the first {fewest} layers of each, write the first lines below in "
-                "place of `models:`; to stack one model's layers on the other's, the last lines "
-                "are the recipe",
+                "place of `models:`; to stack one model's layers on the other's, use the last "
+                "lines as the recipe",
                 paste=f"# the first {fewest} layers of each, merged:\nslices:\n{equal}"
                 f"# stacked:\nmerge_method: passthrough\nslices:\n{stacked}",
             )

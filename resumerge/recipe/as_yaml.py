@@ -29,7 +29,7 @@ def as_yaml(recipe: Mapping[str, Any]) -> str:
     except (yaml.YAMLError, RecursionError) as error:
         raise refuse(
             "The recipe cannot be written as YAML",
-            expected="text, numbers, truth values, lists and mappings",
+            expected="text, numbers, booleans, lists and mappings",
             found=str(error).partition("\n")[0] or type(error).__name__,
             fix="convert such values, like float(x)",
         ) from None

@@ -208,7 +208,7 @@ def _check_choice(
             f"A {owner} has either {' or '.join(written)}, not both",
             expected=expected,
             found=" and ".join(written),
-            fix=f"Delete all of them but one, like '{written[1]}:' and what is below it",
+            fix=f"Delete all but one of them, for example '{written[1]}:' and what is below it",
             at=(*at, written[1]),
         )
     elif not written:

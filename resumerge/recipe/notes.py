@@ -19,9 +19,9 @@ _IGNORED = {
     "out_shard_size": "give --shard-size to 'resumerge run' instead",
     "random_seed": "give --seed to 'resumerge run' instead",
     "cuda": "give --device to 'resumerge run' instead",
-    "low_cpu_memory": "memory is bounded anyway",
-    "lazy_unpickle": "files are never loaded whole anyway",
-    "copy_tokenizer": "the tokenizer is copied anyway",
+    "low_cpu_memory": "the memory of a merge is always limited (see --memory)",
+    "lazy_unpickle": "files are never loaded whole",
+    "copy_tokenizer": "the tokenizer is always copied",
     "trust_remote_code": "a model's own code is never run",
     "allow_crimes": "architectures are not compared",
 }

@@ -63,7 +63,7 @@ def _from_text(text: str) -> ModelRef:
         return ModelRef(text, text)
     if text.startswith(_HUB):
         raise InvalidValue(
-            "A model is named by org/name, not by a URL of the Hub",
+            "A model is named by org/name, not by a Hub URL",
             expected="org/name",
             found=text,
             fix=f"Write '{text.removeprefix(_HUB)}'",
@@ -91,7 +91,7 @@ def _with_adapter(text: str) -> ModelRef:
     base, lora = "+".join(parts[: cuts[0]]), "+".join(parts[cuts[0] :])
     if not base or not lora or ("+" in lora and not _is_folder(lora)):
         raise InvalidValue(
-            "A model can have one LoRA adapter",
+            "A model can have only one LoRA adapter",
             expected="model+adapter",
             found=text,
             fix="Name one model and one adapter; to apply several adapters, merge them one by one",

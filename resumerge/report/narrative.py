@@ -38,7 +38,7 @@ _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
 """A number with its unit: reasons that differ in nothing else count as one."""
 
 _SENTENCES = {
-    "waiting": "The run waited for memory, because there was not enough for one block",
+    "waiting": "The run waited for memory, because there was not enough to continue",
     "gave_up_waiting": "The run stopped, because memory was still short after waiting",
     "file_set_aside": (
         "A file that was not from this run had the name of an output file, and was renamed"
@@ -64,10 +64,10 @@ _SENTENCES = {
     "ledger_restored": "The ledger was damaged, and was restored from its snapshot",
     "ledger_reconciled": "Everything on disk was compared with the restored ledger",
     "moved_here": "The run was imported to this machine from its mirror",
-    "shard_from_mirror": "A shard was adopted that another machine had copied to the mirror",
+    "shard_from_mirror": "A shard that another machine had copied to the mirror was used",
     "brought_back": "Shards were copied back from the mirror",
-    "mirror_damaged": "A shard in the mirror was missing or damaged, and was computed again",
-    "mirror_lost_file": "A file was missing in the mirror, and was copied there again",
+    "mirror_damaged": "A shard was missing or damaged in the mirror, and was computed again",
+    "mirror_lost_file": "A file was missing from the mirror, and was copied there again",
     "mirror_failing": "The mirror failed",
     "mirror_recovered": "The mirror worked again",
     "ledger_damaged": "The ledger and its snapshot are damaged",

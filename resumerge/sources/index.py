@@ -146,7 +146,7 @@ def combined(headers: Mapping[str, Mapping[str, TensorInfo]], where: str) -> dic
         if twice:
             name = min(twice)
             raise refuse(
-                "Two files of one model hold a tensor of the same name",
+                "Two files of the model contain a tensor with the same name",
                 where=f"{where}/{file}",
                 found=f"{name}, which is also in {tensors[name].file}",
                 fix="remove the file that does not belong to the model",

@@ -36,7 +36,7 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
             "The model's folder does not exist",
             where=ref.text,
             expected=f"a folder with {contents.config} and {contents.weights[0][1]}",
-            found="a file" if folder.exists() else "nothing there",
+            found="a file" if folder.exists() else "no such folder",
             fix="check the path; it is relative to the folder in which the command runs",
         )
     folder = folder.resolve()
@@ -74,7 +74,7 @@ def _weight_files(folder: Path, contents: Contents) -> tuple[str | None, list[st
             absent = [name for name in names if not os.path.isfile(folder / name)]  # noqa: PTH113
             if absent:
                 raise refuse(
-                    "The index names files that are not there",
+                    "The index names files that do not exist",
                     where=str(path),
                     expected=f"{len(names)} files",
                     found=f"missing: {', '.join(absent)}",

@@ -108,7 +108,7 @@ Session.run = run
     words = ("run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state")
     code, stderr = ended(start(*words, cwd=place, before=before))
     assert code == 75
-    assert "An allocation of memory failed" in stderr
+    assert "A memory allocation failed" in stderr
     assert "Traceback" not in stderr
 
 

@@ -125,7 +125,7 @@ def test_a_plan_with_a_mirror_touches_nothing(folder: Path) -> None:
     assert chosen(plan)["device"] == ("cuda" if torch.cuda.device_count() else "cpu")
     assert chosen(resumerge.plan("recipe.yaml", mirror="hf://org/name"))["mirror"]
     for mirror, words in (
-        ("hf://org/name/more", "not the name of a model's repo"),
+        ("hf://org/name/more", "not the name of a model repo"),
         ("out/far", "contains the output"),
         ("nowhere/far", "The folder that would contain the mirror does not exist"),
     ):

@@ -283,7 +283,7 @@ def test_the_thread_that_explains_a_stall_best(
 
 def test_it_is_told_in_words() -> None:
     assert str(ThreadState("D", "io_schedule")) == (
-        "waits for a disk or a network filesystem (in the kernel's io_schedule)"
+        "is waiting for a disk or a network filesystem (in the kernel's io_schedule)"
     )
     assert str(ThreadState("R")) == "is computing"
     assert str(ThreadState()) == "is in an unknown state"

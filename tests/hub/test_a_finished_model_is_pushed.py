@@ -190,7 +190,7 @@ def test_the_mirror_of_a_run_is_left_alone(hub: Hub, place: Place, merged: Path)
 def test_no_other_model_is_left_beside_it(hub: Hub, place: Place, merged: Path, name: str) -> None:
     hub.commit(REPO, {name: b"of another model", "train.csv": b"theirs"})
     stderr = push(place, merged, expect=2)
-    assert "The repo has another model" in stderr and name in stderr
+    assert "The repo contains another model" in stderr and name in stderr
     assert hub.contents(REPO).keys() == {name, "train.csv"}
 
 

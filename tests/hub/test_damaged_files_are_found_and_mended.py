@@ -61,7 +61,7 @@ def test_mended_by_repair_and_the_run_is_mended_after(hub: Hub, merged: Place) -
     merged.blob("org/code", "tokenizer.json").unlink(missing_ok=True)
     hub.forget_requests()
     repaired = merged.document("cache", "repair", "org/code")
-    assert states(repaired) == {shard(1, 8): "mended"}
+    assert states(repaired) == {shard(1, 8): "repaired"}
     assert set(hub.files_served()) == {shard(1, 8)}
     merged.call("resume", "out")
     assert [event["units"] for event in merged.events("source_damaged")] == [2]
@@ -123,4 +123,4 @@ def test_a_folder_in_a_files_place_is_named_and_left(hub: Hub, merged: Place) ->
     assert str(blob) in told
     assert "then repair again" in told
     blob.rmdir()
-    assert states(merged.document("cache", "repair", "org/code")) == {shard(1, 8): "mended"}
+    assert states(merged.document("cache", "repair", "org/code")) == {shard(1, 8): "repaired"}

@@ -39,7 +39,7 @@ def test_private_repo_without_a_token(hub: Hub, sleeps: list[float]) -> None:
 def test_gated_repo(hub: Hub) -> None:
     hub.commit("org/model", single())
     hub.fail("org/model", status=403, code="GatedRepo", times=None)
-    assert "ask for access on the page of org/model" in refused(hub)
+    assert "request access on the page of org/model" in refused(hub)
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -185,7 +185,7 @@ def test_where_nothing_can_free_any_the_run_stops(
         fetcher.blocked_at = 0
         stopped = failure(fetcher)
     assert isinstance(stopped, Resumable) and stopped.reason == "disk_full"
-    assert "although downloads that are no longer needed were deleted" in str(stopped)
+    assert "Downloads that are no longer needed were already deleted" in str(stopped)
 
 
 def test_the_most_urgent_comes_first_and_is_named_once(

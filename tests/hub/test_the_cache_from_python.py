@@ -48,7 +48,7 @@ def test_only_what_is_damaged_or_missing_is_brought_again(
     hub: Hub, source: Source, tmp_path: Path
 ) -> None:
     report = resumerge.cache_repair("org/model", state_dir=tmp_path / "state")
-    assert states(report) == {DAMAGED: "mended", MISSING: "mended"}
+    assert states(report) == {DAMAGED: "repaired", MISSING: "repaired"}
     assert report.intact
     assert set(hub.files_served()) == {DAMAGED, MISSING}
     assert {name: (source.folder / name).read_bytes() for name in source.files} == {

@@ -109,7 +109,7 @@ def test_a_repair_fetches_what_is_damaged_or_missing_and_nothing_else(
     seen: list[str] = []
     report = repair_cache("org/model", cached.options, seen.append)
     found = states(report)
-    assert (found[FIRST], found["config.json"], found[SECOND]) == ("mended", "mended", "intact")
+    assert (found[FIRST], found["config.json"], found[SECOND]) == ("repaired", "repaired", "intact")
     assert report.intact and report.as_json()["intact"]
     assert set(hub.files_served()) == {FIRST, "config.json"}
     assert sorted(seen) == sorted([*found, FIRST, "config.json"]), "and again as it is fetched"

@@ -122,7 +122,7 @@ def test_offline_a_mirror_on_the_hub_is_refused(hub: Hub, new: Callable[[], Mach
     process = machine.begin(URL, "--offline")
     _, err = process.communicate()
     assert process.returncode == 2
-    assert "network is off" in err
+    assert "Offline mode is on" in err
     assert not machine.out.exists()
     assert not machine.rows("SELECT * FROM run")
     assert hub.requests == []

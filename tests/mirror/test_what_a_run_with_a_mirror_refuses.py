@@ -95,7 +95,7 @@ def test_another_recipe_does_not_take_the_place_of_what_the_mirror_alone_has(
     before = files_of(bed.mirror)
     shutil.rmtree(bed.out)
     (bed.work / "recipe.yaml").write_text(RECIPE.replace("math", "code"))
-    with pytest.raises(InputError, match="The recipe changed since the run was created"):
+    with pytest.raises(InputError, match="The recipe has changed since the run was created"):
         bed.run(mirror=str(bed.mirror) if named else None)
     assert files_of(bed.mirror) == before
 

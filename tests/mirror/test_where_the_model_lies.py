@@ -84,7 +84,7 @@ def test_what_another_machine_would_get(
     [note] = [note for note in heard.notes if "another machine" in note]
     found = re.fullmatch(
         rf"The mirror at {mirror} has (\d) of \d shards: another machine that resumes from it gets "
-        r"[\d.]+ kB(; [\d.]+ k?B more are only on this machine)?",
+        r"[\d.]+ kB(; [\d.]+ k?B more is only on this machine)?",
         note,
     )
     assert found is not None, note

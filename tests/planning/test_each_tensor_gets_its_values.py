@@ -268,7 +268,7 @@ def problem(
 def test_a_tensor_that_one_lacks_is_named() -> None:
     name = UP.format(1)
     said = problem(llama("a"), llama("b", without=[name]))
-    assert "A tensor is missing in b" in said and name in said
+    assert "A tensor is missing from b" in said and name in said
     said = problem(llama("a", without=[name]), llama("b"))
     assert "A tensor of b would be lost" in said and name in said
 

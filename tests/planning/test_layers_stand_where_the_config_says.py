@@ -68,7 +68,7 @@ def test_layers_of_two_kinds_stay_in_their_order() -> None:
     model = mixed("a", "ABABAB")
     plan(slices(("a", 0, 4), ("a", 2, 6)), model)
     found = problem(slices(("a", 0, 4), ("a", 1, 3), ("a", 4, 6)), model)
-    assert found.what == "config.json expects a different kind of layer at this place"
+    assert found.what == "config.json expects a different kind of layer at this position"
     assert found.path == "slices[1].sources[0].layer_range"
     assert found.found == "layer 1 of a as layer 4 of the output"
     assert "ABABAB (a letter for each kind)" in found.expected
@@ -128,7 +128,7 @@ def test_another_models_layers_are_like_one_of_the_references() -> None:
     found = problem(recipe, llama("a"), llama("b", others=[wide]))
     assert found.what == "Shapes do not match in tensor model.layers.2.mlp.up_proj.weight"
     lacking = llama("b", without=["model.layers.2.mlp.up_proj.weight"])
-    assert problem(recipe, llama("a"), lacking).what == "A tensor is missing in b"
+    assert problem(recipe, llama("a"), lacking).what == "A tensor is missing from b"
     more = llama("b", others=[tensor(EXPERT.format(2), (4, 4))])
     assert problem(recipe, llama("a"), more).what == "A tensor of b would be lost"
     elsewhere = llama("b", others=[tensor(EXPERT.format(1), (4, 4))])

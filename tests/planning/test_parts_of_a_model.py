@@ -48,7 +48,7 @@ def test_every_list_of_a_model_that_is_merged_whole_has_as_many_layers() -> None
     assert found.what == "b and a have different numbers of layers"
     assert found.expected.startswith("2 layers visual.blocks.*")
     lacking = problem(LINEAR + TWO, seeing("a"), llama("b"))
-    assert lacking.what == "2 tensors are missing in b", "it has none at all"
+    assert lacking.what == "2 tensors are missing from b", "it has none at all"
 
 
 def test_only_the_module_that_is_named_has_to_have_as_many_layers() -> None:

@@ -157,7 +157,7 @@ def test_a_tied_head_is_left_out_where_the_others_have_none_and_none_can_take_it
     found = plan(LINEAR + TWO, stored, lacking)
     assert HEAD not in expressions(found)
     three = TWO.replace("}]", "}, {model: c}]")
-    assert problem(LINEAR + three, stored, lacking, llama("c")).what == "A tensor is missing in b"
+    assert problem(LINEAR + three, stored, lacking, llama("c")).what == "A tensor is missing from b"
 
 
 # Problems
@@ -231,7 +231,7 @@ def test_what_both_sides_have_more_is_one_problem() -> None:
     one, two = "model.layers.0.mlp.one.weight", "model.layers.0.mlp.two.weight"
     a, b = llama("a", others=[tensor(one, (4,))]), llama("b", others=[tensor(two, (4,))])
     found = problem(LINEAR + TWO, a, b)
-    assert found.what == "A tensor is missing in b"
+    assert found.what == "A tensor is missing from b"
     assert found.expected == f"{one}, as in a"
     assert found.found == f"no such tensor; b has 1 that a lacks: {two}"
 
@@ -239,7 +239,7 @@ def test_what_both_sides_have_more_is_one_problem() -> None:
 def test_a_long_list_of_names_is_cut() -> None:
     others = [tensor(f"model.layers.0.mlp.{c}.weight", (4,)) for c in "opqrstuv"]
     found = problem(LINEAR + TWO, llama("a", others=others), llama("b"))
-    assert found.what == "8 tensors are missing in b"
+    assert found.what == "8 tensors are missing from b"
     assert found.expected == (
         ", ".join(f"model.layers.0.mlp.{c}.weight" for c in "opqrst") + " and 2 more kinds, as in a"
     )

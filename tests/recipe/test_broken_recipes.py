@@ -42,7 +42,7 @@ FACTS = {
     "nested_filter": (7, "models[0].parameters.weight[0].value", "one flat list"),
     "null_weight": (5, "models[0].parameters.weight", "nothing (null) … delete the parameter"),
     "numeric_filter": (6, "models[0].parameters.weight[0].filter", "quotes: '3'"),
-    "lora": (3, "models[0].model", "can have one LoRA adapter … model+adapter"),
+    "lora": (3, "models[0].model", "can have only one LoRA adapter … model+adapter"),
     "token_without_source": (6, "tokenizer.tokens.<|x|>", "This token has no source"),
     "tokenizer_key": (
         5,

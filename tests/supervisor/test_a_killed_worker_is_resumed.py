@@ -68,7 +68,7 @@ def test_a_worker_that_is_refused_says_why(merge: Supervised) -> None:
     assert process.returncode == 75, stderr
     last = json.loads(stdout.splitlines()[-1])
     assert (last["kind"], last["reason"]) == ("error", "refused")
-    assert "The recipe changed since the run was created" in last["message"]
+    assert "The recipe has changed since the run was created" in last["message"]
     assert stderr.splitlines()[-1] == last["resume"]
 
 
@@ -132,7 +132,7 @@ def test_memory_that_is_refused_is_no_bug(
     (merge.accidents / f"{who} asks too much").touch()
     _, stderr = process.communicate()
     assert process.returncode == 75, stderr
-    assert "An allocation of memory failed" in stderr
+    assert "A memory allocation failed" in stderr
     assert stderr.splitlines()[-1].startswith("resumerge resume merged-")
     assert merge.outcomes() == ["oom"]
     merge.resume()

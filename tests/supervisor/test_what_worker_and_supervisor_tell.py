@@ -196,9 +196,9 @@ def test_only_sigkill_is_the_kernels() -> None:
                 "cause": "stall",
                 "signal": "SIGKILL",
                 "seconds": 61.0,
-                "waited_for": "waits for a disk or a network filesystem",
+                "waited_for": "is waiting for a disk or a network filesystem",
             },
-            "made no progress for 61 s; it waits for a disk",
+            "made no progress for 61 s; it is waiting for a disk",
         ),
     ],
 )

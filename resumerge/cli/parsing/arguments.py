@@ -135,7 +135,7 @@ def process_options(function: Function) -> Function:
         click.option(
             "--detach",
             is_flag=True,
-            help="Run in the background, also after the terminal closes; `resumerge status "
+            help="Run in the background, even after the terminal closes; `resumerge status "
             "--watch` shows the progress.",
         ),
     ):

@@ -34,7 +34,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
     ):
         if isinstance(content, Path) and (why := _damage(content, file)):
             found.append(
-                f"{content} is damaged ({why}) and is copied as it is: download or save it again"
+                f"{content} is damaged ({why}): download or save it again, or it is copied as it is"
             )
     return plan.with_reminders(found)
 

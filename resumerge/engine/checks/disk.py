@@ -95,6 +95,6 @@ def check_downloads(
             expected=f"{show_size(needed)} free",
             found=f"{show_size(free)} free",
             fix="free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
-            "downloads of this run as soon as they are no longer needed",
+            "downloads of this run when they are no longer needed",
         )
     ]

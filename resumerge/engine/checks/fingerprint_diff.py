@@ -41,7 +41,7 @@ def headline(kinds: Iterable[str]) -> str:
     """One sentence: what changed."""
     names = [_KINDS[kind][0] for kind in kinds]
     subject = " and ".join([names[0], *(name[0].lower() + name[1:] for name in names[1:])])
-    return f"{subject} changed since the run was created"
+    return f"{subject} has changed since the run was created"
 
 
 def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:

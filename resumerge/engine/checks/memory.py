@@ -62,7 +62,7 @@ def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Rep
                 "memory",
                 f"Not enough memory to continue, after {now - started:.0f} s of waiting\n{problem}",
             )
-        needed = f"{show_size(need.enough)} are needed to continue"
+        needed = f"{show_size(need.enough)} is needed to continue"
         reporter.waiting(f"Waiting for memory: {measure_memory()}; {needed}")
         reporter.heartbeat()
         time.sleep(SAMPLE_SECONDS)
@@ -99,11 +99,11 @@ def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
         fix = f"raise --memory to {math.ceil(need.enough / 1e6)}MB or more"
     else:
         memory = measure_memory()
-        found = f"{show_size(budget)}: {memory}, {show_size(margin(memory.total))} stay free"
+        found = f"{show_size(budget)}: {memory}, {show_size(margin(memory.total))} of it stays free"
         more = show_size(need.enough - budget)
-        fix = f"close other programs in {memory.bound}, or raise its limit: {more} more are needed"
+        fix = f"close other programs in {memory.bound}, or raise its limit: {more} more is needed"
         if memory.bound == MACHINE:
-            fix = f"close other programs on this machine: {more} more are needed"
+            fix = f"close other programs on this machine: {more} more is needed"
     return Problem(
         "The memory budget is too small for this merge, even with one thread",
         expected=f"at least {show_size(need.enough)}",

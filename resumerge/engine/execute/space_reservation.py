@@ -122,7 +122,7 @@ class SpaceReservation:
         free = free_bytes(self._files.folder)
         return Resumable(
             "disk_full",
-            f"No disk space for {shard.name}: {show_size(shard.nbytes + RESERVE)} are needed in "
-            f"{self._files.folder}, and {show_size(free)} are free. Shards that the mirror has "
+            f"No disk space for {shard.name}: {show_size(shard.nbytes + RESERVE)} is needed in "
+            f"{self._files.folder}, and {show_size(free)} is free. Shards that the mirror has "
             "were already deleted. Free some more space, then resume.",
         )

@@ -64,7 +64,7 @@ def fetch_model(
         raise Resumable(
             "disk_full",
             f"The disk of {out} is too small to copy the model back from the mirror: it needs "
-            f"{show_size(needed)}, and {show_size(free)} are free. Free some space, then resume",
+            f"{show_size(needed)}, and {show_size(free)} is free. Free some space, then resume",
         )
     for name in missing:
         fetch_from_mirror(

@@ -117,7 +117,7 @@ def _import(
         if state.kind != UNFINISHED or _record(staged)["id"] != record["id"]:
             raise refuse_mirror(mirror, state)
         for why in state.skipped:
-            context.reporter.note(f"Snapshot not used: {why}")
+            context.reporter.note(f"A snapshot of the ledger in the mirror is not used: {why}")
         localize(staged, folder, out, mirror.url, storage)
         storage.rename(staged, folder)
     return folder
@@ -130,7 +130,7 @@ def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -
         where=mirror.url,
         expected=f"{len(manifest.files)} files",
         found=f"{len(missing)} are missing or have a different size: {', '.join(missing[:5])}",
-        fix="resume it on the machine that made it; or compute everything again: "
+        fix="resume the run on the machine that made it; or compute everything again: "
         f"`{shell_line(restart)}`",
     )
 

@@ -53,9 +53,9 @@ def open_sources(
     local, hub = _local_then_hub(recipe, pins)
     for refs in (local, hub):
         for ref in refs:
-            hint = f"If {ref} should be a folder: it does not exist in {Path.cwd()}."
+            hint = f"If {ref} is meant to be a folder: it does not exist in {Path.cwd()}."
             try:
-                slow = f"Still waiting for an answer of the Hub about {ref}. {hint}"
+                slow = f"Still waiting for an answer from the Hub about {ref}. {hint}"
                 with _told_if_slow(slow, note) if ref in hub else nullcontext():
                     source = open_source(ref, pins, offline=offline, metadata=metadata)
                 opened[ref] = source

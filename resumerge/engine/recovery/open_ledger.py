@@ -74,7 +74,7 @@ def read_ledger(folder: Path) -> Ledger:
         "Neither the ledger nor its snapshot can be read",
         where=str(folder),
         found="; ".join(dict.fromkeys(found)),
-        fix="change its permissions, or resume the run, which repairs what can be repaired",
+        fix="change the permissions of these files, or resume the run, which repairs what it can",
     )
 
 

@@ -33,7 +33,7 @@ class CachedFile:
     Args:
         model: the repo.
         revision: the commit.
-        state: ``intact``, ``damaged``, ``missing`` or, after a repair, ``mended``.
+        state: ``intact``, ``damaged``, ``missing`` or, after a repair, ``repaired``.
         bytes: of the whole file, where that is known.
         path: where it is, or would be.
     """
@@ -60,7 +60,7 @@ class CacheReport:
     @property
     def intact(self) -> bool:
         """Whether every file is intact or repaired."""
-        return all(file.state in ("intact", "mended") for file in self.files)
+        return all(file.state in ("intact", "repaired") for file in self.files)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``cache check --json``."""
@@ -184,7 +184,7 @@ def _mended(found: CachedFile, metadata: MetadataCache, report: Report | None) -
     snapshot = with_etags(hub_snapshot(found.model, found.revision, metadata), [found.file])
     file = snapshot.files[found.file]
     ensure_cached(file, metadata)
-    return _described(file, "mended")
+    return _described(file, "repaired")
 
 
 def _described(file: HubFile, state: str) -> CachedFile:

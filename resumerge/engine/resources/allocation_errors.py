@@ -33,7 +33,7 @@ def out_of_memory(error: Exception) -> Resumable:
     reason = "; ".join([reason, *getattr(error, "__notes__", ())])  # in whose code it was
     return Resumable(
         "memory",
-        f"An allocation of memory failed ({reason}). Close other programs, or resume with "
+        f"A memory allocation failed ({reason}). Close other programs, or resume with "
         f"--threads 1 or a smaller --memory{_about_limit()}.",
     )
 

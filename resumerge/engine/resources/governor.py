@@ -219,13 +219,13 @@ class Governor:
 
     def _wanted(self) -> str:
         wanted = margin(self.memory.total) // 2 + max(0, self.need.least_rss - self.rss)
-        return f"{show_size(wanted)} are needed to continue"
+        return f"{show_size(wanted)} is needed to continue"
 
     def _advice(self, seconds: float) -> str:
         return (
-            f"Not enough memory for one block, after {seconds:.0f} s of waiting: "
-            f"{self._shortage()}; {self._wanted()}. Close other programs, or give this one more "
-            "memory, then resume."
+            f"Not enough memory to continue, after {seconds:.0f} s of waiting: "
+            f"{self._shortage()}; {self._wanted()}. Close other programs, or give "
+            "this machine or container more memory, then resume."
         )
 
     def _set(self, batch_bytes: int, kind: str, reason: str) -> None:

@@ -87,7 +87,7 @@ class FolderStore(Store):
                     where=self.url,
                     expected=self.example,
                     found="something that is not a folder",
-                    fix="name a folder, or a repo of the Hub",
+                    fix="name a folder, or a repo on the Hub",
                 )
             ]
         if folder.parent.is_dir():

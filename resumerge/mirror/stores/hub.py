@@ -76,7 +76,7 @@ class HubStore(Store):
         self.url = f"{SCHEME}://{self.repo}"
         if offline or is_offline():
             raise refuse(
-                "The network is off, and this is a repo of the Hub",
+                "Offline mode is on, and this is a repo on the Hub",
                 where=self.url,
                 fix="run without --offline, and with HF_HUB_OFFLINE unset",
             )
@@ -152,7 +152,9 @@ class HubStore(Store):
                     return True
                 except Conflict:
                     continue
-        raise StoreError(f"Other commits to {self.repo} keep interfering")
+        raise StoreError(
+            f"Other commits to {self.repo} keep interfering: let only one program write to it"
+        )
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         """Store the bytes now; the next `put` commits them."""
@@ -231,7 +233,7 @@ class HubStore(Store):
             return "", {}
         self._exists = True
         if not COMMIT.fullmatch(info.sha or ""):
-            raise StoreError(f"The Hub's answer has no commit of {self.repo}")
+            raise StoreError(f"The Hub did not say which commit of {self.repo} is the newest")
         return info.sha, {
             checked(sibling.rfilename): ListedFile(
                 sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""

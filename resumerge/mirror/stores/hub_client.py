@@ -101,7 +101,9 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
         # response that the library does not understand.
         http_library = library_errors.HfHubHTTPError.__mro__[1]
         if isinstance(error, (OSError, RuntimeError, ValueError, http_library)):
-            return StoreError(f"The Hub cannot be reached for {repo}: {brief(_first(error))}")
+            return StoreError(
+                f"The Hub cannot be reached (needed for {repo}): {brief(_first(error))}"
+            )
         return None
     status = refusal.response.status_code
     if is_transient(status):

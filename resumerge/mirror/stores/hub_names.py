@@ -29,11 +29,11 @@ def repo_of(url: str) -> str:
         pass
     fix = "check the spelling"
     if "@" in repo:
-        fix = "remove the part from @ on: it is always the main branch that is written to"
+        fix = "remove @ and what follows: a mirror is always written to the main branch"
     elif repo.split("/")[0] in ("models", "datasets", "spaces", "buckets"):
-        fix = "name a model's repo: hf://org/name"
+        fix = "name a model repo, not a dataset or a space: hf://org/name"
     raise refuse(
-        "This is not the name of a model's repo on the Hub",
+        "This is not the name of a model repo on the Hub",
         where=url,
         expected="hf://org/name",
         found=url,

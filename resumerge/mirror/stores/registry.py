@@ -33,7 +33,7 @@ def open_store(address: str, *, offline: bool = False) -> Store:
             where=address,
             expected=expected_address(),
             found=f"an address that begins with {scheme}",
-            fix="name a folder, or a repo of the Hub; mount other storage as a folder",
+            fix="name a folder, or a repo on the Hub; mount other storage as a folder",
         )
     return STORES[scheme].open(address, offline=offline)
 

@@ -296,7 +296,7 @@ class Alignment:
                     self.recipe.problem(
                         f"The vocabularies of {host.ref} and {ref} cannot be combined into a union",
                         self._path("source"),
-                        expected="tokenizers of one kind",
+                        expected="tokenizers of the same kind",
                         found=f"{host.kind} in {host.ref}, {other.kind} in {ref}",
                         fix="Write 'tokenizer_source: base' (or a model): the output gets that "
                         "tokenizer, and tokens with the same text are merged",
@@ -353,7 +353,7 @@ class Alignment:
                 self._path("tokens"),
                 expected=f"a tensor {name} with {self._size(ref):,} rows",
                 found="none",
-                fix="Take rows from models of one architecture",
+                fix="Take rows from models of the same architecture",
             )
         )
 

@@ -68,7 +68,7 @@ def _check_models(entries: list[ModelEntry]) -> None:
                 f"The model {entry.model} is listed twice",
                 expected="each model once: it has one set of parameters",
                 found=str(entry.model),
-                fix="Delete one of the two entries; to count a model double, double its weight",
+                fix="Delete one of the two entries; to count a model twice, double its weight",
                 at=(index, "model"),
             )
         seen.add(entry.model)

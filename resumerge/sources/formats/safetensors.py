@@ -117,7 +117,7 @@ def _tensor(
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, KeyError, ValueError):
         raise damaged(
-            FORMAT, where, "dtype, shape and data_offsets", f"tensor {name!r} without them"
+            FORMAT, where, "dtype, shape and data_offsets", f"tensor {name!r} without some of these"
         ) from None
     counts = [begin, end, *shape] if isinstance(shape, list) else [None]
     if any(type(count) is not int or count < 0 for count in counts):

@@ -240,10 +240,10 @@ def _tensor(
 
     shape, strides, offset = view.shape, view.strides, view.offset
     if not isinstance(shape, tuple) or not isinstance(strides, tuple):
-        raise broken("a shape and strides", "without them")
+        raise broken("a shape and strides", "no shape, or no strides")
     counts = (offset, view.storage.size, *shape, *strides)
     if any(type(n) is not int or not 0 <= n < LARGEST for n in counts):
-        raise broken("a shape, strides and an offset in whole numbers", "others")
+        raise broken("a shape, strides and an offset in whole numbers", "other values")
     if len(shape) != len(strides) or len(shape) > 64:
         raise broken("as many strides as dimensions", f"{len(shape)} and {len(strides)}")
     if any("\ud800" <= letter <= "\udfff" for letter in name):

@@ -128,7 +128,7 @@ def describe_missing(file: HubFile) -> str:
 def offline_error(repo: str, commit: str, names: list[str]) -> InputError:
     """The error for files that are not in the cache while the network is off."""
     return refuse(
-        "The network is off, and the cache lacks files of this model",
+        "Offline mode is on, and the cache lacks files of this model",
         where=f"{repo}@{commit}",
         expected=f"in {snapshot_folder(repo, commit)}",
         found=f"missing: {', '.join(names)}",

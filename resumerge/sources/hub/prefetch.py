@@ -303,15 +303,16 @@ def _other_header(file: HubFile) -> Resumable:
 
 def _disk_too_small(file: HubFile, needed: int, free: int, evicting: bool) -> Resumable:
     advice = (
-        "This is not enough, although downloads that are no longer needed were deleted"
+        "Downloads that are no longer needed were already deleted. Free some space, or move the "
+        "cache by setting HF_HOME; then resume"
         if evicting
         else "Free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
-        "downloads of this run as soon as they are no longer needed; then resume"
+        "downloads of this run when they are no longer needed; then resume"
     )
     return Resumable(
         "disk_full",
         f"No disk space to download {file.name} of {file.repo} into {cache_folder()}: "
-        f"{show_size(needed)} are needed and {show_size(free)} are free.\n{advice}.",
+        f"{show_size(needed)} is needed and {show_size(free)} is free.\n{advice}.",
     )
 
 

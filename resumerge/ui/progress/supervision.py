@@ -24,15 +24,15 @@ _ADVICE = {
     "oom": "Before resuming, close other programs or raise the memory limit of this container.",
     "killed": "Before resuming, find out what killed it: the time or memory limit of a job, or a "
     "process manager.",
-    "crash": "A library or a merge method of your own has a fault. Another version of it, or "
+    "crash": "A library or a merge method of your own has a bug. Another version of it, or "
     "--threads 1, may help. Everything committed is kept.",
 }
 
 _STALL_ADVICE = {
     "D": "Before resuming, repair the disk or the network filesystem that the worker waited for.",
     "R": (
-        "A library or a merge method of your own may be in an endless loop. If a block just "
-        "takes long, allow more time with --stall-timeout."
+        "A library or a merge method of your own may be in an endless loop. If the computation "
+        "is just slow, allow more time with --stall-timeout."
     ),
     "T": "Before resuming, find out what stopped the process: job control, or a container that was "
     "paused.",

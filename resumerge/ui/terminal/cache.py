@@ -9,14 +9,14 @@ from resumerge.printable import printable
 from resumerge.sizes import show_size
 from resumerge.ui.terminal.prose import Prose
 
-_COLOURS = {"intact": "green", "mended": "yellow", "damaged": "red", "missing": "red"}
+_COLOURS = {"intact": "green", "repaired": "yellow", "damaged": "red", "missing": "red"}
 
 
 def show_cache(report: CacheReport) -> RenderableType:
     """Every file that was checked, and its state."""
     rows = [_row(file) for file in report.files]
     if not rows:
-        rows = [Prose("Nothing to check: no model is of the Hub.")]
+        rows = [Prose("Nothing to check: no model is from the Hub.")]
     return Group(*rows, *(Prose(note) for note in report.notes))
 
 

@@ -175,16 +175,16 @@ CASES = {
     ),
     "missing_tensor": Case(
         LINEAR,
-        "A tensor is missing in code … model.layers.2.mlp.up_proj.weight … no such tensor",
+        "A tensor is missing from code … model.layers.2.mlp.up_proj.weight … no such tensor",
         line=5,
         path="models[1]",
         spoil=without_tensor,
     ),
     "another_architecture": Case(
         LINEAR,
-        "38 tensors are missing in code … model.layers.{0-3}.mlp.down_proj.weight … as in math … "
+        "38 tensors are missing from code … model.layers.{0-3}.mlp.down_proj.weight … as in math … "
         "code has 38 that math lacks: … transformer.h.{0-3}.mlp.down_proj.weight … "
-        "Merge models of one architecture",
+        "Merge models of the same architecture",
         line=5,
         path="models[1]",
         spoil=of_another_architecture,
@@ -209,7 +209,7 @@ CASES = {
     ),
     "index_naming_missing_files": Case(
         LINEAR,
-        "names files that are not there … model-00002-of-00002.safetensors … copy or download",
+        "names files that do not exist … model-00002-of-00002.safetensors … copy or download",
         spoil=index_to_missing,
         where=f"code/{INDEX_FILE}",
     ),
@@ -226,7 +226,7 @@ CASES = {
     ),
     "no_such_folder": Case(
         LINEAR.replace("code", "./cod"),
-        "folder does not exist … nothing there … check the path",
+        "folder does not exist … no such folder … check the path",
         where="./cod",
     ),
     "a_folder_without_a_model": Case(

@@ -197,7 +197,7 @@ def test_a_full_disk_is_told(found: Plan, tmp_path: Path) -> None:
     assert error.reason == "disk_full"
     assert found.shards[2].name in str(error) and str(tmp_path) in str(error)
     needed = show_size(found.shards[2].nbytes + RESERVE)
-    assert f"{needed} are needed" in str(error), "with what is left free beside it"
+    assert f"{needed} is needed" in str(error), "with what is left free beside it"
 
 
 def test_the_mirror_says_whether_space_will_be_freed(found: Plan, tmp_path: Path) -> None:

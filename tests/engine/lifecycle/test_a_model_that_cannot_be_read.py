@@ -68,5 +68,5 @@ def test_who_waits_for_the_hub_is_told_that_it_may_be_a_misspelt_folder(
     recipe = parse_recipe("merge_method: passthrough\nmodels:\n  - model: models/a\n")
     with pytest.raises(Resumable, match="does not exist in"):
         open_sources(recipe, {}, [], MetadataCache(tmp_path), offline=False, note=note)
-    assert [text for text in texts if "models/a should be a folder" in text] == texts
+    assert [text for text in texts if "models/a is meant to be a folder" in text] == texts
     assert len(texts) == 1

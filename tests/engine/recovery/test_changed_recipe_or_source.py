@@ -136,7 +136,7 @@ def test_a_changed_source_is_refused(
     change(halfway.models / "math" / "model.safetensors")
     refused = halfway.resume()
     assert refused.code == 2
-    assert "A source changed since the run was created" in refused.stderr
+    assert "A source has changed since the run was created" in refused.stderr
     assert re.search(rf"math/model.safetensors has (\d+ )?{says}", refused.stderr)
     assert "restore the file as it was" in refused.stderr
     assert halfway.files() == before

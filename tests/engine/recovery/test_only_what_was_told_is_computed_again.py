@@ -8,7 +8,7 @@ import json
 from crashing import Bench, Merge
 from test_sources_that_change import FILE, moved_over, retrained, with_own_models
 
-REFUSED = "A source changed since the run was created"
+REFUSED = "A source has changed since the run was created"
 
 
 def replace(merge: Merge, name: str) -> bytes:

@@ -206,7 +206,7 @@ def test_changed_between_attempts_whatever_its_time_says(
         way(model, retrained(model))
         refused = merge.resume()
         assert refused.code == 2, refused.stderr
-        assert "A source changed since the run was created" in refused.stderr
+        assert "A source has changed since the run was created" in refused.stderr
         assert f"math/{FILE} has different contents" in refused.stderr
         way(model, before)
         assert merge.resume().code == 0

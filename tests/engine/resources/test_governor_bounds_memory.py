@@ -357,7 +357,7 @@ def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(
     assert 0.5 <= waited < 5
     first, *still = machine.waits
     assert first.startswith("Waiting for memory: other processes took 7.8 GB; the cgroup job has")
-    assert first.endswith("450 MB are needed to continue")
+    assert first.endswith("450 MB is needed to continue")
     assert still, "it is said for as long as it is true"
     assert given_back == [None]
 

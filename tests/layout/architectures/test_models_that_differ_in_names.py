@@ -145,15 +145,15 @@ def test_a_real_mismatch_shows_both_sides(family: Family, tmp_path: Path) -> Non
     assert "20 tensors are missing" in told
     assert "model.layers.{0-3}.self_attn.q_proj.weight" in told
     assert "that code lacks: model.layers.{0-3}.mlp.gate_up_proj.weight" in told
-    assert "Merge models of one architecture: " in told
+    assert "Merge models of the same architecture: " in told
     assert "has model_type phi3, code has llama" in told
 
 
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
-        ("qwen2", "llama", "6 tensors are missing in {1}"),
-        ("qwen3", "llama", "4 tensors are missing in {1}"),
+        ("qwen2", "llama", "6 tensors are missing from {1}"),
+        ("qwen3", "llama", "4 tensors are missing from {1}"),
         ("llama", "qwen2", "6 tensors of {1} would be lost"),
     ],
 )
@@ -169,14 +169,14 @@ def test_layers_of_another_architecture_are_not_stacked(
     said = "\n".join(problems(tmp_path, recipe, tmp_path))
     assert told.format(*models) in said
     assert "line 4, at slices[1].sources[0]" in said
-    assert "Merge models of one architecture" in said
+    assert "Merge models of the same architecture" in said
 
 
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
         ("llama", "qwen2", "12 tensors of {1} would be lost"),
-        ("qwen2", "llama", "12 tensors are missing in {1}"),
+        ("qwen2", "llama", "12 tensors are missing from {1}"),
     ],
 )
 def test_what_one_model_has_more_in_its_layers_is_not_dropped(
@@ -185,7 +185,7 @@ def test_what_one_model_has_more_in_its_layers_is_not_dropped(
     models = [family(name) / "math" for name in (first, second)]
     said = "\n".join(problems(tmp_path, HALVES.format(*models), tmp_path))
     assert told.format(*models) in said
-    assert "Merge models of one architecture" in said
+    assert "Merge models of the same architecture" in said
 
 
 def test_a_buffer_in_the_layers_of_one_is_no_other_kind_of_layer(
@@ -309,5 +309,5 @@ def test_layers_of_different_kinds_stand_where_the_config_says(
         output(name, loaded(name, merge(family(name), recipe, tmp_path / "out")))
         return
     [told] = problems(family(name), recipe, tmp_path)
-    assert "config.json expects a different kind of layer at this place" in told
+    assert "config.json expects a different kind of layer at this position" in told
     assert f"line {2 + len(ranges)}, at slices[{len(ranges) - 1}].sources[0].layer_range" in told

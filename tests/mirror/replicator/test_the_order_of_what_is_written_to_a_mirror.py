@@ -361,7 +361,7 @@ def test_a_shard_that_is_nowhere_is_told(replication: Replication) -> None:
     first = min(replication.shards())
     (replication.out / first).unlink()
     replication.begin()
-    with pytest.raises(Resumable, match=rf"{first} is missing both in .* and in the mirror"):
+    with pytest.raises(Resumable, match=rf"{first} is missing both from .* and from the mirror"):
         replication.finish()
     assert not replication.model()
 
@@ -373,7 +373,7 @@ def test_what_another_machine_would_get_is_what_the_newest_snapshot_names(
     total = replication.ledger.totals().nbytes_committed
     replicator = replication.make()
     has_none = f"has 0 of {len(shards)} shards: another machine that resumes from it gets 0 B; "
-    rest = f"{show_size(total)} more are only on this machine"
+    rest = f"{show_size(total)} more is only on this machine"
     assert replicator.left_behind().endswith(has_none + rest)
 
     def happens(name: str) -> None:

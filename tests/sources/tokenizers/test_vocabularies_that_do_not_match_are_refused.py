@@ -133,5 +133,5 @@ def test_a_tokenizer_that_changed_since_is_told(models: Path, tmp_path: Path) ->
     merge(tmp_path, recipe, tmp_path / "out")
     path = tmp_path / "code" / "tokenizer.json"
     path.write_text(path.read_text().replace("[C]", "[D]"))
-    with pytest.raises(InputError, match=r"A source changed since[\s\S]*tokenizer of code"):
+    with pytest.raises(InputError, match=r"A source has changed since[\s\S]*tokenizer of code"):
         merge(tmp_path, recipe, tmp_path / "out")
