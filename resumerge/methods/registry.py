@@ -127,11 +127,11 @@ def _incomplete(method: MergeMethod) -> str | None:
         if parameter.kind not in KINDS or not all(isinstance(b, (int, float)) for b in bounds):
             return f"parameter {parameter.name!r} with an invalid kind or bound"
     if method.base not in BASES:
-        return f"base = {method.base!r}, which is none of {', '.join(BASES)}"
+        return f"base = {method.base!r}, which is not one of {', '.join(BASES)}"
     for attribute in ("fewest", "most", "version"):
         value = getattr(method, attribute)
         if not isinstance(value, int) and not (attribute == "most" and value is None):
-            return f"{attribute} = {value!r}, which is no whole number"
+            return f"{attribute} = {value!r}, which is not a whole number"
     return None
 
 

@@ -63,7 +63,7 @@ def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, An
     parts = [
         str(memory),
         f"this process uses {show_size(own)}" if own > NOTABLE_SHARE * budget else "",
-        f"{show_size(free)} stay free",
+        f"{show_size(free)} stays free",
         "less than requested" if options.memory is not None else "",
     ]
     return _choice("memory", budget, ", ".join(filter(None, parts)), "--memory SIZE")
@@ -73,7 +73,7 @@ def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dic
     wanted = options.threads or host["cores"]
     why = "as requested" if options.threads else MOST_CORES
     if threads is not None and threads < wanted:
-        why = f"more of the {wanted} threads do not fit into the memory budget"
+        why = f"the memory budget is too small for all {wanted} threads"
     return _choice("threads", wanted if threads is None else threads, why, "--threads N")
 
 
@@ -86,7 +86,7 @@ def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
     elif device != "cpu":
         why = "as requested"
     elif gpus:
-        why = f"kernels compute on the CPU; for methods that use torch: {gpus[0]['name']}"
+        why = f"kernels compute on the CPU; {gpus[0]['name']} is for methods that use torch"
     else:
         why = "there is no GPU"
     return _choice("device", device, why, "--device DEV")

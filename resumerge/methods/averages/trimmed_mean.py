@@ -18,7 +18,7 @@ class TrimmedMean(KernelMethod):
     """
 
     name = "trimmed_mean"
-    summary = "median of each element, or mean without extremes: one bad model does no harm"
+    summary = "median of each element, or mean without the extreme values: robust to one bad model"
     papers = (
         Paper(
             "Byzantine-robust distributed learning: towards optimal statistical rates",

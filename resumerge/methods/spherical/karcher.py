@@ -27,7 +27,7 @@ class Karcher(KernelMethod):
     """
 
     name = "karcher"
-    summary = "Riemannian centre of the models on the sphere, without weights"
+    summary = "Riemannian centre of the models on the sphere; all models count equally"
     papers = (
         Paper(
             "Riemannian center of mass and mollifier smoothing",

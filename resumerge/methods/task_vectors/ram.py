@@ -13,7 +13,7 @@ RAM = Paper(
     "Behavior knowledge merge in reinforced agentic models",
     "https://arxiv.org/abs/2601.13572",
 )
-EPSILON = Parameter("epsilon", "smaller changes of an element count as none", 1e-5, low=0)
+EPSILON = Parameter("epsilon", "changes of an element below this count as zero", 1e-5, low=0)
 
 
 class Ram(KernelMethod):

@@ -35,7 +35,7 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
     parts = {"reading": read, "writing": write, "computing": compute}
     core = (
-        f", a core is {1 / scale:.1f} times as fast as in docs/benchmarks.md"
+        f", a core is {1 / scale:.1f} times as fast as the one in docs/benchmarks.md"
         if speed.compute
         else ""
     )

@@ -28,7 +28,8 @@ def show_verification(
     rest = f"{counted(found.units, 'tensor')}{files} compared{pending}"
     rows = found.damaged.items() if damaged is None else damaged
     lines = (Prose(printable("  " + ": ".join(filter(None, row)))) for row in rows)
-    return Group(Prose(rest, f"{printable(found.where)}: {verdict},", style), *lines)
+    said = f"{printable(found.where)}: {verdict}, {rest}"
+    return Group(Prose(said, style=style), *lines)
 
 
 def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str], str]:

@@ -13,7 +13,7 @@ from resumerge.options import Options
 GB = 10**9
 MEMORY = {"total": 16 * GB, "available": 8 * GB, "bound": "the machine"}
 LEFT = "the machine has 8 GB of 16 GB available"
-KEPT = "800 MB stay free"
+KEPT = "800 MB stays free"
 DRIVE = {"folder": "/content/drive/MyDrive", "kind": "drive", "condition": ""}
 HOST: dict[str, Any] = {
     "platform": "machine",
@@ -70,13 +70,13 @@ def test_threads_are_those_that_fit() -> None:
     assert chosen("threads") == (8, cores, "--threads N")
     assert chosen("threads", threads=None) == (8, cores, "--threads N")
     assert chosen("threads", threads=3) == (
-        3, "more of the 8 threads do not fit into the memory budget", "--threads N"
+        3, "the memory budget is too small for all 8 threads", "--threads N"
     )  # fmt: skip
     four = Options(threads=4)
     assert chosen("threads", four, threads=4) == (4, "as requested", "--threads N")
     assert chosen("threads", four, threads=None) == (4, "as requested", "--threads N")
     assert chosen("threads", four, threads=1) == (
-        1, "more of the 4 threads do not fit into the memory budget", "--threads N"
+        1, "the memory budget is too small for all 4 threads", "--threads N"
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_the_device_is_the_cpu_unless_another_is_asked_for(
 ) -> None:
     gpus = [{"name": "Tesla T4", "total": GB, "free": GB}]
     assert chosen("device") == ("cpu", "there is no GPU", "--device DEV")
-    why = "kernels compute on the CPU; for methods that use torch: Tesla T4"
+    why = "kernels compute on the CPU; Tesla T4 is for methods that use torch"
     assert chosen("device", gpus=gpus) == ("cpu", why, "--device DEV")
     cuda = Options(device="cuda:1")
     assert chosen("device", cuda, gpus=gpus) == ("cuda:1", "as requested", "--device DEV")

@@ -20,7 +20,7 @@ METHOD = "method"
 """Reason of a stop: the merge method failed."""
 
 _MEND = (
-    "fix the method (see docs/extending.md), then resume: what this code computed is computed again"
+    "fix the method (see docs/extending.md), then resume: tensors that this code computed are computed again"
 )
 
 
