@@ -43,7 +43,7 @@ def resolve_device(asked: str) -> str:
     if number >= count:
         raise refuse(
             "This machine does not have the device",
-            expected=f"one of {count} CUDA devices" if count else "cpu, because this machine has no CUDA device",
+            expected=f"one of {count} CUDA devices" if count else "cpu, for lack of a CUDA device",
             found=asked,
             fix="leave --device out, or write --device auto",
         )

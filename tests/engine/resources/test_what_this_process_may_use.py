@@ -53,7 +53,7 @@ def test_a_device_that_is_not_here_is_refused(
     gpus: Callable[[int], None], count: int, asked: str
 ) -> None:
     gpus(count)
-    expected = "one of 1 CUDA devices" if count else "this machine has no CUDA device"
+    expected = "one of 1 CUDA devices" if count else "for lack of a CUDA device"
     with pytest.raises(InputError, match=f"does not have the device(.|\n)*{expected}"):
         resolve_device(asked)
 

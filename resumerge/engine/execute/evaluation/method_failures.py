@@ -20,7 +20,8 @@ METHOD = "method"
 """Reason of a stop: the merge method failed."""
 
 _MEND = (
-    "fix the method (see docs/extending.md), then resume: tensors that this code computed are computed again"
+    "fix the method (see docs/extending.md), then resume: "
+    "tensors that this code computed are computed again"
 )
 
 
