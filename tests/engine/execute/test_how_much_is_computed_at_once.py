@@ -12,11 +12,11 @@ from made_up_plans import plan
 from test_pages_are_dropped_after_their_last_use import LINEAR, vectors
 
 from resumerge.engine.execute import scheduler as module
-from resumerge.engine.execute.scheduler import BATCH_SECONDS, BLOCKS_PER_TASK, Scheduler
+from resumerge.engine.execute.scheduler import BATCH_SECONDS, Scheduler
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
-from resumerge.planning.plan import Unit
+from resumerge.planning.plan import RUN_BLOCKS, Unit
 
 BLOCK = 4
 SIZE = 4 * BLOCK
@@ -47,7 +47,8 @@ class Pool:
     """A pool of threads without threads, which knows how many tasks it had at most.
 
     Args:
-        order: the name of the pool and of the unit for each task of any of them, and the waits.
+        order: the name of the pool and of the unit for each task of any of them but the parts of
+            scans, and the waits.
     """
 
     order: ClassVar[list[tuple[str, str]]] = []
@@ -58,7 +59,7 @@ class Pool:
         self.is_shut_down = False
 
     def submit(self, work: Callable[..., Any], *words: Any) -> Lazy:
-        if isinstance(words[0], Unit):
+        if isinstance(words[0], Unit) and work.__name__ != "_map_blocks":
             self.order.append((self.name, words[0].name))
         self.running += 1
         self.most = max(self.most, self.running)
@@ -116,8 +117,8 @@ class Bench:
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
             statistics=self._statistics, serial_scan=lambda unit: f"serial {unit.name}",
-            map_block=self._map_block,
-            block=self._block, copied_from=lambda unit, index: ("fd", 7) if self.copies else None,
+            map_blocks=self._map_blocks, compute=self._compute,
+            copied_from=lambda unit, indices: ("fd", 7) if self.copies else None,
         )  # fmt: skip
         queue: Any = SimpleNamespace(
             take=lambda: self.left.pop(0) if self.left else None,
@@ -142,18 +143,22 @@ class Bench:
         assert stop is self.stop
         self.told.append(("memory",))
 
-    def _block(self, unit: Unit, index: int, statistics: Any) -> tuple[bytes, bytes]:
-        self.computed.append((unit.index, index, statistics))
-        self.at_block.get((unit.index, index), lambda: None)()
-        return bytes([unit.index, index]), b"inputs"
+    def _compute(
+        self, unit: Unit, indices: list[int], statistics: Any
+    ) -> tuple[memoryview, list[bytes]]:
+        for index in indices:
+            self.computed.append((unit.index, index, statistics))
+            self.at_block.get((unit.index, index), lambda: None)()
+        data = b"".join(bytes([index]) * unit.block_bytes(index)[1] for index in indices)
+        return memoryview(data), [b"inputs"] * len(indices)
 
     def _copy(self, *place: Any) -> bool:
         self.told.append(("copy", *place))
         return self.copies
 
-    def _map_block(self, unit: Unit, index: int, function: str, sample: bool) -> Any:
-        self.mapped.add((unit.index, index))
-        return index, function, sample
+    def _map_blocks(self, unit: Unit, indices: range, function: str, sample: bool) -> list[Any]:
+        self.mapped.update((unit.index, index) for index in indices)
+        return [(index, function, sample) for index in indices]
 
     def _scanned(self, unit: Unit, index: int) -> None:
         assert (unit.index, index) in self.mapped, "what was not read yet is not dropped"
@@ -225,7 +230,7 @@ def test_a_batch_is_half_of_what_may_be_uncommitted(batch_blocks: int, expected:
 def test_it_is_no_larger_where_threads_take_several_blocks_at_once() -> None:
     bench = Bench(linear(200), batch_bytes=2 * 67 * SIZE + SIZE)
     assert bench.run() == [67, 67, 66]
-    assert {len(task) for task in of_each_task(bench)} == {BLOCKS_PER_TASK, 3, 2}
+    assert {len(task) for task in of_each_task(bench)} == {RUN_BLOCKS, 3, 2}
 
 
 def test_a_batch_is_as_small_as_its_largest_block_allows() -> None:
@@ -355,15 +360,12 @@ def test_a_copy_is_the_disks_work_where_it_can_do_it() -> None:
         bench.copies = can
         bench.run()
         offset = bench.scheduler._execution.plan.units[0].offset
-        places = [("shard 0", offset, SIZE), ("shard 0", offset + SIZE, SIZE)]
         if can:
-            assert bench.of("copy") == [("copy", "fd", 7, *place) for place in places]
+            assert bench.of("copy") == [("copy", "fd", 7, "shard 0", offset, 2 * SIZE)]
             assert bench.of("write") == []
         else:
-            data = [bytes([0, index]) for index in range(2)]
-            assert bench.of("write") == [
-                ("write", target, block, at) for block, (target, at, _) in zip(data, places)
-            ]
+            both = bytes(SIZE) + bytes([1]) * SIZE
+            assert bench.of("write") == [("write", "shard 0", both, offset)]
 
 
 def test_each_unit_has_its_own_statistics_and_a_small_one_makes_them_itself() -> None:
@@ -396,10 +398,10 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     passed = [index for kind, *more in scan if kind == "scanned" for index in more[1:]]
     assert max(passed) < 40 and passed == sorted(passed)
     assert {15, 31} <= set(passed)
-    assert len([kind for kind, *_ in scan if kind == "memory"]) == 40 / BLOCKS_PER_TASK
+    assert len([kind for kind, *_ in scan if kind == "memory"]) == 40 / RUN_BLOCKS
     beats = len([kind for kind, *_ in scan if kind == "heartbeat"])
-    assert beats == 40 / BLOCKS_PER_TASK + 40, "and with each block that is written"
-    assert all(later - earlier <= BLOCKS_PER_TASK for earlier, later in pairwise(passed))
+    assert beats == 2 * 40 / RUN_BLOCKS, "and with each run of blocks that is written"
+    assert all(later - earlier <= RUN_BLOCKS for earlier, later in pairwise(passed))
     stopped = Bench(found, scanned=("t0",))
     stopped.governor.wait_for_memory = lambda stop: setattr(
         stop, "requested", len(stopped.told) > 6
@@ -407,7 +409,7 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     with pytest.raises(Interrupted):
         stopped.scheduler.run()
     assert stopped.computed == [] and stopped.batches == []
-    assert len(stopped.pool.submitted) < 40 / BLOCKS_PER_TASK
+    assert len(stopped.pool.submitted) < 40 / RUN_BLOCKS
 
 
 def test_progress_is_told_with_each_batch() -> None:
