@@ -1,4 +1,4 @@
-"""Promise: pip installs the package as type checkers follow it."""
+"""Promise: pip installs the package as type checkers follow it, or says what it lacks."""
 
 from __future__ import annotations
 
@@ -54,3 +54,16 @@ def test_a_script_of_a_user_is_type_checked_and_runs(words: list[str], tmp_path:
     assert summary.startswith("Found 1 error")
     ran = fresh.run("script.py", cwd=user)
     assert ran.stdout == f"{user / 'merged'} done\n", ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["."], ["--editable", "."]])
+def test_without_a_compiler_pip_says_what_to_install(words: list[str], tmp_path: Path) -> None:
+    fresh = FreshVenv(tmp_path / "venv")
+    fresh.environment["CC"] = "/there/is/none"
+    (tmp_path / "checkout").mkdir()
+    done = fresh.run("-m", "pip", "install", *words, cwd=copy_checkout(tmp_path / "checkout"))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "apt install gcc python3-dev" in done.stderr
+    assert len(done.stderr.splitlines()) < 40
