@@ -723,7 +723,8 @@ static PyObject *read_ranges(PyObject *self, PyObject *given) {
         range->file = (int)file;
         range->to = views[taken].buf;
         range->size = views[taken].len;
-        if (!check_writable(&views[taken], "array") ||
+        if (!check_format(&views[taken], "array", "BbHhIiLlQqefd", views[taken].itemsize) ||
+            !check_writable(&views[taken], "array") ||
             range->size > INT64_MAX - range->offset) {
             if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "ranges: too far");
             taken++;

@@ -70,6 +70,7 @@ def test_a_file_that_cannot_be_read_is_noticed(tmp_path: Path) -> None:
         (0, 2**63 - 4, np.zeros(1)),
         (0, 0, np.zeros((4, 4))[:, 0]),
         (0, 0, b"immutable"),
+        (0, 0, np.zeros(1, object)),  # pointers
         (0, 0, "text"),
     ],
 )
