@@ -22,7 +22,7 @@ from kernel_oracles import ORACLES, TORCH, tensor_of
 from vector_runs import part_of, runs_of, scanned
 
 from resumerge import kernels
-from resumerge.kernels import Key
+from resumerge.kernels import Key, Run
 from resumerge.native import BF16, F16, F32, KINDS, Vector, _kernels
 
 FACTORS = st.floats(-2, 2)
@@ -56,6 +56,29 @@ def test_absolute_sums(compiled: str, data: st.DataObject) -> None:
     for vector in data.draw(task_vectors()):
         mask, run = data.draw(masks(len(vector))), data.draw(runs(len(vector)))
         assert same(*both(lambda: kernels.l1_norms(vector, mask, run)))  # noqa: B023
+
+
+@varied
+@given(st.data())
+def test_each_block_of_a_run_is_reduced_by_itself(data: st.DataObject) -> None:
+    some = data.draw(task_vectors().filter(lambda found: len(found[0]) > 0))
+    mask, run = data.draw(masks(len(some[0]))), data.draw(runs(len(some[0])))
+
+    def reduced(vectors: list[Vector], kept: np.ndarray | None, run: Run) -> list[np.ndarray]:
+        return [
+            kernels.gram(vectors, run),
+            kernels.column_gram(vectors, 1, run),
+            kernels.count_changes(vectors, 0.1, run),
+            kernels.sums_of_squares(vectors, kept, run),
+            kernels.l1_norms(vectors[0], kept, run),
+        ]
+
+    whole = reduced(some, mask, run)
+    for number, part in enumerate(run.blocks()):
+        size = part.stop - part.start
+        kept = None if mask is None else mask[part]
+        alone = reduced([part_of(v, part) for v in some], kept, Run(0, size, size))
+        assert all(same(x[number : number + 1], y) for x, y in zip(whole, alone))
 
 
 @varied
