@@ -67,9 +67,9 @@ class BlockCost:
 
     Args:
         milliseconds: of CPU for 2^20 elements of each input, all passes together.
-        scratch: memory, as a number of float32 blocks, beside the inputs and the result, which are
-            as stored (with torch, in float32).
-        per_input: float32 blocks in addition for each input.
+        scratch: memory beside the inputs and the result, as a number of float32 vectors of a run's
+            length; with torch, of a block's, and inputs are in float32.
+        per_input: such vectors in addition for each input.
     """
 
     milliseconds: float = 6.0
@@ -198,6 +198,8 @@ class KernelMethod(MergeMethod):
     Its result must not depend on how a tensor is split into runs: reductions give a partial result
     for each block of a run, and `kernels.sum_blocks` adds them in order.
     """
+
+    cost: ClassVar[BlockCost] = BlockCost(4.0, scratch=2.0, per_input=0.4)
 
     @abstractmethod
     def compute(

@@ -61,7 +61,7 @@ class OfKernels(KernelMethod):
         return list(scan(lambda inputs, run: {partial}))
 
     def compute(self, tensor, inputs, run, statistics, out):
-        kernels.weighted_sum(inputs, {weights}, out)
+        kernels.weighted_sum(inputs, {weights}, {out})
         return {returned}
 """
 
@@ -73,6 +73,7 @@ RIGHT = {
     "result": "mean",
     "rest": "mean",
     "weights": "[0.5, 0.5]",
+    "out": "out",
     "returned": "None",
 }
 
@@ -132,6 +133,8 @@ WRONG_RUNS = [
     ({"returned": "out"}, "expected: None: results go to `out`\n  found:    Vector (compute()"),
     ({"returned": "out.data"}, "found:    ndarray, float32"),
     ({"returned": "torch.zeros(16)"}, "found:    Tensor, torch.float32"),
+    ({"weights": "[float('inf'), 1.0]"}, "NaN or infinity (compute() in mine.py, line 37)"),
+    ({"out": "kernels.new_vector(len(out))"}, "NaN or infinity"),
     ({"weights": "[1.0]"}, "ValueError: weights: expected 2 elements, found 1 (mine.py, line 38)"),
     ({"weights": "['1', '2']"}, "TypeError"),
     ({"returned": "1 / 0"}, "ZeroDivisionError: division by zero (mine.py, line 39)"),

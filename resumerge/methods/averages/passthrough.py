@@ -17,7 +17,7 @@ class Passthrough(KernelMethod):
     summary = "one model's tensors unchanged, to stack layers of several models"
     parameters = (Parameter("scale", "factor for every element", 1.0, per_model=True),)
     most = 1
-    cost = BlockCost(0.7, scratch=1.2)
+    cost = BlockCost(0.7, scratch=0.4)
 
     def is_copy(self, tensor: TensorContext) -> bool:
         return tensor.per_model[0]["scale"] == 1.0

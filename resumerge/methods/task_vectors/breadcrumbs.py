@@ -68,7 +68,7 @@ class BreadcrumbsMask(TaskVectors):
 class Breadcrumbs(BreadcrumbsMask):
     name = "breadcrumbs"
     summary = "task vectors without their smallest and largest elements"
-    cost = BlockCost(2.9, scratch=3.2, per_input=0.45)
+    cost = BlockCost(2.9, scratch=1.2, per_input=0.36)
 
 
 class BreadcrumbsTies(BreadcrumbsMask):
@@ -76,4 +76,4 @@ class BreadcrumbsTies(BreadcrumbsMask):
     summary = "breadcrumbs' masks, then TIES' sign consensus"
     papers = (BREADCRUMBS, TIES)
     consensus = True
-    cost = BlockCost(3.2, scratch=3.2, per_input=0.45)
+    cost = BlockCost(3.2, scratch=1.2, per_input=0.36)

@@ -42,7 +42,7 @@ class Sce(KernelMethod):
         Parameter("int8_mask", "accepted, but has no effect", False, "bool"),
     )
     base = "required"
-    cost = BlockCost(4.0, scratch=0.5, per_input=0.28)
+    cost = BlockCost(4.0, scratch=1.7, per_input=0.2)
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
         if not self._selects(tensor):

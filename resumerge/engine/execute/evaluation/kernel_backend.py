@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from resumerge.engine.execute.evaluation.method_failures import described, wrong_result
-from resumerge.kernels import Run
+from resumerge.kernels import Run, l1_norms
 from resumerge.kernels.blocks import sampled
 from resumerge.methods import Block, KernelMethod, TensorContext
+from resumerge.methods.contract import is_users
 from resumerge.native import Vector
 from resumerge.planning.plan import Unit
 
@@ -36,9 +39,21 @@ class KernelBackend:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
-            Resumable: the method returned its result.
+            Resumable: a method of a user did not write them, or returned something.
         """
         run = Run(blocks[0].index, self._unit.block_elements, len(out))
+        checked = is_users(self._method.name) and _are_finite(inputs)
+        if checked:
+            out.data.view(np.uint8).fill(0xFF)  # NaN: what is not written is noticed
         result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)
         if result is not None:
-            raise wrong_result(self._unit, blocks, "None: results go to `out`", described(result))
+            expected = "None: results go to `out`"
+            raise wrong_result(self._unit, blocks, expected, described(result))
+        if checked and not _are_finite([out]):
+            expected = "finite numbers in all of `out`, as all inputs are"
+            raise wrong_result(self._unit, blocks, expected, "NaN or infinity")
+
+
+def _are_finite(vectors: Sequence[Vector]) -> bool:
+    """Whether they hold neither NaN nor infinity."""
+    return all(np.isfinite(l1_norms(v, None, Run(0, len(v), len(v)))).all() for v in vectors)
