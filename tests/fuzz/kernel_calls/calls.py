@@ -198,7 +198,8 @@ def _mask_above(a: Arguments) -> list[Any]:
 @_call(_kernels.add_task_vectors)
 def _add_task_vectors(a: Arguments) -> list[Any]:
     base = a.vector()
-    vectors = [a.vector(a.draw.choice((base, base, None))) for _ in range(a.number_of_vectors())]
+    bases = a.draw.choice(((base,), (base, None), (None,)))
+    vectors = [a.vector(a.draw.choice(bases)) for _ in range(a.number_of_vectors())]
     kept = [
         a.draw.choice((a.mask(), (a.uint32(), a.draw.choice((0, 1, 10, 2**63 - 1)))))
         for _ in vectors
