@@ -59,12 +59,13 @@ sanitize: $(VENV)/.ready-test
 # the package depends on in .venv, and has nothing else: its own bin/ is the whole PATH.
 BUILT := build/wheel
 INSTALLED := $(BUILT)/venv
+wheel: export PYTHONPATH :=
 wheel: $(VENV)/.ready-wheel
 	rm -rf $(BUILT) dist
 	$(BIN)/python -m build --quiet --outdir $(BUILT)
 	$(BIN)/abi3audit --strict $(BUILT)/*.whl
 	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --strip --wheel-dir dist $(BUILT)/*.whl
-	$(PYTHON) -m venv $(INSTALLED)
+	$(BIN)/python -m venv $(INSTALLED)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		> "$$($(INSTALLED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/of.pth"
 	$(INSTALLED)/bin/pip install --quiet --no-deps dist/*.whl
