@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,7 @@ def test_ctrl_c_in_a_question(tmp_path: Path) -> None:
     said = b""
     while not said.endswith(b"Method [linear]: "):
         said += os.read(terminal, 65536)
+    time.sleep(1.0)  # between its prompt and its wait, readline takes no notice of a signal
     os.write(terminal, b"\x03")
     code, rest = ended(pid, terminal)
     assert (code, rest.splitlines()[-1]) == (130, "Stopped.")

@@ -125,7 +125,7 @@ def test_a_full_disk_is_told_though_it_takes_no_log(merge: Supervised) -> None:
         process = merge.start("--detach")
         _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 75
-    assert "is the disk of" in stderr
+    assert "Is the disk of" in stderr
 
 
 def test_ctrl_c_stops_what_has_no_run_yet(merge: Supervised, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_worker_that_was_stopped_gets_a_signal_too(supervise: Supervise) -> No
     supervising.wait_for("listens")
     time.sleep(0.2)
     supervising.send(signal.SIGTERM)
-    assert supervising.kinds("listens") == ["stopped", "ended"]
+    assert supervising.kinds("listens") == ["stopping", "stopped", "ended"]
     assert supervising.code == 143
 
 
@@ -119,7 +119,7 @@ def test_no_other_worker_is_started_for_one_that_died_of_a_signal(supervise: Sup
             time.sleep(60)
     """)
     supervising.send_after("listens", signal.SIGTERM)
-    assert supervising.kinds("listens") == ["recorded", "stopped", "ended"]
+    assert supervising.kinds("listens") == ["stopping", "recorded", "stopped", "ended"]
     assert supervising.code == 143
     assert len(supervising.of("works")) == 1
 
@@ -183,7 +183,7 @@ def test_one_that_cannot_be_killed_after_a_signal_is_left_with_its_code(
     """)
     supervising.send_after("listens", signal.SIGINT)
     supervising.send_after("signal", signal.SIGTERM)
-    assert supervising.kinds("kills", "signal", "listens") == ["stopped", "ended"]
+    assert supervising.kinds("kills", "signal", "listens") == ["stopping", "stopped", "ended"]
     assert supervising.code == 130
     assert supervising.of("stopped")[0]["run"] == "a run"
     psutil.Process(supervising.of("works")[0]["pid"]).kill()

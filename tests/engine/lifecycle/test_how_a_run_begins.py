@@ -90,7 +90,7 @@ def test_run_takes_the_models_that_the_recipe_names_now_and_resume_those_of_befo
     other = Path(shutil.copytree(models, tmp_path / "other"))
     shutil.rmtree(other / "math")
     (other / "code").rename(other / "math")
-    with pytest.raises(InputError, match="A source changed"):
+    with pytest.raises(InputError, match="A source has changed"):
         merge(other, RECIPE, out)
     with working_in(other):
         Session(Options(state_dir=tmp_path / "out.state")).resume(str(out))

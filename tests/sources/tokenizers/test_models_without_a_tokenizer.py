@@ -144,12 +144,12 @@ def test_models_without_tokens_need_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("progress", ["lines", "json"])
-def test_the_command_says_so_last(progress: str, models: Path, tmp_path: Path) -> None:
+def test_the_command_says_so(progress: str, models: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(TWO % (models / "mute", models / "a"))
     words = ["run", "recipe.yaml", "out", "--progress", progress]
     done = subprocess.run(
         [sys.executable, "-m", "resumerge", *words], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    last = (done.stdout if progress == "json" else done.stderr).splitlines()[-2:]
-    assert "has no tokenizer, so the output has none" in "".join(last)
+    said = "".join(done.stdout.splitlines()[-2:]) if progress == "json" else done.stderr
+    assert "has no tokenizer, so the output has none" in said
