@@ -45,6 +45,11 @@ static int64_t blocks_of(int64_t length, int64_t block) {
     return length ? (length - 1) / block + 1 : 0;
 }
 
+/* Elements of the block that begins at `start`: the last one may be shorter. */
+static int64_t elements_of(int64_t start, int64_t block, int64_t length) {
+    return length - start < block ? length - start : block;
+}
+
 /* An array: a C-contiguous buffer of one of the formats (of the `struct` module), in its owner's
  * memory until `drop_array`. */
 typedef struct {
@@ -101,6 +106,11 @@ static int take_vectors(PyObject *given, const char *name, Vectors *to) {
         to->items[k] = vector_of(vector);
     }
     return 1;
+}
+
+/* Go to the elements behind the next `count`. */
+static void advance(Vectors *vectors, int64_t count) {
+    for (int k = 0; k < vectors->number; k++) vectors->items[k] = from(&vectors->items[k], count);
 }
 
 static void drop_vectors(Vectors *vectors) {

@@ -3,8 +3,8 @@
 
 #include "along.h"
 #include "changes.h"
+#include "clamp.h"
 #include "energies.h"
-#include "limits.h"
 #include "order.h"
 #include "random.h"
 #include "ranks.h"

@@ -141,7 +141,6 @@ static PyObject *count_changes(PyObject *self, PyObject *args) {
     int64_t block;
     Vectors v = {0};
     Array to = {0};
-    Vector *items = NULL;
     uint32_t *scratch = NULL;
     if (!PyArg_ParseTuple(args, "OO&OO:count_changes", &vectors, take_double, &epsilon, &given_block,
                           &out))
@@ -150,23 +149,16 @@ static PyObject *count_changes(PyObject *self, PyObject *args) {
         !take_array(out, "out", "lq", 8, 1, blocks_of(v.length, block) * v.number * 2, &to) ||
         !(scratch = take_scratch(v.number, sizeof(uint32_t))))
         goto done;
-    items = malloc(sizeof(Vector) * (size_t)v.number);
-    if (!items) {
-        PyErr_NoMemory();
-        goto done;
-    }
     Py_BEGIN_ALLOW_THREADS;
     int64_t *found = to.view.buf;
     for (int64_t start = 0; start < v.length; start += block, found += 2 * v.number) {
-        int64_t left = v.length - start;
-        for (int k = 0; k < v.number; k++) items[k] = from(&v.items[k], start);
-        kernels->count_changes(items, v.number, (float)epsilon, left < block ? left : block,
-                               scratch, found);
+        int64_t count = elements_of(start, block, v.length);
+        kernels->count_changes(v.items, v.number, (float)epsilon, count, scratch, found);
+        advance(&v, count);
     }
     Py_END_ALLOW_THREADS;
     result = Py_NewRef(Py_None);
 done:
-    free(items);
     free(scratch);
     drop_array(&to);
     drop_vectors(&v);
@@ -219,8 +211,7 @@ static PyObject *sums_by_block(PyObject *args, Sum sum, int numbers) {
     const uint8_t *m = mask_of(&kept);
     for (int64_t start = 0; start < v->length; start += block, found += numbers) {
         Vector x = from(&whole, start);
-        int64_t left = v->length - start;
-        sum(&x, m ? m + start : NULL, left < block ? left : block, found);
+        sum(&x, m ? m + start : NULL, elements_of(start, block, v->length), found);
     }
     Py_END_ALLOW_THREADS;
     result = Py_NewRef(Py_None);
@@ -316,9 +307,8 @@ static PyObject *random_mask(PyObject *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     uint8_t *to = mask.view.buf;
     for (int64_t start = 0; start < mask.view.len; start += block, seed.block++) {
-        int64_t left = mask.view.len - start;
         kernels->random_mask(&seed, (uint8_t)whole, fraction,
-                             left < block ? left : block, to + start);
+                             elements_of(start, block, mask.view.len), to + start);
     }
     Py_END_ALLOW_THREADS;
     result = Py_NewRef(Py_None);
@@ -364,9 +354,8 @@ static PyObject *rank_mask(PyObject *self, PyObject *args) {
     uint8_t *to = mask.view.buf;
     for (int64_t start = 0; start < v->length && !failed; start += block, seed.block++) {
         Vector x = from(&whole, start);
-        int64_t left = v->length - start;
-        failed = kernels->rank_mask(&x, &seed, left < block ? left : block, row, stride, density,
-                                    reach, to + start);
+        failed = kernels->rank_mask(&x, &seed, elements_of(start, block, v->length), row, stride,
+                                    density, reach, to + start);
     }
     Py_END_ALLOW_THREADS;
     result = none_if_memory(failed);
@@ -410,7 +399,6 @@ static PyObject *column_gram(PyObject *self, PyObject *args) {
     Vectors v = {0};
     Array to = {0};
     double *wide = NULL;
-    Vector *items = NULL;
     if (!PyArg_ParseTuple(args, "OOOO:column_gram", &vectors, &given_row, &given_block, &out))
         return NULL;
     if (!take_vectors(vectors, "vectors", &v) ||
@@ -424,23 +412,17 @@ static PyObject *column_gram(PyObject *self, PyObject *args) {
     if (!take_products(out, &v, blocks_of(v.length, block) * row, &to) ||
         !(wide = take_scratch(v.number, sizeof(double))))
         goto done;
-    items = malloc(sizeof(Vector) * (size_t)v.number);
-    if (!items) {
-        PyErr_NoMemory();
-        goto done;
-    }
     Py_BEGIN_ALLOW_THREADS;
     double *found = to.view.buf;
     for (int64_t start = 0; start < v.length; start += block) {
-        int64_t left = v.length - start;
-        for (int k = 0; k < v.number; k++) items[k] = from(&v.items[k], start);
-        kernels->column_gram(items, v.number, (left < block ? left : block) / row, row, wide, found);
+        int64_t count = elements_of(start, block, v.length);
+        kernels->column_gram(v.items, v.number, count / row, row, wide, found);
+        advance(&v, count);
         found += (int64_t)v.number * v.number * row;
     }
     Py_END_ALLOW_THREADS;
     result = Py_NewRef(Py_None);
 done:
-    free(items);
     free(wide);
     drop_array(&to);
     drop_vectors(&v);
@@ -489,16 +471,16 @@ static PyObject *keys_in_bracket(PyObject *self, PyObject *args) {
         return NULL;
     }
     Vector whole = vector_of(v);
-    int64_t most = v->length < block ? v->length : block;
+    int64_t most = elements_of(0, block, v->length);
     uint32_t *found = malloc(sizeof(uint32_t) * 2 * (size_t)(most ? most : 1));
     if (!found) return PyErr_NoMemory();
     uint32_t *counts = found + most;
     if (!(result = PyList_New(0))) goto failed;
     for (int64_t start = 0; start < v->length; start += block) {
         Vector x = from(&whole, start);
-        int64_t left = v->length - start, above, different;
-        RUN(different = kernels->keys_in_bracket(&x, left < block ? left : block, ordered, low,
-                                                 high, &above, found, counts));
+        int64_t count = elements_of(start, block, v->length), above, different;
+        RUN(different = kernels->keys_in_bracket(&x, count, ordered, low, high, &above, found,
+                                                 counts));
         if (different < 0) {
             PyErr_NoMemory();
             goto failed;
@@ -535,8 +517,8 @@ static PyObject *equal_counts(PyObject *self, PyObject *args) {
     PyObject *result = PyList_New(0);
     for (int64_t start = 0; result && start < v->length; start += block) {
         Vector x = from(&whole, start);
-        int64_t left = v->length - start, equal;
-        RUN(equal = kernels->equal_count(&x, left < block ? left : block, ordered, key));
+        int64_t count = elements_of(start, block, v->length), equal;
+        RUN(equal = kernels->equal_count(&x, count, ordered, key));
         PyObject *one = PyLong_FromLongLong(equal);
         if (!one || PyList_Append(result, one) < 0) Py_CLEAR(result);
         Py_XDECREF(one);

@@ -138,8 +138,9 @@ class TaskVectors(KernelMethod):
             deltas = _task_vectors(tensor, inputs)
             masks = [self.mask(tensor, i, deltas[i], run, selections.get(i)) for i in densities]
             norms = [kernels.l1_norms(deltas[i], mask, run) for i, mask in zip(densities, masks)]
-            packed = [[np.packbits(mask[part]) for part in run.blocks()] for mask in masks]
-            return np.stack(norms, axis=1), packed if stores_masks else []
+            kept = masks if stores_masks else []
+            packed = [[np.packbits(mask[part]) for part in run.blocks()] for mask in kept]
+            return np.stack(norms, axis=1), packed
 
         norms, masks = zip(*scan(masked_norms))
         factors = {

@@ -25,7 +25,6 @@ from resumerge.engine.execute.evaluation.method_failures import (
 from resumerge.engine.execute.evaluation.operands import Operands
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.methods import METHODS, Block, KernelMethod, Method
-from resumerge.methods.contract import is_users
 from resumerge.native import CODES
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan, Unit
@@ -99,9 +98,10 @@ class Evaluator:
         if sample:
             blocks = [block.sample() for block in blocks]
         inputs = self._operands.read(unit, blocks)
+        backend = self._backend(unit.index)
         with failures_named(unit):
-            partials = self._backend(unit.index).map(function, inputs, blocks, sample)
-        if is_users(unit.expression.method) and keeps_inputs(partials, inputs):
+            partials = backend.map(function, inputs, blocks, sample)
+        if backend.is_users and keeps_inputs(partials, inputs):
             raise kept_inputs(unit)
         return partials
 

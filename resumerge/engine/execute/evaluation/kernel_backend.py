@@ -17,10 +17,15 @@ from resumerge.planning.plan import Unit
 
 
 class KernelBackend:
-    """Computes the blocks of one unit."""
+    """Computes the blocks of one unit.
+
+    Attributes:
+        is_users: whether the method is a user's, so that what it returns is checked.
+    """
 
     def __init__(self, unit: Unit, method: KernelMethod, tensor: TensorContext) -> None:
         self._unit, self._method, self._tensor = unit, method, tensor
+        self.is_users = is_users(method.name)
 
     def map(
         self,
@@ -42,7 +47,7 @@ class KernelBackend:
             Resumable: a method of a user did not write them, or returned something.
         """
         run = Run(blocks[0].index, self._unit.block_elements, len(out))
-        checked = is_users(self._method.name) and _are_finite(inputs)
+        checked = self.is_users and _are_finite(inputs)
         if checked:
             out.data.view(np.uint8).fill(0xFF)  # NaN: what is not written is noticed
         result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)

@@ -27,12 +27,16 @@ class TorchBackend:
 
     Args:
         device: name of the device to compute on.
+
+    Attributes:
+        is_users: whether the method is a user's, so that what it returns is checked.
     """
 
     def __init__(
         self, unit: Unit, method: Method, tensor: TensorContext, buffers: Buffers, device: str
     ) -> None:
         self._unit, self._method, self._tensor = unit, method, tensor
+        self.is_users = is_users(method.name)
         self._buffers = buffers
         self._device = torch.empty(0, device=device).device  # cuda:0, where cuda is asked for
 
@@ -55,7 +59,7 @@ class TorchBackend:
             Resumable: the method returned something else than a block.
         """
         for block, part, tensors in self._tensors(inputs, blocks):
-            checked = is_users(self._method.name) and _are_finite(tensors)
+            checked = self.is_users and _are_finite(tensors)
             result = self._method.block(self._tensor, tensors, block, statistics)
             if not self._is_block(result, block):
                 count = block.stop - block.start
