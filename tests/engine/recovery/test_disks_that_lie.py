@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crashing import KILLED, Bench, Merge
@@ -64,12 +65,23 @@ def test_writes_are_lost_attempt_after_attempt(
     bench.each(range(8), check)
 
 
-def damage(merge: Merge, draw: random.Random) -> Path:
-    """Flip a bit of a committed block, sealed or not; the file."""
-    units = merge.query(
+def committed(merge: Merge) -> list[dict[str, Any]]:
+    return merge.query(
         'SELECT name, "offset", nbytes, shard FROM units WHERE checksum IS NOT NULL ORDER BY number'
     )
-    unit = draw.choice(units)
+
+
+def interrupt(merge: Merge, at: int) -> None:
+    """Kill it at an operation, and again until there is a committed unit to damage."""
+    assert merge.run(at).code in (KILLED, 0)
+    while not committed(merge):
+        at += 10
+        assert merge.resume(at).code in (KILLED, 0)
+
+
+def damage(merge: Merge, draw: random.Random) -> Path:
+    """Flip a bit of a committed block, sealed or not; the file."""
+    unit = draw.choice(committed(merge))
     [shard] = merge.query(f"SELECT name FROM shards WHERE number = {unit['shard']}")
     final = merge.out / shard["name"]
     path = final if final.exists() else final.with_name(final.name + ".partial")
@@ -79,7 +91,7 @@ def damage(merge: Merge, draw: random.Random) -> Path:
 
 def interrupted(bench: Bench, at: int) -> Merge:
     merge = bench.merge()
-    merge.run(at)
+    interrupt(merge, at)
     return merge
 
 
@@ -89,7 +101,7 @@ def test_a_flipped_bit_is_found_wherever_it_is(
     """At ten moments; older than the last batches, too."""
 
     def check(merge: Merge, at: int) -> None:
-        merge.run(at)
+        interrupt(merge, at)
         damage(merge, random.Random(at))
         merge.finish()
         merge.assert_done(reference)
@@ -118,7 +130,7 @@ def test_with_a_mirror_damage_does_not_get_there(
 
     def check(merge: Merge, at: int) -> None:
         mirror = merge.folder / "mirror"
-        merge.run(at)  # without a mirror, so that everything is here still
+        interrupt(merge, at)  # without a mirror, so that everything is here still
         damage(merge, random.Random(at))
         options = {"mirror": str(mirror), "mirror_then_delete": then_delete}
         ended = merge.resume(**options)
@@ -165,7 +177,7 @@ def test_killed_while_what_was_committed_is_read_again(
     bench: Bench, reference: dict[str, bytes], operations: int
 ) -> None:
     def check(merge: Merge, at: int) -> None:
-        merge.run(operations // 2)
+        interrupt(merge, operations // 2)
         damage(merge, random.Random(at))
         merge.resume(at)
         merge.finish()
