@@ -61,6 +61,7 @@ class Option:
         kept: what a run's ledger keeps of it.
         repeated: whether the command that resumes a run repeats it.
         needs_mirror: whether it is refused where a run has no mirror.
+        short: its name of one letter on the command line, like ``-u``; empty for none.
         name: of the field; filled in by `declared`.
         default: of the field; filled in by `declared`.
     """
@@ -72,6 +73,7 @@ class Option:
     kept: Kept = Kept.NO
     repeated: bool = False
     needs_mirror: bool = False
+    short: str = ""
     name: str = ""
     default: Any = None
 
@@ -142,6 +144,14 @@ class Options:
         Number(), "Seed for randomized methods.", *_NEW,
         default_text=str(SEED), kept=Kept.PLANNED,
     )  # fmt: skip
+    tensor_union: bool | None = _option(
+        Flag(), "Of checkpoints without config.json: keep tensors that only some of the models "
+        "have, each merged from the models that have it.", *_NEW, kept=Kept.PLANNED, short="-u",
+    )  # fmt: skip
+    tensor_intersection: bool | None = _option(
+        Flag(), "Of checkpoints without config.json: leave out tensors that not all of the models "
+        "have.", *_NEW, kept=Kept.PLANNED, short="-i",
+    )  # fmt: skip
     offline: bool = _option(
         Flag(), "Do not use the network: every source must be local or cached.",
         *_ALL, "cache check", default=False,
@@ -207,6 +217,14 @@ class Options:
                 Problem(
                     "Shards cannot be both kept and deleted on this machine",
                     found="--bring-back and --mirror-then-delete",
+                    fix="leave one of them out",
+                )
+            )
+        if self.tensor_union is True and self.tensor_intersection is True:
+            problems.append(
+                Problem(
+                    "Tensors that not all models have cannot be both kept and left out",
+                    found="--tensor-union and --tensor-intersection",
                     fix="leave one of them out",
                 )
             )
@@ -350,6 +368,8 @@ class RunOptions(_MergeOptions, total=False):
 
     shard_size: int | str | None
     seed: int | None
+    tensor_union: bool | None
+    tensor_intersection: bool | None
 
 
 class ResumeOptions(_MergeOptions, total=False):

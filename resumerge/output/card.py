@@ -15,20 +15,20 @@ from resumerge.sources.types import Source
 
 
 def model_card(
-    plan: Plan, name: str, contents: Mapping[str, str], library: str = "transformers"
+    plan: Plan, name: str, contents: Mapping[str, str], library: str | None = "transformers"
 ) -> str:
     """README.md of the output, with the metadata that the Hub reads.
 
     Args:
         contents: the hash of what was read of each local model, by the text of its reference.
-        library: name on the Hub of the library that loads the model.
+        library: name on the Hub of the library that loads the model; None if that is not known.
     """
     method = METHODS[plan.recipe.merge_method]
     parts = [part for source in plan.sources for part in source.parts.values()]
     hub = list(dict.fromkeys(part.ref.name for part in parts if part.kind == "hub"))
     metadata = {
         **({"base_model": hub, "base_model_relation": "merge"} if hub else {}),
-        "library_name": library,
+        **({"library_name": library} if library else {}),
         "tags": ["mergekit", "merge", "resumerge"],
     }
     lines = [
@@ -47,7 +47,7 @@ def model_card(
     lines += ["## Models", ""]
     for number, source in enumerate(plan.sources):
         role = ", base model" if source.ref == plan.recipe.base_model else ""
-        role += ", config and tokenizer" if number == plan.reference else ""
+        role += ", config and tokenizer" if number == plan.reference and source.config else ""
         lines.append(f"- {_described(source, contents)}{role}")
     recipe = plan.recipe.text.strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0))
@@ -81,7 +81,8 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
     if source.revision:
         return f"commit `{source.revision}`"
     content = contents.get(source.ref.text)
-    return f"a local folder, content `{content}` (xxh3-128)" if content else "a local folder"
+    place = "a local file" if source.single else "a local folder"
+    return f"{place}, content `{content}` (xxh3-128)" if content else place
 
 
 def _code(text: str) -> str:

@@ -61,9 +61,10 @@ def companions(
     if len(plan.shards) > 1:
         yield INDEX_FILE, index_json(plan).encode()
     yield RECIPE_FILE, plan.recipe.text.encode()
-    library = "sentence-transformers" if "modules.json" in names else "transformers"
-    yield CARD, model_card(plan, name, contents, library).encode()
     config = output_config(plan)
+    library = "transformers" if config else None
+    library = "sentence-transformers" if "modules.json" in names else library
+    yield CARD, model_card(plan, name, contents, library).encode()
     if config:
         yield "config.json", _json(config)
 

@@ -9,7 +9,16 @@ The package is not named ``plan``: importing it would replace the function `resu
 from resumerge.planning.check_recipe import check_recipe, read_recipe
 from resumerge.planning.estimates.estimate import Estimate, estimate
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
-from resumerge.planning.plan import BLOCK, NUMERICS, Expression, Operand, Plan, Shard, Unit
+from resumerge.planning.plan import (
+    BLOCK,
+    NUMERICS,
+    Expression,
+    Operand,
+    Plan,
+    Shard,
+    Unit,
+    Unshared,
+)
 from resumerge.planning.planner import make_plan
 
 __all__ = [
@@ -21,6 +30,7 @@ __all__ = [
     "Plan",
     "Shard",
     "Unit",
+    "Unshared",
     "changes",
     "check_recipe",
     "estimate",

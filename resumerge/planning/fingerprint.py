@@ -12,6 +12,7 @@ from resumerge.planning.plan import BLOCK, NUMERICS, Plan
 
 TOKENIZER = "tokenizer of "
 CHAT_TEMPLATE = "chat template"
+UNSHARED = "tensors that not all models have"
 
 
 def fingerprint_parts(plan: Plan) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
         "numerics version": NUMERICS,
         "block": BLOCK,
         **{f"source {source.ref}": source.identity() for source in plan.sources},
+        **({UNSHARED: plan.unshared.value} if plan.unshared.value else {}),
         **({CHAT_TEMPLATE: plan.chat_template} if plan.chat_template else {}),
         **{f"{TOKENIZER}{model}": digest for model, digest in plan.tokenizers.items()},
     }

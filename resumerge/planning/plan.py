@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from resumerge.layout import Layers
@@ -14,6 +15,15 @@ from resumerge.recipe import Recipe
 from resumerge.sources.dtypes import BITS, nbytes
 from resumerge.sources.tokenizers.row_map import RowMap
 from resumerge.sources.types import Source, TensorInfo
+
+
+class Unshared(Enum):
+    """What becomes of tensors that not all models have, where they are matched by name alone."""
+
+    REFUSED = ""
+    UNION = "union"
+    INTERSECTION = "intersection"
+
 
 NUMERICS = 2
 """Raised whenever the bits of any output could change; part of the fingerprint."""
@@ -235,6 +245,7 @@ class Plan:
         vocabulary: of the output; None where the reference's tokenizer comes along as it is.
         chat_template: Jinja; None to keep the tokenizer's.
         tokenizers: a digest of each tokenizer that decides the output, by model.
+        unshared: what becomes of tensors that not all models have.
     """
 
     recipe: Recipe
@@ -251,6 +262,7 @@ class Plan:
     vocabulary: OutputVocabulary | None = None
     chat_template: str | None = None
     tokenizers: Mapping[str, str] = field(default_factory=dict)
+    unshared: Unshared = Unshared.REFUSED
 
     def with_reminders(self, reminders: Iterable[str]) -> Plan:
         """The plan with further notes, which are given again when the output is complete."""

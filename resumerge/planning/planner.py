@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,13 +10,14 @@ from resumerge.errors import InputError, Problem
 from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.planning.check_recipe import unknown_method
+from resumerge.planning.checkpoints.flat import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.experts import packed_experts
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches, listed
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters, check_parameters
-from resumerge.planning.plan import LayerMap, Plan
+from resumerge.planning.plan import LayerMap, Plan, Unshared
 from resumerge.planning.shards import pack
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
@@ -34,6 +36,7 @@ def make_plan(
     *,
     seed: int,
     shard_size: int,
+    unshared: Unshared = Unshared.REFUSED,
 ) -> Plan:
     """Plan a merge.
 
@@ -41,13 +44,14 @@ def make_plan(
         sources: every model that the recipe names, opened.
         tokenizers: the tokenizers that the recipe needs, if it needs any.
         seed: seed of the random masks.
-        shard_size: largest shard in bytes.
+        shard_size: largest shard in bytes; a single weight file as reference makes one shard.
+        unshared: what becomes of tensors that not all models have, of models without config.json.
 
     Raises:
         InputError: with every problem that was found.
     """
     seen, notes = packed_experts(recipe, sources)
-    planner = _Planner(recipe, seen, tokenizers or Tokenizers(), notes=notes)
+    planner = _Planner(recipe, seen, tokenizers or Tokenizers(), unshared, notes=notes)
     return replace(planner.plan(seed, shard_size), sources=tuple(sources.values()))
 
 
@@ -62,12 +66,14 @@ class _Planner:
     recipe: Recipe
     sources: Mapping[ModelRef, Source]
     tokenizers: Tokenizers
+    unshared: Unshared
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def plan(self, seed: int, shard_size: int) -> Plan:
         self.method = self._find_method()
         parameters = self._check_recipe()
+        self.flat = is_flat(self.recipe, self.sources)
         self.models = self._find_reference()
         self._check_configs()
         modules, unnamed = self._match_modules()
@@ -75,8 +81,11 @@ class _Planner:
         layer_maps = self._layer_maps(modules)
         alignment, chat_template = self._tokenizer()
         mismatches = Mismatches(self.recipe, self.models)
-        specs = self._tensor_specs(valid, unnamed, mismatches)
-        unused = self._unused_tensors(valid, specs, mismatches)
+        if self.flat:
+            specs, unused = self._flat_specs(), dict[ModelRef, list[str]]()
+        else:
+            specs = self._tensor_specs(valid, unnamed, mismatches)
+            unused = self._unused_tensors(valid, specs, mismatches)
         expressions = Expressions(
             self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
         )
@@ -90,8 +99,9 @@ class _Planner:
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
         self._add_notes(modules, unnamed, layer_maps, unused)
-        units, shards = pack(targets, shard_size)
         reference = self.models.reference
+        single = self.sources[reference].single
+        units, shards = pack(targets, sys.maxsize if single else shard_size)
         return Plan(
             recipe=self.recipe,
             sources=tuple(self.sources.values()),
@@ -109,6 +119,7 @@ class _Planner:
                 ref.text: vocabulary.digest
                 for ref, vocabulary in self.tokenizers.vocabularies.items()
             },
+            unshared=self.unshared,
         ).with_reminders(self._without_tokenizer())
 
     def _check_recipe(self) -> Parameters:
@@ -124,10 +135,22 @@ class _Planner:
     def _find_reference(self) -> ModelViews:
         """The models as seen from the reference: the base model, or else the first model."""
         reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
-        return ModelViews(self.sources, reference)
+        return (FlatViews if self.flat else ModelViews)(self.sources, reference)
+
+    def _flat_specs(self) -> list[TensorSpec]:
+        """Every tensor of the output, matched by name alone."""
+        matching = FlatMatching(
+            self.recipe, self.method, self.models, self.recipe.modules[0], self.unshared
+        )
+        specs = matching.specs()
+        self._collect(matching.problems)
+        self.notes += matching.notes
+        return specs
 
     def _check_layers(self, modules: list[ModuleMatch]) -> list[ModuleMatch]:
         """Check that every model has the layers that are merged; return the modules that fit."""
+        if self.flat:
+            return modules
         valid = []
         for module, part in modules:
             problems = list(check_layers(self.recipe, self.models, module, part))
@@ -138,10 +161,16 @@ class _Planner:
 
     def _check_configs(self) -> None:
         """Check that the reference has a config.json: no library loads the output without one."""
+        if self.unshared.value and not self.flat:
+            self.problems.append(not_flat(self.recipe, self.unshared))
         reference = self.models.reference
         merged = dict.fromkeys([reference, *self.recipe.merged_models])
         without = [ref for ref in merged if not self.sources[ref].config]
-        if len(without) == len(merged):
+        if self.flat:
+            self.notes.append(
+                "no model has a config.json, so the output has none; tensors are matched by name"
+            )
+        elif len(without) == len(merged):
             self.notes.append(
                 "no model has a config.json, so the output has none, and no library can load it"
             )

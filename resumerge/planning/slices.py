@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from resumerge.errors import Problem
@@ -58,6 +58,11 @@ def base_of(recipe: Recipe, slice_: Slice) -> ModelRef | None:
     return slice_.base_model or recipe.base_model
 
 
+def merged_count(method: MergeMethod, inputs: Sequence[Input], base: ModelRef | None) -> int:
+    """The number of models that a method merges, as its `fewest` and `most` count them."""
+    return len(inputs) - (method.base == "optional" and any(i.model == base for i in inputs))
+
+
 def check_inputs(recipe: Recipe, method: MergeMethod) -> Iterator[Problem]:
     """Check that every slice has a base model if the method needs one, and enough models."""
     for slice_ in recipe.slices:
@@ -71,9 +76,7 @@ def check_inputs(recipe: Recipe, method: MergeMethod) -> Iterator[Problem]:
                 fix="Add `base_model:` at the top level of the recipe",
             )
             return
-        count = len(slice_.inputs)
-        if method.base == "optional":
-            count -= any(i.model == base for i in slice_.inputs)
+        count = merged_count(method, slice_.inputs, base)
         if count < method.fewest or (method.most is not None and count > method.most):
             counted = "not counted" if method.base == "optional" else "counted"
             exactly = method.most == method.fewest

@@ -1,4 +1,4 @@
-"""Reads model references: a folder, or a Hub repo at a revision, with or without an adapter."""
+"""Reads model references: a folder or file, or a Hub repo at a revision; with an adapter or not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.types import ModelRef
 
 _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII)
+_REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.(?:safetensors|bin|pt|pth|ckpt))", re.ASCII)
+"""``org/name/FILE``: one weight file of a repo."""
+
 _HUB = "https://huggingface.co/"
-_FIX = "Write 'org/name', 'org/name@revision' or the path of a folder, and '+adapter' after it"
+_FIX = "Write 'org/name', 'org/name@revision' or the path of a folder or a weight file, and "
+_FIX += "'+adapter' after it"
 
 
 def is_local(name: str) -> bool:
@@ -25,7 +29,8 @@ def read_reference(value: object) -> ModelRef:
 
     The forms are ``org/name``, ``org/name@revision``, and a folder, relative to the working
     directory as in mergekit. A folder has no revisions: ``folder@revision`` names the folder, as in
-    mergekit. Unlike in mergekit, a folder that exists may have ``@`` or ``+`` in its name.
+    mergekit. Unlike in mergekit, a folder that exists may have ``@`` or ``+`` in its name. A
+    weight file is named by its path, or in a repo by ``org/name/FILE``.
     ``model+adapter`` is a model with a LoRA adapter, each in one of these forms. mergekit's mapping
     ``{model: {path: org/name, revision: abc}, lora: {path: org/adapter}}`` is accepted too.
 
@@ -44,22 +49,15 @@ def read_reference(value: object) -> ModelRef:
     return _from_text(value.strip())
 
 
-def _is_folder(name: str) -> bool:
+def _exists(name: str) -> bool:
     try:
-        return Path(name).is_dir()
+        return Path(name).exists()
     except (OSError, ValueError):  # too long for a path, or no permission
         return False
 
 
-def _exists(name: str) -> bool:
-    try:
-        return Path(name).exists()
-    except (OSError, ValueError):
-        return False
-
-
 def _from_text(text: str) -> ModelRef:
-    if _is_folder(text):
+    if _exists(text):
         return ModelRef(text, text)
     if text.startswith(_HUB):
         raise InvalidValue(
@@ -74,22 +72,26 @@ def _from_text(text: str) -> ModelRef:
     no_revision = "@" in text and not revision
     if is_local(name) and not no_revision:
         return ModelRef(text, name if _exists(name) else text)
-    if not _REPO_ID.fullmatch(name) or no_revision:
+    in_repo = _REPO_FILE.fullmatch(name)
+    repo, file = in_repo.groups() if in_repo else (name, "")
+    inside = not {".", ".."} & set(file.split("/"))
+    if not _REPO_ID.fullmatch(repo) or no_revision or not inside:
         raise InvalidValue(
             f"'{text}' is neither a folder nor the name of a model on the Hub",
-            expected="a folder that exists, or org/name with letters, digits, '-', '_' and '.'",
+            expected="a folder or a weight file that exists, or org/name with letters, digits, "
+            "'-', '_' and '.'",
             found=text,
             fix=_FIX,
         )
-    return ModelRef(text, name, revision or None)
+    return ModelRef(text, repo, revision or None, file=file)
 
 
 def _with_adapter(text: str) -> ModelRef:
     """``model+adapter``, divided at the first ``+`` after a folder, or else the first."""
     parts = text.split("+")
-    cuts = [k for k in range(1, len(parts)) if _is_folder("+".join(parts[:k]))] or [1]
+    cuts = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]))] or [1]
     base, lora = "+".join(parts[: cuts[0]]), "+".join(parts[cuts[0] :])
-    if not base or not lora or ("+" in lora and not _is_folder(lora)):
+    if not base or not lora or ("+" in lora and not _exists(lora)):
         raise InvalidValue(
             "A model can have only one LoRA adapter",
             expected="model+adapter",
@@ -100,7 +102,7 @@ def _with_adapter(text: str) -> ModelRef:
 
 
 def _adapted(base: ModelRef, lora: ModelRef, text: str) -> ModelRef:
-    return ModelRef(text, base.name, base.revision, lora)
+    return ModelRef(text, base.name, base.revision, lora, base.file)
 
 
 def _from_mapping(value: Mapping[Any, Any]) -> ModelRef:

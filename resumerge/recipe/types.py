@@ -37,20 +37,24 @@ class ModelRef:
         name: repo id or path, without the revision.
         revision: branch, tag or commit; None for the default branch and for local folders.
         lora: the LoRA adapter of ``model+adapter``, or None.
+        file: of ``org/name/FILE``, the one weight file of the repo that is meant; else empty. A
+            local file is named by `name` alone.
     """
 
     text: str
     name: str
     revision: str | None = None
     lora: ModelRef | None = None
+    file: str = ""
 
     @property
     def parts(self) -> tuple[ModelRef, ...]:
         """The model without its adapter, then the adapter if there is one."""
         if self.lora is None:
             return (self,)
-        name = f"{self.name}@{self.revision}" if self.revision else self.name
-        return ModelRef(name, self.name, self.revision), self.lora
+        name = f"{self.name}/{self.file}" if self.file else self.name
+        name += f"@{self.revision}" if self.revision else ""
+        return ModelRef(name, self.name, self.revision, file=self.file), self.lora
 
     def __str__(self) -> str:
         return self.text

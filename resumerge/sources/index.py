@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -50,6 +50,10 @@ class Contents:
     def expected(self) -> str:
         """The files that were looked for, for messages."""
         return ", or ".join(f"{single} or {index} and its files" for index, single in self.weights)
+
+    def may_have_any_name(self, files: Iterable[str]) -> bool:
+        """Whether the weights among these files may be called anything: nothing describes them."""
+        return self is MODEL and {MODEL.config, ADAPTER.config}.isdisjoint(files)
 
     def missing(self, where: str, others: list[str]) -> InputError:
         """The error for a folder or repo without weights.

@@ -1,4 +1,4 @@
-"""A model or an adapter in a local folder: one weight file, or an index and its files."""
+"""A model or an adapter on this machine: a folder with its weight files, or a single file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 from resumerge.errors import refuse
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.formats.registry import read_header
+from resumerge.sources.checkpoint_files import check_readable, checkpoint_files
+from resumerge.sources.formats.registry import is_readable, read_header
 from resumerge.sources.index import (
     MODEL,
     Contents,
@@ -23,32 +24,37 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
     """Read the headers of a local model or adapter, but not its tensors.
 
     Args:
-        folder: the path that a run has pinned; by default the reference's path, relative to the
+        folder: the folder that a run has pinned; by default the reference's path, relative to the
             working folder.
         contents: whether the folder should hold a model or an adapter.
 
     Raises:
-        InputError: the folder does not exist or has no weights, or a file is damaged.
+        InputError: the path does not exist or has no weights, or a file is damaged.
     """
-    folder = folder or Path(os.path.expanduser(ref.name))  # noqa: PTH111
-    if not folder.is_dir():
+    path = _located(ref, folder)
+    if path.is_file():
+        check_readable(path.name, ref.text)
+        folder, single = path.parent, path.name
+    elif path.is_dir():
+        folder, single = path, None
+    else:
         raise refuse(
             "The model's folder does not exist",
             where=ref.text,
-            expected=f"a folder with {contents.config} and {contents.weights[0][1]}",
-            found="a file" if folder.exists() else "no such folder",
+            expected=f"a folder with {contents.config} and {contents.weights[0][1]}, or a file",
+            found="no such folder",
             fix="check the path; it is relative to the folder in which the command runs",
         )
     folder = folder.resolve()
-    if not _is_utf8(str(folder)):
+    if not _is_utf8(f"{folder}/{single}"):
         raise refuse(
             "The model's folder has a name that is not UTF-8",
-            where=str(folder).encode(errors="backslashreplace").decode(),
+            where=f"{folder / (single or '')}".encode(errors="backslashreplace").decode(),
             fix="rename it",
         )
     headers: dict[str, dict[str, TensorInfo]] = {}
     files: dict[str, SourceFile] = {}
-    index, names = _weight_files(folder, contents)
+    index, names = _weight_files(folder, contents) if single is None else (None, [single])
     for name in names:
         path = folder / name
         stamp = FileStamp.of(path.stat())
@@ -57,8 +63,21 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
     tensors = combined(headers, str(folder))
     if index is not None:
         check_index(folder / index, tensors)
-    config = read_config(folder, contents.config)
-    return Source(ref, "local", folder, None, config, tensors, files)
+    config = read_config(folder, contents.config) if single is None else {}
+    return Source(ref, "local", folder, None, config, tensors, files, single=single is not None)
+
+
+def _located(ref: ModelRef, folder: Path | None) -> Path:
+    """The path of a model's folder, or of its single file.
+
+    Args:
+        folder: as pinned: that of the model, or the one in which its single file lies.
+    """
+    path = Path(os.path.expanduser(ref.name))  # noqa: PTH111
+    if folder is None:
+        return path
+    file = folder / path.name
+    return file if is_readable(path.name) and file.is_file() else folder
 
 
 def _is_utf8(name: str) -> bool:
@@ -83,4 +102,7 @@ def _weight_files(folder: Path, contents: Contents) -> tuple[str | None, list[st
             return index, names
         if (folder / single).is_file():
             return None, [single]
-    raise contents.missing(str(folder), sorted(path.name for path in folder.iterdir()))
+    present = sorted(path.name for path in folder.iterdir())
+    if contents.may_have_any_name(present) and (names := checkpoint_files(present)):
+        return None, names
+    raise contents.missing(str(folder), present)

@@ -167,6 +167,8 @@ class Source:
         companions: of a Hub model, the files beside the weights that belong to it, likewise.
         base: of a ``lora``, the model without its adapter.
         adapter: of a ``lora``, the adapter alone: its config is adapter_config.json.
+        single: whether the reference names one weight file: what lies beside it in `folder` is
+            not the model's.
     """
 
     ref: ModelRef
@@ -179,6 +181,7 @@ class Source:
     companions: Mapping[str, SourceFile] = field(default_factory=dict)
     base: Source | None = None
     adapter: Source | None = None
+    single: bool = False
 
     @property
     def parts(self) -> dict[str, Source]:

@@ -11,6 +11,8 @@ import pytest
 from commands import resumerge
 
 from resumerge.cli.parsing.mergekit_options import without_mergekit_options
+from resumerge.cli.plan import command as plan
+from resumerge.cli.run import command as run
 
 MERGEKIT = Path(sys.executable).with_name("mergekit-yaml")
 REFUSED = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
@@ -64,3 +66,11 @@ def test_an_option_that_would_change_the_output_is_refused(option: str, place: P
 )
 def test_words(before: str, after: str) -> None:
     assert without_mergekit_options(before.split())[0] == after.split()
+
+
+@pytest.mark.parametrize(
+    ("letter", "name"), [("-u", "tensor_union"), ("-i", "tensor_intersection")]
+)
+def test_the_letters_of_mergekit_pytorch(letter: str, name: str) -> None:
+    for command in (run, plan):
+        assert command.make_context("resumerge", [letter, "c", "o"]).params[name] is True

@@ -99,7 +99,7 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
         (2, "merge_method", "'tise' … Did you mean 'ties'?"),
         (5, "models[0].parameters.wieght", "wieght … Write 'weight'"),
         (6, "models[1].model", "does not exist: ./gone"),
-        (7, "models[2].model", "does not exist: math/config.json … a file"),
+        (7, "models[2].model", "not a model that can be read: math/config.json … config.json"),
         (8, "chat_template", "'chatnl' … Did you mean 'chatml'?"),
     ],
     "word_and_deeper_model": [

@@ -34,13 +34,23 @@ def run_mergekit(
     folder: Path, recipes: Mapping[str, str], *, option: str = "--no-copy-tokenizer"
 ) -> None:
     """Merge each recipe into ``folder/NAME.mergekit``; starting takes longer than a merge."""
+    _run_all("mergekit-yaml", folder, recipes, option)
+
+
+def run_mergekit_pytorch(folder: Path, recipes: Mapping[str, str], option: str) -> None:
+    """The same for checkpoints, with mergekit-pytorch: ``-u`` or ``-i``."""
+    _run_all("mergekit-pytorch", folder, recipes, option)
+
+
+def _run_all(script: str, folder: Path, recipes: Mapping[str, str], option: str) -> None:
     assert MERGEKIT is not None
+    command = str(Path(MERGEKIT).with_name(script))
     for name, text in recipes.items():
         (folder / f"{name}.yaml").write_text(text)
     python = re.match(rb"#!(\S+)", Path(MERGEKIT).read_bytes())
     interpreter = python[1].decode() if python else sys.executable
     subprocess.run(
-        [interpreter, "-c", _RUN_ALL, MERGEKIT, json.dumps([*recipes]), option],
+        [interpreter, "-c", _RUN_ALL, command, json.dumps([*recipes]), option],
         cwd=folder,
         check=True,
         capture_output=True,

@@ -58,7 +58,7 @@ def options_of(command: str) -> Decorator[Any]:
 
 def _click_option(option: Option) -> Decorator[Any]:
     return click.option(
-        option.flag,
+        *filter(None, (option.short, option.flag)),
         option.name,
         type=_click_type(option.type),
         is_flag=isinstance(option.type, Flag),

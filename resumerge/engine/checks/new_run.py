@@ -6,7 +6,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
-from resumerge.engine.checks.paths import STATE, check_output, check_outside, check_writable
+from resumerge.engine.checks.paths import (
+    STATE,
+    check_output,
+    check_outside,
+    check_writable,
+    source_folders,
+)
 from resumerge.engine.context import RunContext
 from resumerge.engine.replication.checks import check_apart, check_has_mirror
 from resumerge.errors import InputError, Problem
@@ -35,7 +41,7 @@ def new_run_problems(
     then_delete = mirror is not None and bool(options.mirror_then_delete)
     freed = sum((out / name).stat().st_blocks * 512 for name in replaced)
     needed = max(0, space_needed(plan, then_delete=then_delete) - freed)
-    folders = [source.folder for source in plan.sources]
+    folders = source_folders(plan)
     problems = [
         *check_has_mirror(options, options.mirror),
         *check_writable(context.runs.folder, STATE),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.errors import Problem
+from resumerge.planning import Plan
 
 OUTPUT, STATE = "output folder", "state folder"
 
@@ -127,6 +128,11 @@ def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> lis
         for folder in sources
         if folder.resolve() in (out.resolve(), *out.resolve().parents)
     ]
+
+
+def source_folders(plan: Plan) -> list[Path]:
+    """The folders that are models, with all that is in them. A single file's folder is none."""
+    return [source.folder for source in plan.sources if not source.single]
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.engine.checks.drift import check_recipe_drift, is_of_recipe
-from resumerge.engine.checks.paths import check_outside
+from resumerge.engine.checks.paths import check_outside, source_folders
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.lifecycle.abandon_output import abandon_output
@@ -135,10 +135,8 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:
     except SourcesUnavailable as error:
         raise Resumable("source_unavailable", str(error)) from error
     folder = run.mirror.store.local_folder if run.mirror is not None else None
-    if folder is not None:
-        sources = (source.folder for source in plan.sources)
-        if problems := check_outside(folder, sources, "mirror"):
-            raise InputError(problems)
+    if folder is not None and (problems := check_outside(folder, source_folders(plan), "mirror")):
+        raise InputError(problems)
     return plan
 
 

@@ -87,7 +87,7 @@ def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, staged
             "output": str(out),
             "fingerprint": fingerprint(parts),
             "fingerprint_parts": json.dumps(parts),
-            "options": json.dumps(options.kept(seed=plan.seed, shard_size=plan.shard_size)),
+            "options": json.dumps(options.kept(**_planned(plan))),
             "versions": json.dumps(versions()),
             "host": hostname(),
             "state": "planned",
@@ -140,6 +140,12 @@ def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, staged
     storage.write_file(staged / RECIPE_FILE, plan.recipe.text.encode())
     storage.sync_file(staged / LEDGER_FILE)
     return context.runs.publish(staged, storage)
+
+
+def _planned(plan: Plan) -> dict[str, Any]:
+    """The options that a plan was made with."""
+    unshared = {f"tensor_{plan.unshared.value}": True} if plan.unshared.value else {}
+    return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared}
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:

@@ -218,6 +218,7 @@ def _local_folder(model: str, folder: Path) -> str | None:
         if folder.is_dir():
             return None
         local = Path(read_reference(model).name).expanduser().absolute()
+        local = local.parent if local.is_file() else local
         return str(local) if local.is_dir() else None
     except (OSError, RuntimeError, ValueError, InvalidValue):
         return None

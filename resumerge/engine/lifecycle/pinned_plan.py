@@ -12,7 +12,7 @@ from resumerge.engine.lifecycle.open_sources import in_order, open_sources, with
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
-from resumerge.planning import Plan, check_recipe, make_plan
+from resumerge.planning import Plan, Unshared, check_recipe, make_plan
 from resumerge.recipe import Recipe
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers.required import read_tokenizers
@@ -46,15 +46,22 @@ def pinned_plan(
     )
     seed = created_with.get("seed", SEED) if options.seed is None else options.seed
     size = options.shard_size or created_with.get("shard_size", SHARD_SIZE)
+    unshared = _unshared(vars(options)) or _unshared(created_with) or Unshared.REFUSED
     try:
         tokenizers = read_tokenizers(recipe, sources, context.metadata, offline=options.offline)
-        plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size)
+        plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size, unshared=unshared)
     except InputError as error:
         found = (with_place(recipe, problem) for problem in error.problems)
         problems += [problem for problem in found if problem not in problems]
     if problems:
         raise in_order(problems)
     return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
+
+
+def _unshared(options: Mapping[str, Any]) -> Unshared | None:
+    """What these options say of tensors that not all models have; None if they say nothing."""
+    asked = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
+    return next(asked, None)
 
 
 def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
@@ -78,7 +85,8 @@ def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:
 
 def _notes_on_links(plan: Plan) -> Iterator[str]:
     for part in plan.sources[plan.reference].parts.values():
-        names = outward_links(part.folder) if part.kind == "local" else []
+        is_folder = part.kind == "local" and not part.single
+        names = outward_links(part.folder) if is_folder else []
         if names:
             yield (
                 f"not copied: {', '.join(names)}, which are links to files outside of "

@@ -120,6 +120,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         },
         base,
         adapter,
+        base.single,
     )
 
 

@@ -13,7 +13,7 @@ _TORCH = TorchCheckpoint()
 FORMATS: list[WeightFormat] = [Safetensors(), _TORCH]
 """In order of preference: of a model saved in two formats, the first is read."""
 
-UNREADABLE = (".gguf", ".h5", ".pt", ".pth")
+UNREADABLE = (".gguf", ".h5")
 """Suffixes of weight files that no format here reads, for messages."""
 
 
@@ -30,9 +30,14 @@ def format_of(file: str) -> WeightFormat:
     return next((known for known in FORMATS if file.endswith(known.suffixes)), _TORCH)
 
 
+def is_readable(file: str) -> bool:
+    """Whether a file's name has the suffix of a format that is read here."""
+    return file.endswith(tuple(suffix for known in FORMATS for suffix in known.suffixes))
+
+
 def looks_like_weights(file: str) -> bool:
     """Whether a file's name has the suffix of weights, readable here or not."""
-    return file.endswith((*UNREADABLE, *(suffix for known in FORMATS for suffix in known.suffixes)))
+    return is_readable(file) or file.endswith(UNREADABLE)
 
 
 def read_header(path: Path, file: str) -> Header:

@@ -1,4 +1,4 @@
-"""Torch checkpoints (``.bin``): finds the place of each tensor's data, so that ranges can be read.
+"""Torch checkpoints (``.bin``, ``.ckpt``…): finds the place of each tensor, to read ranges of it.
 
 A checkpoint is a zip archive of uncompressed files: a pickle (``data.pkl``) that describes the
 tensors, and one file of bytes for each storage. Before torch 1.6 it was a sequence of pickles
@@ -40,7 +40,7 @@ class TorchCheckpoint(WeightFormat):
     """The format of torch.save, as transformers and peft write a state dict."""
 
     name = FORMAT
-    suffixes = (".bin",)
+    suffixes = (".bin", ".pt", ".pth", ".ckpt")
     model_file = "pytorch_model.bin"
     adapter_file = "adapter_model.bin"
 

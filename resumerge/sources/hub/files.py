@@ -105,7 +105,12 @@ def fetch(
 
 
 def list_companions(source: Source) -> list[str]:
-    """Names of the files beside the weights: see `companion_files`. Offline, the cached ones."""
+    """Names of the files beside the weights: see `companion_files`. Offline, the cached ones.
+
+    A single weight file has none.
+    """
+    if source.single:
+        return []
     return folder_companions(source.folder) if source.kind != "hub" else sorted(source.companions)
 
 

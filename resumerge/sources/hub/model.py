@@ -14,6 +14,7 @@ from resumerge.hub.client import is_offline
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import RepoSnapshot, cached_snapshot, hub_snapshot, with_etags
 from resumerge.recipe.types import ModelRef
+from resumerge.sources.checkpoint_files import checkpoint_files, no_such_file
 from resumerge.sources.companions import companion_files
 from resumerge.sources.formats.registry import UNREADABLE, looks_like_weights, read_header
 from resumerge.sources.hub.files import describe_missing, ensure_cached, offline_error
@@ -82,6 +83,8 @@ def open_hub(
 def _open(
     ref: ModelRef, snapshot: RepoSnapshot, metadata: MetadataCache, contents: Contents
 ) -> Source:
+    if ref.file:
+        return _open_file(ref, snapshot, metadata)
     index, single = next(
         (pair for pair in contents.weights if not snapshot.files.keys().isdisjoint(pair)),
         contents.weights[0],
@@ -110,16 +113,33 @@ def _open(
     )
 
 
+def _open_file(ref: ModelRef, snapshot: RepoSnapshot, metadata: MetadataCache) -> Source:
+    """Open a repo's single file that the recipe names."""
+    where = f"{snapshot.repo}@{snapshot.commit}"
+    if ref.file not in snapshot.files:
+        if snapshot.online:
+            raise no_such_file(where, ref.file, snapshot.files)
+        raise offline_error(snapshot.repo, snapshot.commit, [ref.file])
+    file = with_etags(snapshot, [ref.file]).files[ref.file]
+    tensors = _header(file, metadata, snapshot.online)
+    files = {ref.file: _source_file(file, metadata)}
+    folder, commit = snapshot.folder, snapshot.commit
+    return Source(ref, "hub", folder, commit, {}, tensors, files, single=True)
+
+
 def _weight_names(
     snapshot: RepoSnapshot, metadata: MetadataCache, contents: Contents, index: str, single: str
 ) -> list[str]:
     """The names of the weight files, by the same rule as for a local folder."""
     names: list[str] = []
+    is_listed = snapshot.online or bool(metadata.listing(snapshot.repo, snapshot.commit))
     if index in snapshot.files:
         names = sorted(set(read_index(snapshot.folder / index).values()))
     elif single in snapshot.files:
         names = [single]
-    elif snapshot.online or any(name.endswith(UNREADABLE) for name in snapshot.files):
+    elif contents.may_have_any_name(snapshot.files):
+        names = checkpoint_files(snapshot.files)
+    if not names and (snapshot.online or any(name.endswith(UNREADABLE) for name in snapshot.files)):
         weights_first = sorted(
             snapshot.files, key=lambda name: (not looks_like_weights(name), name)
         )
@@ -133,7 +153,8 @@ def _weight_names(
             if metadata.header(file.etag) is None
         ]
         absent += [] if names else [contents.expected]
-        absent += [] if contents.config in snapshot.files else [contents.config]
+        if contents.config not in snapshot.files and not is_listed:
+            absent.append(contents.config)
         if absent:
             raise offline_error(snapshot.repo, snapshot.commit, sorted(absent))
     elif absent:

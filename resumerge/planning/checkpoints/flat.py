@@ -1,0 +1,177 @@
+"""Flat matching: a tensor of the output is made from the tensors of that name in all models.
+
+Nothing is known of the architecture, so no tensor is tied to another, computed or renamed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from resumerge.errors import Problem
+from resumerge.layout.match import Rename
+from resumerge.methods import MergeMethod
+from resumerge.planning.mismatch import listed
+from resumerge.planning.model_views import ModelViews
+from resumerge.planning.plan import Unshared
+from resumerge.planning.slices import base_of, merged_count
+from resumerge.planning.tensor_specs import TensorSpec, guide_of
+from resumerge.recipe import Input, ModelRef, Module, Recipe
+from resumerge.sources.dtypes import FLOATS
+from resumerge.sources.types import Source, TensorInfo
+
+
+def is_flat(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
+    """Whether whole models are merged of which none has a config.json."""
+    whole = all(module.name is None and not module.stacked for module in recipe.modules)
+    configured = any(sources[ref].config for ref in recipe.merged_models)
+    return whole and not configured and recipe.tokenizer is None
+
+
+class FlatViews(ModelViews):
+    """Models whose tensors are known by their own names only."""
+
+    def renames(self, ref: ModelRef) -> list[Rename]:
+        return []
+
+    def name_in(self, ref: ModelRef, name: str) -> str:
+        return name
+
+    def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
+        return (own_name,)
+
+    def find(self, ref: ModelRef, own_name: str) -> TensorInfo | None:
+        return self.sources[ref].tensors.get(own_name)
+
+
+@dataclass
+class FlatMatching:
+    """Finds the tensors of the output, and what becomes of those that not all models have.
+
+    Args:
+        module: the whole model, as the recipe has it.
+    """
+
+    recipe: Recipe
+    method: MergeMethod
+    models: ModelViews
+    module: Module
+    unshared: Unshared
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def specs(self) -> list[TensorSpec]:
+        """Every tensor of the output. Problems and notes are collected on the way."""
+        self._lacking: dict[ModelRef, list[str]] = defaultdict(list)
+        self._alone: dict[ModelRef, list[str]] = defaultdict(list)
+        self._unfit: list[str] = []
+        found = [self._spec(name, having) for name, having in self._tensors().items()]
+        specs = [spec for spec in found if spec is not None]
+        self._tell(specs)
+        return specs
+
+    def _tensors(self) -> dict[str, tuple[Input, ...]]:
+        """The inputs that have each tensor, by its name; the reference's tensors come first."""
+        [slice_] = self.module.slices
+        reference = self.models.reference
+        refs = dict.fromkeys([reference, *(i.model for i in slice_.inputs)])
+        names = dict.fromkeys(name for ref in refs for name in self.models.ordered(ref))
+        sources = self.models.sources
+        return {
+            name: tuple(i for i in slice_.inputs if name in sources[i.model].tensors)
+            for name in names
+        }
+
+    def _spec(self, name: str, having: tuple[Input, ...]) -> TensorSpec | None:
+        """The tensor of that name; None where the output does not get it."""
+        [slice_] = self.module.slices
+        module: Module | None = self.module
+        if len(having) < len(slice_.inputs):
+            for input_ in slice_.inputs:
+                if input_ not in having:
+                    self._lacking[input_.model].append(name)
+            if self.unshared is not Unshared.UNION:
+                return None
+            if not self._can_merge(having):
+                if len(having) > 1:
+                    self._unfit.append(name)
+                    return None
+                self._alone[having[0].model].append(name)
+                module = None  # it is copied
+        position = self.models.layers[having[0].model].position(name)
+        names = (name,) * len(having)
+        return TensorSpec(name, replace(slice_, inputs=having), names, position, module, None)
+
+    def _can_merge(self, inputs: tuple[Input, ...]) -> bool:
+        """Whether the method can merge the tensors of these inputs alone."""
+        method, base = self.method, base_of(self.recipe, self.module.slices[0])
+        if method.base == "required" and all(i.model != base for i in inputs):
+            return False
+        count = merged_count(method, inputs, base)
+        return count >= method.fewest and (method.most is None or count <= method.most)
+
+    def _tell(self, specs: list[TensorSpec]) -> None:
+        """Collect the problems and notes that follow from what was found."""
+        lacking = "; ".join(
+            f"{ref} lacks {len(names)}: {listed(names)}" for ref, names in self._lacking.items()
+        )
+        if lacking and self.unshared is Unshared.REFUSED:
+            self.problems.append(self._not_in_all(lacking))
+        elif lacking:
+            what = "are left out" if self.unshared is Unshared.INTERSECTION else "are kept"
+            self.notes.append(f"tensors that not all models have {what}: {lacking}")
+        for ref, names in self._alone.items():
+            self.notes.append(
+                f"{len(names)} tensors that only {ref} has are copied from it, for "
+                f"{self.method.name} cannot merge them: {listed(names)}"
+            )
+        if self._unfit:
+            self.problems.append(self._cannot_merge())
+        self._note_whole_numbers(specs)
+
+    def _note_whole_numbers(self, specs: list[TensorSpec]) -> None:
+        """Note which tensors are copied because their type cannot be averaged."""
+        copied: dict[ModelRef, list[str]] = defaultdict(list)
+        for spec in specs:
+            guide = guide_of(self.recipe, spec.slice_).model
+            if len(spec.names) > 1 and self.models.sources[guide].tensors[spec.name].dtype not in (
+                FLOATS
+            ):
+                copied[guide].append(spec.name)
+        for ref, names in copied.items():
+            self.notes.append(
+                f"{len(names)} tensors are not of floating-point numbers and are copied from "
+                f"{ref}: {listed(names)}"
+            )
+
+    def _not_in_all(self, lacking: str) -> Problem:
+        return self.recipe.problem(
+            "Not all models have the same tensors",
+            "models",
+            expected="tensors of the same names in all models, because none has a config.json",
+            found=lacking,
+            fix="Add --tensor-union to the command to keep them, each merged from the models that "
+            "have it, or --tensor-intersection to leave them out",
+        )
+
+    def _cannot_merge(self) -> Problem:
+        needs = "needs the base model" if self.method.base == "required" else "needs all models"
+        return self.recipe.problem(
+            f"{self.method.name} cannot merge tensors that only some models have",
+            "merge_method",
+            expected=f"tensors that all models have: {self.method.name} {needs}",
+            found=listed(self._unfit),
+            fix="Use --tensor-intersection to leave them out, or merge_method: linear",
+        )
+
+
+def not_flat(recipe: Recipe, unshared: Unshared) -> Problem:
+    """The problem of an option for checkpoints with a recipe that merges models by their layout."""
+    return recipe.problem(
+        f"--tensor-{unshared.value} is for checkpoints, whose tensors are matched by name",
+        "models",
+        expected="`models:` without config.json: weight files, or folders of training checkpoints",
+        found="models with a config.json, or slices, modules or a tokenizer in the recipe",
+        fix=f"Leave --tensor-{unshared.value} out, or name the models' weight files",
+    )

@@ -1,0 +1,57 @@
+"""The weight files of a checkpoint: a single file, or a folder or repo without a config.json."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from resumerge.errors import InputError, refuse
+from resumerge.sources.formats.registry import FORMATS, is_readable
+
+_STATE_OF_TRAINING = re.compile(
+    r"(optimizer|scheduler|scaler|training_args|random_states_\d+|rng_state.*|.*optim_states)\.\w+"
+)
+"""What trainers save beside the weights, in the same formats."""
+
+
+def checkpoint_files(names: Iterable[str]) -> list[str]:
+    """The weight files among the files at the top of a folder, if they have no well-known name.
+
+    These are all files of one format, the first that is found.
+    """
+    at_top = sorted(name for name in names if "/" not in name)
+    weights = [name for name in at_top if not _STATE_OF_TRAINING.fullmatch(name)]
+    of_formats = ([n for n in weights if n.endswith(known.suffixes)] for known in FORMATS)
+    return next(filter(None, of_formats), [])
+
+
+def check_readable(name: str, where: str) -> None:
+    """Check that a file that a recipe names is in a format that is read here, by its suffix.
+
+    Raises:
+        InputError: it is not.
+    """
+    if not is_readable(name):
+        suffixes = [suffix for known in FORMATS for suffix in known.suffixes]
+        raise refuse(
+            "This file is not a model that can be read",
+            where=where,
+            expected=f"a folder, or a weight file: {', '.join(suffixes)}",
+            found=name,
+            fix="name the model's folder, or save the model as safetensors",
+        )
+
+
+def no_such_file(where: str, name: str, there: Iterable[str]) -> InputError:
+    """The error for a weight file that a recipe names and that does not exist.
+
+    Args:
+        there: the files that are there instead.
+    """
+    return refuse(
+        "The model's file does not exist",
+        where=where,
+        expected=name,
+        found=", ".join(sorted(filter(is_readable, there))[:8]) or "no weight files",
+        fix="check the name; a path is relative to the folder in which the command runs",
+    )

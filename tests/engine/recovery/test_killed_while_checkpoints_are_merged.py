@@ -1,0 +1,59 @@
+"""Promise: a merge of weight files without a config.json is resumed as any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from crashing import KILLED, Bench, Merge
+from safetensors.torch import save_file
+
+RECIPE = """\
+merge_method: linear
+models:
+  - {model: first.safetensors, parameters: {weight: 0.7}}
+  - {model: second.ckpt, parameters: {weight: 0.4}}
+out_dtype: bfloat16
+"""
+POINTS = 12
+
+
+@pytest.fixture(scope="module")
+def checkpoints(workplace: Path) -> Path:
+    """Two weight files; each has a tensor that the other lacks."""
+    folder = workplace / "checkpoints"
+    folder.mkdir()
+    draw = torch.Generator().manual_seed(0)
+    for name in ("first", "second"):
+        names = [*(f"blocks.{k}.weight" for k in range(8)), f"{name}.bias"]
+        tensors = {key: torch.randn(40, 30, generator=draw) for key in names}
+        if name == "first":
+            save_file(tensors, folder / "first.safetensors")
+        else:
+            torch.save({"state_dict": tensors}, folder / "second.ckpt")
+    return folder
+
+
+def test_killed_and_resumed(
+    workplace: Path, checkpoints: Path, request: pytest.FixtureRequest
+) -> None:
+    options = {"shard_size": 8000, "tensor_union": True}
+    bench = Bench(workplace / "of checkpoints", checkpoints, RECIPE, options)
+    request.addfinalizer(bench.close)
+    ended, reference = bench.calm()
+    operations = len(ended.kinds)
+    assert sorted(reference) == ["README.md", "mergekit_config.yml", "model.safetensors"]
+    crashed = []
+
+    def check(merge: Merge, at: int) -> None:
+        first = merge.run(at)
+        assert first.code in (KILLED, 0), first.stderr
+        merge.assert_finals_are(reference)
+        merge.finish()
+        merge.assert_done(reference)
+        assert merge.rewritten() <= merge.batch_bytes()
+        crashed.append(first.code == KILLED)
+
+    bench.each(range(1, operations + 1, max(1, operations // POINTS)), check)
+    assert sum(crashed) >= POINTS - 1

@@ -1,0 +1,132 @@
+"""Models without a config.json: tensors are matched by name, and nothing else is assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_up_plans import tensor
+
+from resumerge.errors import InputError, Problem
+from resumerge.planning import Plan, Unshared, make_plan
+from resumerge.planning.fingerprint import fingerprint_parts
+from resumerge.recipe import ModelRef, parse_recipe
+from resumerge.sources.types import Source, SourceFile, TensorInfo
+
+LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+SLERP = "merge_method: slerp\nbase_model: a\nparameters: {t: 0.5}\nmodels: [{model: b}]\n"
+TIES = (
+    "merge_method: ties\nbase_model: a\nparameters: {weight: 1, density: 0.5}\n"
+    "models: [{model: b}, {model: c}]\n"
+)
+
+
+def checkpoint(name: str, *tensors: TensorInfo | str, single: bool = True) -> Source:
+    found = [tensor(t, (4, 4)) if isinstance(t, str) else t for t in tensors]
+    placed = {t.name: replace(t, offset=64 * number) for number, t in enumerate(found)}
+    files = {"m.safetensors": SourceFile("m.safetensors", 64 * len(found), {"header": name})}
+    ref = ModelRef(name, name)
+    return Source(ref, "local", Path("/nowhere"), None, {}, placed, files, single=single)
+
+
+def plan(
+    recipe: str, *models: Source, unshared: Unshared = Unshared.REFUSED, shard_size: int = 1 << 30
+) -> Plan:
+    sources = {model.ref: model for model in models}
+    read = parse_recipe(recipe)
+    return make_plan(read, sources, seed=0, shard_size=shard_size, unshared=unshared)
+
+
+def problems(recipe: str, *models: Source, unshared: Unshared = Unshared.REFUSED) -> list[Problem]:
+    with pytest.raises(InputError) as error:
+        plan(recipe, *models, unshared=unshared)
+    return error.value.problems
+
+
+def inputs(found: Plan) -> dict[str, list[str]]:
+    """The models that each tensor of the output is made from."""
+    return {
+        unit.name: [found.sources[o.source].ref.text for o in unit.expression.operands]
+        for unit in found.units
+    }
+
+
+def test_no_name_is_taken_for_another() -> None:
+    """A prefix, a tied head or a buffer that transformers computes is a name like any other."""
+    ours = checkpoint("a", "model.embed_tokens.weight", "lm_head.weight", "x.inv_freq")
+    theirs = checkpoint("b", "embed_tokens.weight", "x.inv_freq")
+    union = plan(LINEAR, ours, theirs, unshared=Unshared.UNION)
+    assert inputs(union) == {
+        "model.embed_tokens.weight": ["a"],
+        "lm_head.weight": ["a"],
+        "x.inv_freq": ["a", "b"],
+        "embed_tokens.weight": ["b"],
+    }
+    shared = plan(LINEAR, ours, theirs, unshared=Unshared.INTERSECTION)
+    assert inputs(shared) == {"x.inv_freq": ["a", "b"]}
+    assert shared.notes[1].startswith("tensors that not all models have are left out: b lacks 2")
+
+
+def test_union_copies_what_a_method_cannot_merge_alone() -> None:
+    found = plan(
+        SLERP, checkpoint("a", "w", "ours"), checkpoint("b", "w", "theirs"), unshared=Unshared.UNION
+    )
+    methods = {unit.name: unit.expression.method for unit in found.units}
+    assert methods == {"w": "slerp", "ours": "copy", "theirs": "copy"}
+    told = [note for note in found.notes if "copied from it" in note]
+    assert [note.split(" are ")[0] for note in told] == [
+        "1 tensors that only a has",
+        "1 tensors that only b has",
+    ]
+
+
+def test_task_vectors_need_the_base() -> None:
+    models = [checkpoint("a", "w", "base_only"), checkpoint("b", "w", "x"), checkpoint("c", "w")]
+    found = plan(TIES, *models, unshared=Unshared.UNION)
+    assert inputs(found) == {"w": ["b", "c", "a"], "base_only": ["a"], "x": ["b"]}
+    models[2] = checkpoint("c", "w", "x")
+    [problem] = problems(TIES, *models, unshared=Unshared.UNION)
+    assert problem.what == "ties cannot merge tensors that only some models have"
+    assert problem.found == "x" and "base model" in problem.expected
+
+
+def test_whole_numbers_are_the_bases_and_it_is_told() -> None:
+    steps = tensor("steps", (4,), "I64")
+    found = plan(SLERP, checkpoint("a", "w", steps), checkpoint("b", "w", steps))
+    assert inputs(found)["steps"] == ["a"]
+    assert found.notes[-1] == (
+        "1 tensors are not of floating-point numbers and are copied from a: steps"
+    )
+
+
+def test_other_shapes_are_a_problem() -> None:
+    [problem] = problems(LINEAR, checkpoint("a", "w"), checkpoint("b", tensor("w", (2, 4))))
+    assert (problem.what, problem.found) == (
+        "Shapes do not match in tensor w",
+        "F32 [2, 4] in b",
+    )
+
+
+@pytest.mark.parametrize("unshared", [Unshared.UNION, Unshared.INTERSECTION])
+def test_models_with_a_layout_do_not_take_the_options(unshared: Unshared) -> None:
+    configured = [replace(checkpoint(n, "w"), config={"model_type": "x"}) for n in "ab"]
+    [problem] = problems(LINEAR, *configured, unshared=unshared)
+    assert problem.what.startswith(f"--tensor-{unshared.value} is for checkpoints")
+
+
+def test_one_file_makes_one_file_and_a_folder_as_many_as_it_needs() -> None:
+    def names(*, single: bool) -> Iterable[str]:
+        models = [checkpoint(n, "v", "w", single=single) for n in "ab"]
+        return [shard.name for shard in plan(LINEAR, *models, shard_size=64).shards]
+
+    assert names(single=True) == ["model.safetensors"]
+    assert len(list(names(single=False))) == 2
+
+
+def test_the_option_is_part_of_what_decides_the_bytes() -> None:
+    models = [checkpoint("a", "w"), checkpoint("b", "w")]
+    parts = [fingerprint_parts(plan(LINEAR, *models, unshared=mode)) for mode in Unshared]
+    assert parts[0].keys() < parts[1].keys()
+    assert parts[1] != parts[2]
