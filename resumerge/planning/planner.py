@@ -75,6 +75,7 @@ class _Planner:
         parameters = self._check_recipe()
         self.flat = is_flat(self.recipe, self.sources)
         self.models = self._find_reference()
+        self.notes += [note for source in self.sources.values() for note in source.notes]
         self._check_configs()
         modules, unnamed = self._match_modules()
         valid = self._check_layers(modules)

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from resumerge.errors import InputError, refuse
+from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import FORMATS, is_readable
+from resumerge.sources.types import TensorInfo
+
+MODULE = "module."
+"""What torch's DataParallel puts before the name of every tensor."""
+
+SHOWN = 8
+"""Entries of a checkpoint that a note names."""
 
 _STATE_OF_TRAINING = re.compile(
     r"(optimizer|scheduler|scaler|training_args|random_states_\d+|rng_state.*|.*optim_states)\.\w+"
@@ -23,6 +33,36 @@ def checkpoint_files(names: Iterable[str]) -> list[str]:
     weights = [name for name in at_top if not _STATE_OF_TRAINING.fullmatch(name)]
     of_formats = ([n for n in weights if n.endswith(known.suffixes)] for known in FORMATS)
     return next(filter(None, of_formats), [])
+
+
+def checkpoint_tensors(
+    model: str,
+    headers: Mapping[str, Header],
+    tensors: dict[str, TensorInfo],
+    config: Mapping[str, Any],
+) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
+    """The tensors of a model by their names in it, and notes on what its files hold besides.
+
+    Args:
+        model: for the notes.
+        headers: of its files.
+        tensors: of all files, by their names there.
+        config: config.json. Without one, `MODULE` is removed if all names begin with it.
+    """
+    left_out = [entry for header in headers.values() for entry in header.left_out]
+    notes = []
+    if left_out:
+        more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
+        notes.append(
+            f"{model}: left out, because not of the model: {', '.join(left_out[:SHOWN])}{more}"
+        )
+    if not config and tensors and all(name.startswith(MODULE) for name in tensors):
+        tensors = {
+            (own := name.removeprefix(MODULE)): replace(tensor, name=own)
+            for name, tensor in tensors.items()
+        }
+        notes.append(f"{model}: the names of tensors are read without {MODULE!r} before them")
+    return tensors, tuple(notes)
 
 
 def check_readable(name: str, where: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
-from resumerge.sources.formats.base import WeightFormat
+from resumerge.sources.formats.base import Header, WeightFormat
 from resumerge.sources.formats.registry import FORMATS
 from resumerge.sources.formats.safetensors import Safetensors
 from resumerge.sources.json_object import json_object, read_json_object
@@ -134,18 +134,18 @@ def _unreadable_index(where: str, found: str) -> InputError:
     )
 
 
-def combined(headers: Mapping[str, Mapping[str, TensorInfo]], where: str) -> dict[str, TensorInfo]:
+def combined(headers: Mapping[str, Header], where: str) -> dict[str, TensorInfo]:
     """The tensors of all weight files of a model together.
 
     Args:
-        headers: the tensors of each file, by the file's name.
+        headers: of each file, by the file's name.
         where: the folder or repo, for messages.
 
     Raises:
         InputError: two files hold a tensor of the same name.
     """
     tensors: dict[str, TensorInfo] = {}
-    for file, found in headers.items():
+    for file, (found, _, _) in headers.items():
         twice = tensors.keys() & found.keys()
         if twice:
             name = min(twice)

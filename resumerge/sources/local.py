@@ -7,7 +7,12 @@ from pathlib import Path
 
 from resumerge.errors import refuse
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.checkpoint_files import check_readable, checkpoint_files
+from resumerge.sources.checkpoint_files import (
+    check_readable,
+    checkpoint_files,
+    checkpoint_tensors,
+)
+from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import is_readable, read_header
 from resumerge.sources.index import (
     MODEL,
@@ -17,7 +22,7 @@ from resumerge.sources.index import (
     read_config,
     read_index,
 )
-from resumerge.sources.types import FileStamp, Source, SourceFile, TensorInfo
+from resumerge.sources.types import FileStamp, Source, SourceFile
 
 
 def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = MODEL) -> Source:
@@ -52,19 +57,21 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
             where=f"{folder / (single or '')}".encode(errors="backslashreplace").decode(),
             fix="rename it",
         )
-    headers: dict[str, dict[str, TensorInfo]] = {}
+    headers: dict[str, Header] = {}
     files: dict[str, SourceFile] = {}
     index, names = _weight_files(folder, contents) if single is None else (None, [single])
     for name in names:
         path = folder / name
         stamp = FileStamp.of(path.stat())
-        headers[name], digest = read_header(path, name)
-        files[name] = SourceFile(name, stamp.size, {"header": digest}, stamp=stamp)
+        headers[name] = read_header(path, name)
+        files[name] = SourceFile(name, stamp.size, {"header": headers[name].digest}, stamp=stamp)
     tensors = combined(headers, str(folder))
     if index is not None:
         check_index(folder / index, tensors)
     config = read_config(folder, contents.config) if single is None else {}
-    return Source(ref, "local", folder, None, config, tensors, files, single=single is not None)
+    tensors, notes = checkpoint_tensors(ref.text, headers, tensors, config)
+    is_single = single is not None
+    return Source(ref, "local", folder, None, config, tensors, files, single=is_single, notes=notes)
 
 
 def _located(ref: ModelRef, folder: Path | None) -> Path:

@@ -167,6 +167,7 @@ class Source:
         companions: of a Hub model, the files beside the weights that belong to it, likewise.
         base: of a ``lora``, the model without its adapter.
         adapter: of a ``lora``, the adapter alone: its config is adapter_config.json.
+        notes: what a person should know of it, a line each.
         single: whether the reference names one weight file: what lies beside it in `folder` is
             not the model's.
     """
@@ -182,6 +183,7 @@ class Source:
     base: Source | None = None
     adapter: Source | None = None
     single: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def parts(self) -> dict[str, Source]:

@@ -121,6 +121,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         base,
         adapter,
         base.single,
+        (*base.notes, *adapter.notes),
     )
 
 

@@ -21,10 +21,12 @@ class Header(NamedTuple):
     Args:
         tensors: by name.
         digest: the xxh3-128 hex digest of the description; it pins a local file's content.
+        left_out: what the file holds beside tensors, in words: ``epoch (int)``.
     """
 
     tensors: dict[str, TensorInfo]
     digest: str
+    left_out: tuple[str, ...] = ()
 
 
 class WeightFormat(ABC):

@@ -1,8 +1,10 @@
 """Reads the pickle inside a torch checkpoint without executing it, and without torch.
 
 A pickle is a program. This interpreter knows only the opcodes that a dictionary of tensors consists
-of; a tensor becomes a `View`, a description of where its data is. Everything else is refused by
-name: no function that a file names is ever looked up or called.
+of; a tensor becomes a `View`, a description of where its data is. No function that a file names is
+ever looked up or called. Objects that training frameworks save beside the tensors become `Opaque`:
+their names are all that is kept of them. Functions of Python itself and of torch, other than the
+few that are known, are refused by name: no framework has a reason to save them.
 
 `pickle.Unpickler` with `find_class` is not enough: nine bytes (``LONG_BINPUT`` with a large index)
 make its memo allocate 4 GB, and ``BUILD`` sets attributes of any object that `find_class` returns.
@@ -11,9 +13,10 @@ make its memo allocate 4 GB, and ``BUILD`` sets attributes of any object that `f
 from __future__ import annotations
 
 import pickletools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from resumerge.errors import InputError, refuse
 from resumerge.sources.formats.base import damaged
@@ -98,6 +101,16 @@ class _Name:
         return f"{self.module}.{self.name}"
 
 
+@dataclass(frozen=True)
+class Opaque:
+    """An object or a class that is no tensor and is not made: only its name is kept."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class _Unreadable(Exception):
     """The pickle asks for something that is not allowed."""
 
@@ -105,17 +118,28 @@ class _Unreadable(Exception):
 _Mark = object()
 
 
-def read_pickle(stream: IO[bytes], where: str) -> Any:
+class Unpickled(NamedTuple):
+    """What a pickle holds.
+
+    Args:
+        value: dictionaries, lists, tuples, strings, numbers, a `View` for every tensor, and
+            `Opaque` for any other object.
+        storages: all that are mentioned, also by what is left out, by their keys.
+    """
+
+    value: Any
+    storages: dict[str, Storage]
+
+
+def read_pickle(stream: IO[bytes], where: str) -> Unpickled:
     """Read one pickle, and leave the stream at its end.
 
-    Returns:
-        Dictionaries, lists, tuples, strings, numbers, and a `View` for every tensor.
-
     Raises:
-        InputError: the pickle is truncated or damaged, or contains anything that is not a tensor.
+        InputError: the pickle is truncated or damaged, or names what no checkpoint needs.
     """
     try:
-        return _Machine().run(stream)
+        machine = _Machine()
+        return Unpickled(machine.run(stream), machine.storages)
     except _Unreadable as error:
         raise _refused(where, str(error)) from None
     except (ValueError, IndexError, TypeError, KeyError, OverflowError, EOFError) as error:
@@ -140,6 +164,7 @@ class _Machine:
     def __init__(self) -> None:
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
+        self.storages: dict[str, Storage] = {}
 
     def run(self, stream: IO[bytes]) -> Any:
         for opcode, argument, _ in pickletools.genops(stream):
@@ -190,6 +215,8 @@ class _Machine:
         self._extend(self._since_mark())
 
     def _extend(self, items: list[Any]) -> None:
+        if isinstance(self._stack[-1], Opaque):
+            return
         if not isinstance(self._stack[-1], list):
             raise TypeError("not a list")
         self._stack[-1].extend(items)
@@ -203,10 +230,12 @@ class _Machine:
 
     def _update(self, items: list[Any]) -> None:
         target = self._stack[-1]
+        if isinstance(target, Opaque):
+            return
         if not isinstance(target, dict) or len(items) % 2:
             raise TypeError("not a dictionary")
         for key, value in zip(items[::2], items[1::2]):
-            if not isinstance(key, str | int | None):
+            if not isinstance(key, str | int | float | Opaque | None):
                 raise _Unreadable(f"a key of type {type(key).__name__}")
             target[key] = value
 
@@ -222,6 +251,9 @@ class _Machine:
 
     def call(self, _: Any) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
+        if isinstance(function, Opaque):
+            self._stack.append(function)
+            return
         if not isinstance(function, _Name) or not isinstance(arguments, tuple):
             raise TypeError("not a call")
         build = _CALLS.get((function.module, function.name))
@@ -229,10 +261,16 @@ class _Machine:
             raise _Unreadable(f"a call of {function}")
         self._stack.append(build(*arguments))
 
-    def set_state(self, _: Any) -> None:
-        """Ignore attributes. Only a state dict has some: the versions of its modules."""
+    def new_object(self, _: Any) -> None:
+        """The instance of a class stands for the class, whose name is known."""
         self._stack.pop()
-        if not isinstance(self._stack[-1], dict):
+        if not isinstance(self._stack[-1], Opaque):
+            raise _Unreadable("the pickle opcode NEWOBJ")
+
+    def set_state(self, _: Any) -> None:
+        """Ignore attributes. A state dict has some: the versions of its modules."""
+        self._stack.pop()
+        if not isinstance(self._stack[-1], dict | Opaque):
             raise _Unreadable("attributes of something that is not a dictionary")
 
     def storage(self, _: Any) -> None:
@@ -244,7 +282,8 @@ class _Machine:
             raise _Unreadable("a view of another storage")
         if type(size) is not int or not isinstance(key, str | int):
             raise TypeError("not a storage")
-        self._stack.append(Storage(str(key), STORAGES[kind.name], size))
+        found = self.storages[str(key)] = Storage(str(key), STORAGES[kind.name], size)
+        self._stack.append(found)
 
 
 def _known(name: _Name) -> Any:
@@ -254,6 +293,10 @@ def _known(name: _Name) -> Any:
     storage = name.module in ("torch", "torch.storage", "torch.cuda") and name.name in STORAGES
     if storage or (name.module, name.name) in _CALLS:
         return name
+    package = name.module.partition(".")[0]
+    harmless = (name.module, name.name) in _HARMLESS
+    if harmless or package not in _NEVER_SAVED:
+        return Opaque(f"{name}"[:200])
     raise _Unreadable(f"{name}"[:200])
 
 
@@ -298,8 +341,31 @@ _CALLS: dict[tuple[str, str], Callable[..., Any]] = {
     ("torch._utils", "_rebuild_parameter"): _parameter,
     ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
     ("torch", "Size"): lambda sizes: sizes,
+    ("collections", "defaultdict"): lambda *_: {},
 }
 """The functions that a checkpoint may call, and what is called instead."""
+
+_BUILTIN_VALUES = (
+    *("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list"),
+    *("object", "range", "set", "slice", "str", "tuple"),
+)
+
+_HARMLESS = frozenset(
+    {
+        *((module, kind) for module in ("builtins", "__builtin__") for kind in _BUILTIN_VALUES),
+        *(("pathlib", kind) for kind in ("PosixPath", "WindowsPath", "PurePosixPath")),
+        *(("datetime", kind) for kind in ("date", "datetime", "time", "timedelta", "timezone")),
+        *(("collections", kind) for kind in ("Counter", "deque")),
+        ("argparse", "Namespace"),
+        ("types", "SimpleNamespace"),
+        ("_codecs", "encode"),
+        ("torch", "device"),
+    }
+)
+"""Names of Python and of torch that trainers save: values, and what numpy's scalars are made by."""
+
+_NEVER_SAVED = sys.stdlib_module_names | {"torch", "__builtin__", "copy_reg", "commands"}
+"""Packages of which a checkpoint may use no other names: those of a program that would run."""
 
 _IGNORED = frozenset({"PROTO", "FRAME"})
 _CONSTANTS: dict[str, Callable[[], Any]] = {
@@ -334,6 +400,7 @@ _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "GLOBAL": _Machine.name,
     "STACK_GLOBAL": _Machine.name_of_stack,
     "REDUCE": _Machine.call,
+    "NEWOBJ": _Machine.new_object,
     "BUILD": _Machine.set_state,
     "BINPERSID": _Machine.storage,
 }

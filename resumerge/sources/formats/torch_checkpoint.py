@@ -20,7 +20,7 @@ import xxhash
 from resumerge.errors import InputError, refuse
 from resumerge.sources.dtypes import BITS
 from resumerge.sources.formats.base import Header, ReadRange, WeightFormat, damaged
-from resumerge.sources.formats.restricted_unpickler import View, read_pickle
+from resumerge.sources.formats.restricted_unpickler import Opaque, View, read_pickle
 from resumerge.sources.types import StridedTensor, TensorInfo
 
 FORMAT = "torch checkpoint"
@@ -31,6 +31,12 @@ MAX_HEADER = 100_000_000
 
 LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """The pickle of a number with which a checkpoint from before torch 1.6 begins."""
+
+WRAPPERS = ("state_dict", "model_state_dict", "model", "module")
+"""Keys below which trainers save the model's state dict, beside the state of the training."""
+
+DEEPEST = 3
+"""Levels of such keys."""
 
 LARGEST = 1 << 62
 """No size or offset in a real file exceeds this."""
@@ -55,21 +61,26 @@ class TorchCheckpoint(WeightFormat):
             raise _damaged(
                 where, "a torch checkpoint (a zip archive)", f"a file with {first[:8]!r}"
             )
-        state = values.get("state_dict", values) if isinstance(values, dict) else values
-        if not isinstance(state, dict):
-            raise _damaged(where, "a dictionary of tensors", type(state).__name__)
+        state, left_out = _state_dict(values)
+        if state is None:
+            raise _damaged(where, "a dictionary of tensors", _kind(values))
         tensors = {}
         for name, value in state.items():
-            if not isinstance(name, str) or not isinstance(value, View):
-                raise refuse(
-                    "The torch checkpoint contains something other than tensors",
-                    where=where,
-                    expected="a dictionary of tensors: a model's state dict",
-                    found=f"{str(name)[:100]!r}: {type(value).__name__}",
-                    fix="save only the model's state dict (transformers: save_pretrained)",
-                )
-            tensors[name] = _tensor(name, value, extents, file, where)
-        return Header(tensors, digest)
+            if not isinstance(value, View):
+                left_out.append(f"{_shown(name)} ({_kind(value)})")
+            elif isinstance(name, str):
+                tensors[name] = _tensor(name, value, extents, file, where)
+            else:
+                raise _damaged(where, "a name for every tensor", f"the number {name}")
+        if state and not tensors:
+            raise refuse(
+                "The torch checkpoint contains no tensors",
+                where=where,
+                expected=f"tensors by name, or below {', '.join(WRAPPERS)}",
+                found=", ".join(left_out)[:300],
+                fix="save the model's state dict: torch.save(model.state_dict(), FILE)",
+            )
+        return Header(tensors, digest, tuple(left_out))
 
 
 @dataclass(frozen=True)
@@ -157,7 +168,7 @@ def _zip_archive(
         raise
     except (zipfile.BadZipFile, *_ZIP_ERRORS) as error:
         raise _damaged(where, "a complete zip archive", str(error)[:200]) from None
-    values = read_pickle(io.BytesIO(raw), where)
+    values = read_pickle(io.BytesIO(raw), where).value
     needed = {view.storage.key for view in _views(values)}
     extents = {
         name.removeprefix(folder + "data/"): _stored(entry, stream, read, where)
@@ -203,18 +214,20 @@ def _legacy_file(
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
     head = _Buffered(stream, 1 << 16)
-    _magic, protocol, machine, values, keys = (read_pickle(head, where) for _ in range(5))
+    _magic, (protocol, _), (machine, _), (values, storages), (keys, _) = (
+        read_pickle(head, where) for _ in range(5)
+    )
     if protocol != 1001 or not isinstance(machine, dict) or not machine.get("little_endian"):
         raise _damaged(where, "little-endian numbers, protocol 1001", "others")
     if not isinstance(keys, list) or not all(isinstance(key, str | int) for key in keys):
         raise _damaged(where, "a list of storages", "something else")
-    dtypes = {view.storage.key: view.storage.dtype for view in _views(values)}
     at = head.tell()
     hashed = xxhash.xxh3_128(read(0, at))
     extents: dict[str, _Place] = {}
     for key in map(str, keys):
         count = int.from_bytes(read(at, at + 8), "little") if at + 8 <= size else -1
-        nbytes = count * BITS[dtypes.get(key) or "U8"] // 8
+        dtype = storages[key].dtype if key in storages else None
+        nbytes = count * BITS[dtype or "U8"] // 8
         if count < 0 or at + 8 + nbytes > size:
             raise _damaged(where, "all of its storages", f"{size} bytes: the file is truncated")
         extents[key] = _Place(at + 8, nbytes)
@@ -223,11 +236,34 @@ def _legacy_file(
 
 
 def _views(values: Any) -> list[View]:
-    """The tensors of a state dict, or of one inside another dictionary."""
+    """The tensors of the state dict in a checkpoint."""
+    state, _ = _state_dict(values)
+    return [value for value in (state or {}).values() if type(value) is View]
+
+
+def _state_dict(values: Any) -> tuple[dict[Any, Any] | None, list[str]]:
+    """The dictionary of tensors in a checkpoint, and in words what lies around it."""
     if not isinstance(values, dict):
-        return []
-    inner = values.get("state_dict")
-    return [v for v in (inner if isinstance(inner, dict) else values).values() if type(v) is View]
+        return None, []
+    left_out: list[str] = []
+    for _ in range(DEEPEST):
+        inner = next((key for key in WRAPPERS if isinstance(values.get(key), dict)), None)
+        if inner is None:
+            break
+        left_out += [f"{_shown(k)} ({_kind(v)})" for k, v in values.items() if k != inner]
+        values = values[inner]
+    return values, left_out
+
+
+def _shown(name: Any) -> str:
+    return str(name)[:100]
+
+
+def _kind(value: Any) -> str:
+    """The type of something in a checkpoint, for messages."""
+    if isinstance(value, Opaque):
+        return str(value)
+    return "tensor" if isinstance(value, View) else type(value).__name__
 
 
 def _tensor(

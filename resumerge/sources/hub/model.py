@@ -14,8 +14,9 @@ from resumerge.hub.client import is_offline
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import RepoSnapshot, cached_snapshot, hub_snapshot, with_etags
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.checkpoint_files import checkpoint_files, no_such_file
+from resumerge.sources.checkpoint_files import checkpoint_files, checkpoint_tensors, no_such_file
 from resumerge.sources.companions import companion_files
+from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import UNREADABLE, looks_like_weights, read_header
 from resumerge.sources.hub.files import describe_missing, ensure_cached, offline_error
 from resumerge.sources.hub.remote_headers import remote_header
@@ -27,7 +28,7 @@ from resumerge.sources.index import (
     read_config,
     read_index,
 )
-from resumerge.sources.types import Source, SourceFile, TensorInfo
+from resumerge.sources.types import Source, SourceFile
 
 HEADER_THREADS = 8
 """Headers read at once: a model of 200 files takes 200 round trips."""
@@ -97,19 +98,23 @@ def _open(
     companions = companion_files({name: max(0, file.size) for name, file in snapshot.files.items()})
     snapshot = with_etags(snapshot, [*names, *companions])
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
-        headers = pool.map(lambda n: _header(snapshot.files[n], metadata, snapshot.online), names)
-        tensors = combined(dict(zip(names, headers)), ref.text)
+        found = pool.map(lambda n: _header(snapshot.files[n], metadata, snapshot.online), names)
+        headers = dict(zip(names, found))
+    tensors = combined(headers, ref.text)
     if index in snapshot.files:
         check_index(snapshot.folder / index, tensors)
+    config = read_config(snapshot.folder, contents.config)
+    tensors, notes = checkpoint_tensors(ref.text, headers, tensors, config)
     return Source(
         ref,
         "hub",
         snapshot.folder,
         snapshot.commit,
-        read_config(snapshot.folder, contents.config),
+        config,
         tensors,
         {name: _source_file(snapshot.files[name], metadata) for name in names},
         {name: _source_file(snapshot.files[name], metadata) for name in companions},
+        notes=notes,
     )
 
 
@@ -121,10 +126,11 @@ def _open_file(ref: ModelRef, snapshot: RepoSnapshot, metadata: MetadataCache) -
             raise no_such_file(where, ref.file, snapshot.files)
         raise offline_error(snapshot.repo, snapshot.commit, [ref.file])
     file = with_etags(snapshot, [ref.file]).files[ref.file]
-    tensors = _header(file, metadata, snapshot.online)
+    headers = {ref.file: _header(file, metadata, snapshot.online)}
+    tensors, notes = checkpoint_tensors(ref.text, headers, combined(headers, ref.text), {})
     files = {ref.file: _source_file(file, metadata)}
     folder, commit = snapshot.folder, snapshot.commit
-    return Source(ref, "hub", folder, commit, {}, tensors, files, single=True)
+    return Source(ref, "hub", folder, commit, {}, tensors, files, single=True, notes=notes)
 
 
 def _weight_names(
@@ -168,7 +174,7 @@ def _weight_names(
     return names
 
 
-def _header(file: HubFile, metadata: MetadataCache, online: bool) -> dict[str, TensorInfo]:
+def _header(file: HubFile, metadata: MetadataCache, online: bool) -> Header:
     if online:
         file.link()  # another commit may have the same content
     path = file.pointer
@@ -177,7 +183,7 @@ def _header(file: HubFile, metadata: MetadataCache, online: bool) -> dict[str, T
             raise offline_error(file.repo, file.commit, [describe_missing(file)])
         return remote_header(file, metadata)
     try:
-        return read_header(path, file.name).tensors
+        return read_header(path, file.name)
     except InputError:
         if not online:
             raise

@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from resumerge.errors import InputError, Problem, Resumable, ResumergeError
 from resumerge.hub.cache import HubFile, cache_folder, free_bytes
@@ -16,7 +17,7 @@ from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.sizes import show_size
 from resumerge.sources.formats.registry import read_header
 from resumerge.sources.hub.files import ensure_cached, hub_file
-from resumerge.sources.types import Source
+from resumerge.sources.types import Source, TensorInfo
 
 THREADS = 2
 """Files downloaded at once: one can be read for its hash while the other arrives."""
@@ -286,11 +287,24 @@ def _has_planned_header(file: HubFile, source: Source) -> bool:
     """Whether the file's header is the one that was read from the Hub before the download."""
     if file.name not in source.files:
         return True  # a companion
-    planned = {name: t for name, t in source.tensors.items() if t.file == file.name}
+    planned = [tensor for tensor in source.tensors.values() if tensor.file == file.name]
     try:
-        return read_header(file.pointer, file.name).tensors == planned
+        return _are_same(read_header(file.pointer, file.name).tensors.values(), planned)
     except InputError:
         return False
+
+
+def _are_same(found: Iterable[TensorInfo], planned: Iterable[TensorInfo]) -> bool:
+    """Whether these are the same tensors of a file. A source may know them by longer or shorter
+    names than the file does: with their component before them, or without ``module.``.
+    """
+    order = attrgetter("offset", "shape", "dtype", "name")
+    ours, theirs = sorted(planned, key=order), sorted(found, key=order)
+    return len(ours) == len(theirs) and all(
+        replace(our, name="") == replace(their, name="")
+        and (our.name.endswith(their.name) or their.name.endswith(our.name))
+        for our, their in zip(ours, theirs)
+    )
 
 
 def _other_header(file: HubFile) -> Resumable:

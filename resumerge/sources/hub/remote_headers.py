@@ -6,14 +6,14 @@ from resumerge.hub.cache import HubFile
 from resumerge.hub.client import hub_call
 from resumerge.hub.http import get
 from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import format_of
-from resumerge.sources.types import TensorInfo
 
 FIRST_REQUEST = 32 * 1024
 """Bytes requested at first: the whole header of most safetensors files, in one round trip."""
 
 
-def remote_header(file: HubFile, metadata: MetadataCache) -> dict[str, TensorInfo]:
+def remote_header(file: HubFile, metadata: MetadataCache) -> Header:
     """Read and validate the header of a file on the Hub.
 
     A header at the start of the file is cached: the etag identifies it.
@@ -31,10 +31,10 @@ def remote_header(file: HubFile, metadata: MetadataCache) -> dict[str, TensorInf
         return start.read(begin, end) if known.header_first else read_range(file, begin, end)
 
     where = f"{file.repo}@{file.commit}/{file.name}"
-    tensors = known.read_header(read, size=file.size, file=file.name, where=where).tensors
+    header = known.read_header(read, size=file.size, file=file.name, where=where)
     if known.header_first and cached is None:
         metadata.store_header(file.etag, start.header)
-    return tensors
+    return header
 
 
 class _FileStart:
