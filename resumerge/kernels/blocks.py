@@ -17,10 +17,6 @@ class Block:
     start: int
     stop: int
 
-    def sample(self) -> Block:
-        """Its first elements, a sixteenth of them."""
-        return Block(self.index, self.start, self.start + sampled(self.stop - self.start))
-
 
 @dataclass(frozen=True)
 class Run:
@@ -32,11 +28,18 @@ class Run:
         first: number of the first block.
         size: elements of a block; the last one of a tensor may be shorter.
         length: elements of the run.
+        step: distance in the tensor from one block to the next, in elements: `size`, unless only
+            the first elements of each block are read.
     """
 
     first: int
     size: int
     length: int
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.step:
+            object.__setattr__(self, "step", self.size)
 
     def __len__(self) -> int:
         """Number of blocks."""
@@ -46,6 +49,25 @@ class Run:
         """The elements of each block, counted in the run."""
         for start in range(0, self.length, self.size):
             yield slice(start, min(start + self.size, self.length))
+
+    def in_tensor(self) -> list[Block]:
+        """The elements of each block, counted in the tensor."""
+        begin = self.first * self.step
+        return [
+            Block(
+                self.first + k,
+                begin + k * self.step,
+                begin + k * self.step + part.stop - part.start,
+            )
+            for k, part in enumerate(self.blocks())
+        ]
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """What is read of the tensor: first elements, and those past the last ones."""
+        if self.step == self.size:
+            begin = self.first * self.size
+            return [(begin, begin + self.length)]
+        return [(block.start, block.stop) for block in self.in_tensor()]
 
 
 def sampled(elements: int) -> int:

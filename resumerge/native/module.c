@@ -449,13 +449,14 @@ done:
 }
 
 PyDoc_STRVAR(keys_in_bracket_doc,
-             "keys_in_bracket(vector, ordered, low, high, block): for each block (above, keys, "
-             "counts): the number of keys above the bracket low..high; the different keys inside, "
-             "ascending, and how many elements have each, as bytes of uint32");
+             "keys_in_bracket(vector, ordered, low, high, block): (above, keys, counts, ends): the "
+             "number of keys above the bracket low..high; the different keys inside of each block, "
+             "ascending, one block after the other, and how many elements have each, as bytes of "
+             "uint32; and for each block how many of these keys come before its end");
 
 static PyObject *keys_in_bracket(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *vector, *given_low, *given_high, *given_block, *result = NULL;
+    PyObject *vector, *given_low, *given_high, *given_block, *result = NULL, *ends = NULL;
     int ordered;
     uint32_t low, high;
     int64_t block;
@@ -471,33 +472,43 @@ static PyObject *keys_in_bracket(PyObject *self, PyObject *args) {
         return NULL;
     }
     Vector whole = vector_of(v);
-    int64_t most = elements_of(0, block, v->length);
-    uint32_t *found = malloc(sizeof(uint32_t) * 2 * (size_t)(most ? most : 1));
-    if (!found) return PyErr_NoMemory();
-    uint32_t *counts = found + most;
-    if (!(result = PyList_New(0))) goto failed;
-    for (int64_t start = 0; start < v->length; start += block) {
-        Vector x = from(&whole, start);
-        int64_t count = elements_of(start, block, v->length), above, different;
-        RUN(different = kernels->keys_in_bracket(&x, count, ordered, low, high, &above, found,
-                                                 counts));
-        if (different < 0) {
-            PyErr_NoMemory();
-            goto failed;
-        }
-        Py_ssize_t size = (Py_ssize_t)different * (Py_ssize_t)sizeof(uint32_t);
-        PyObject *one = Py_BuildValue("Ly#y#", (long long)above, (char *)found, size,
-                                      (char *)counts, size);
-        int added = one && PyList_Append(result, one) == 0;
-        Py_XDECREF(one);
-        if (!added) goto failed;
+    int64_t blocks = v->length / block + (v->length % block != 0), above = 0, different = 0;
+    uint32_t *found = malloc(sizeof(uint32_t) * 2 * (size_t)(v->length ? v->length : 1));
+    int64_t *before = malloc(sizeof(int64_t) * (size_t)(blocks ? blocks : 1));
+    if (!found || !before) {
+        PyErr_NoMemory();
+        goto done;
     }
+    uint32_t *counts = found + v->length;
+    int64_t here = 0;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t k = 0; k < blocks && here >= 0; k++) {
+        int64_t larger = 0;
+        Vector x = from(&whole, k * block);
+        here = kernels->keys_in_bracket(&x, elements_of(k * block, block, v->length), ordered, low,
+                                        high, &larger, found + different, counts + different);
+        above += larger;
+        different += here;
+        before[k] = different;
+    }
+    Py_END_ALLOW_THREADS;
+    if (here < 0) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    if (!(ends = PyList_New((Py_ssize_t)blocks))) goto done;
+    for (int64_t k = 0; k < blocks; k++) {
+        PyObject *end = PyLong_FromLongLong((long long)before[k]);
+        if (!end || PyList_SetItem(ends, (Py_ssize_t)k, end) < 0) goto done;
+    }
+    Py_ssize_t size = (Py_ssize_t)different * (Py_ssize_t)sizeof(uint32_t);
+    result = Py_BuildValue("Ly#y#O", (long long)above, (char *)found, size, (char *)counts, size,
+                           ends);
+done:
+    Py_XDECREF(ends);
+    free(before);
     free(found);
     return result;
-failed:
-    free(found);
-    Py_XDECREF(result);
-    return NULL;
 }
 
 PyDoc_STRVAR(equal_counts_doc,

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
+from resumerge.kernels.blocks import Run, sampled
 from resumerge.layout import Layers
-from resumerge.methods import Block, TensorContext, Value
+from resumerge.methods import TensorContext, Value
 from resumerge.planning.output_vocabulary import OutputVocabulary
 from resumerge.recipe import Recipe
 from resumerge.sources.dtypes import BITS, nbytes
@@ -160,7 +162,7 @@ class Unit:
     expression: Expression
     tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def numel(self) -> int:
         return math.prod(self.shape)
 
@@ -168,22 +170,33 @@ class Unit:
         """What a merge method is told about this tensor."""
         return self.expression.context(self.name, self.shape, seed)
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """Number of blocks; an empty tensor has one, empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
-    def block(self, index: int) -> Block:
-        """The `index`-th block."""
-        return Block(
-            index, index * self.block_elements, min((index + 1) * self.block_elements, self.numel)
-        )
-
     def block_bytes(self, index: int) -> tuple[int, int]:
         """(offset in the shard's file, length) of a block, in bytes."""
-        block = self.block(index)
-        first = nbytes(self.dtype, block.start)
-        return self.offset + first, nbytes(self.dtype, block.stop) - first
+        return self.span(range(index, index + 1))
+
+    def span(self, indices: range) -> tuple[int, int]:
+        """(offset in the shard's file, length) of consecutive blocks, in bytes."""
+        first = nbytes(self.dtype, indices.start * self.block_elements)
+        stop = nbytes(self.dtype, min(indices.stop * self.block_elements, self.numel))
+        return self.offset + first, stop - first
+
+    def run(self, indices: range, *, sample: bool = False) -> Run:
+        """Consecutive blocks, which are read and computed together.
+
+        Args:
+            sample: only the first elements of each, a sixteenth of them.
+        """
+        size = self.block_elements
+        length = min(indices.stop * size, self.numel) - indices.start * size
+        if not sample:
+            return Run(indices.start, size, length)
+        whole, rest = divmod(length, size)
+        return Run(indices.start, sampled(size), whole * sampled(size) + sampled(rest), size)
 
 
 @dataclass(frozen=True)

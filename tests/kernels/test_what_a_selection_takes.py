@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from resumerge.kernels import Block, selection_bytes
+from resumerge.kernels import selection_bytes
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.kernels.selection.key_sample import KeySample
 from resumerge.kernels.selection.limits import MAX_COLLECTED, MAX_SAMPLE, sample_step
@@ -30,13 +30,6 @@ HALF = int(2 * 3.5 * 1.0 * NUMEL / SAMPLE**0.5)
 )
 def test_a_sample_is_thinned_as_far_as_it_must_be(numel: int, step: int) -> None:
     assert sample_step(numel) == step
-
-
-def test_a_sample_of_a_block_is_its_beginning() -> None:
-    assert Block(3, 100, 116).sample() == Block(3, 100, 101)
-    assert Block(3, 100, 117).sample() == Block(3, 100, 102)
-    assert Block(0, 0, 1).sample() == Block(0, 0, 1)
-    assert Block(0, 0, 0).sample() == Block(0, 0, 0)
 
 
 def test_what_is_inside_the_brackets_is_held_with_its_counts() -> None:

@@ -154,8 +154,8 @@ def test_counts_are_numbers_of_python_whatever_their_size() -> None:
     some = Vector(np.array([0, 0, 1, 0, 1], np.float32))
     found = _kernels.equal_counts(some, False, 0, 3)
     assert found == [2, 1] and {type(count) for count in found} == {int}
-    [(above, keys, counts), *_] = _kernels.keys_in_bracket(some, False, 0, 0, 5)
-    assert (above, type(above)) == (2, int)
+    above, keys, counts, ends = _kernels.keys_in_bracket(some, False, 0, 0, 5)
+    assert (above, type(above), ends) == (2, int, [1])
     assert np.frombuffer(keys, np.uint32).tolist() == [0]
     assert np.frombuffer(counts, np.uint32).tolist() == [3]
     counted = np.empty((1, 1, 2), np.int64)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_plans import llama, plan, tensor
 
+from resumerge.kernels.blocks import Block, Run
 from resumerge.methods import METHODS
 from resumerge.planning import NUMERICS, Plan
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
@@ -107,11 +108,33 @@ def test_several_tensors_of_one_unit_follow_each_other() -> None:
 )
 def test_blocks_of_a_unit(numel: int, size: int, expected: list[tuple[int, int]]) -> None:
     unit = Unit(0, "x", "BF16", (numel,), 0, 100, 2 * numel, size, COPY)
-    blocks = [unit.block(index) for index in range(unit.blocks)]
+    blocks = unit.run(range(unit.blocks)).in_tensor() or [Block(0, 0, 0)]
     assert [(block.start, block.stop) for block in blocks] == expected
     assert [block.index for block in blocks] == list(range(len(expected)))
     places = [unit.block_bytes(index) for index in range(unit.blocks)]
     assert places == [(100 + 2 * start, 2 * (stop - start)) for start, stop in expected]
+
+
+@given(st.integers(1, 700), st.integers(1, 50), st.data())
+def test_a_run_reads_its_blocks_or_samples_of_them(
+    numel: int, size: int, data: st.DataObject
+) -> None:
+    unit = Unit(0, "x", "BF16", (numel,), 0, 100, 2 * numel, size, COPY)
+    first = data.draw(st.integers(0, unit.blocks - 1))
+    indices = range(first, data.draw(st.integers(first + 1, unit.blocks)))
+    bounds = [(k * size, min((k + 1) * size, numel)) for k in indices]
+    run, sample = unit.run(indices), unit.run(indices, sample=True)
+    assert run == Run(first, size, bounds[-1][1] - bounds[0][0])
+    assert run.ranges() == [(bounds[0][0], bounds[-1][1])]
+    sampled = [(start, start + -(-(stop - start) // 16)) for start, stop in bounds]
+    for found, expected in ((run, bounds), (sample, sampled)):
+        blocks = [Block(k, *where) for k, where in zip(indices, expected)]
+        assert found.in_tensor() == blocks
+        assert [b.stop - b.start for b in found.blocks()] == [b.stop - b.start for b in blocks]
+        assert found.length == sum(b.stop - b.start for b in blocks)
+        assert len(found) == len(indices)
+        read = [k for start, stop in found.ranges() for k in range(start, stop)]
+        assert read == [k for b in blocks for k in range(b.start, b.stop)]
 
 
 def test_a_block_is_whole_rows_where_rows_are_not_split() -> None:

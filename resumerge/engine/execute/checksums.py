@@ -22,6 +22,12 @@ def hash_block(data: bytes | memoryview) -> bytes:
     return xxhash.xxh3_128_digest(data)
 
 
+def hash_blocks(data: memoryview, size: int) -> bytes:
+    """16 bytes for each block of `size` bytes; the last one may be shorter, or empty if alone."""
+    starts = range(0, len(data), size) if size else [0]
+    return b"".join(hash_block(data[start : start + size]) for start in starts)
+
+
 def hash_file(path: Path) -> str:
     """32 hex digits, of a whole file: `hash_block` of its bytes."""
     digest = xxhash.xxh3_128()

@@ -24,38 +24,39 @@ grows with the run's: their number is bounded by the logarithm of the run's time
 
 
 @dataclass(frozen=True)
-class WrittenBlock:
-    """A block of the output that is written but not synced.
+class WrittenBlocks:
+    """Consecutive blocks of the output that are written but not synced.
 
     Args:
-        hash: xxh3-128, 16 bytes.
-        inputs: hashes of what it was computed from (`input_hashes`).
-        seconds: spent computing and writing it.
+        first: number of the first.
+        hashes: xxh3-128 of each, 16 bytes.
+        inputs: hashes of what they were computed from (`input_hashes`).
+        seconds: spent computing and writing them.
     """
 
     unit: Unit
-    index: int
-    hash: bytes
+    first: int
+    hashes: bytes
     inputs: bytes
     seconds: float
 
     @property
-    def nbytes(self) -> int:
-        return self.unit.block_bytes(self.index)[1]
+    def indices(self) -> range:
+        return range(self.first, self.first + len(self.hashes) // HASH_BYTES)
 
     @property
-    def is_last(self) -> bool:
-        """Whether it is the last block of its unit."""
-        return self.index == self.unit.blocks - 1
+    def nbytes(self) -> int:
+        return self.unit.span(self.indices)[1]
+
+    @property
+    def completes_unit(self) -> bool:
+        """Whether the last block of the unit is among them."""
+        return self.indices.stop == self.unit.blocks
 
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
     """Bytes of the committed blocks of all units."""
-    return sum(
-        unit.block_bytes(index)[1]
-        for unit, known in zip(units, progress)
-        for index in range(known.committed_blocks)
-    )
+    return sum(unit.span(range(known.committed_blocks))[1] for unit, known in zip(units, progress))
 
 
 class Committer:
@@ -101,7 +102,7 @@ class Committer:
         # The first batch may take long, and memory grows before it.
         execution.ledger.sample(execution.attempt, self._measured())
 
-    def submit(self, batch: list[WrittenBlock]) -> None:
+    def submit(self, batch: list[WrittenBlocks]) -> None:
         """Start to commit a batch, its blocks in order; returns when the batch before is committed.
 
         Raises:
@@ -120,7 +121,7 @@ class Committer:
         """End the thread."""
         self._thread.shutdown(wait=True)
 
-    def _commit(self, batch: list[WrittenBlock]) -> None:
+    def _commit(self, batch: list[WrittenBlocks]) -> None:
         """Sync, then journal, then seal: the ledger never claims what is not on the disk.
 
         Nor does it claim what was computed from a source that changed meanwhile.
@@ -131,21 +132,21 @@ class Committer:
         shards = {written.unit.shard for written in batch}
         for shard in shards:
             self._execution.files.sync(shard)
-        for unit, blocks in groupby(batch, lambda written: written.unit):
-            indices = [written.index for written in blocks]
-            self._page_cache.finished(unit, indices[0], indices[-1])
+        for unit, parts in groupby(batch, lambda written: written.unit):
+            indices = [part.indices for part in parts]
+            self._page_cache.finished(unit, range(indices[0].start, indices[-1].stop))
         self._journal(batch)
         for shard in shards:
             if self._units_left[shard] == 0:
                 self._seal(shard)
 
-    def _journal(self, batch: list[WrittenBlock]) -> None:
+    def _journal(self, batch: list[WrittenBlocks]) -> None:
         seconds: dict[int, float] = {}
         for written in batch:
             number = written.unit.index
             hashes, inputs = self._hashes[number]
-            assert len(hashes) == written.index * HASH_BYTES
-            hashes += written.hash
+            assert len(hashes) == written.first * HASH_BYTES
+            hashes += written.hashes
             inputs += written.inputs
             seconds[number] = seconds.get(number, 0.0) + written.seconds
         units = [self._unit_commit(number, spent) for number, spent in seconds.items()]
@@ -166,7 +167,7 @@ class Committer:
         for number in complete:
             del self._hashes[number]
             self._units_left[self._execution.plan.units[number].shard] -= 1
-        _log.debug("batch %d committed: %d blocks", self._batch, len(batch))
+        _log.debug("batch %d committed: %d runs of blocks", self._batch, len(batch))
         self._committed(complete)
 
     def _unit_commit(self, number: int, seconds: float) -> UnitCommit:

@@ -29,15 +29,12 @@ class PageCache:
             for source, tensor in operand.tables
         }
 
-    def finished(self, unit: Unit, first: int, last: int) -> None:
-        """Drop blocks `first` to `last` of the output, which are on disk, and their inputs."""
+    def finished(self, unit: Unit, indices: range) -> None:
+        """Drop blocks of the output, which are on disk, and their inputs."""
         if not self._governor.cache_is_scarce:
             return
-        start, stop = unit.block(first).start, unit.block(last).stop
-        offset = unit.block_bytes(first)[0]
-        end = sum(unit.block_bytes(last))
-        drop_from_cache(self._files.descriptor(unit.shard), offset, end - offset)
-        self._drop_inputs(unit, start, stop, final=True)
+        drop_from_cache(self._files.descriptor(unit.shard), *unit.span(indices))
+        self._drop_inputs(unit, indices, final=True)
 
     def scanned(self, unit: Unit, index: int) -> None:
         """Drop the inputs of blocks that a scan has passed, where the whole unit does not fit.
@@ -48,10 +45,10 @@ class PageCache:
             return
         inputs = sum(operand.tensor.nbytes for operand in unit.expression.operands)
         if inputs > self._governor.cache_room:
-            first = unit.block(index + 1 - SCANNED_BLOCKS).start
-            self._drop_inputs(unit, first, unit.block(index).stop, final=False)
+            self._drop_inputs(unit, range(index + 1 - SCANNED_BLOCKS, index + 1), final=False)
 
-    def _drop_inputs(self, unit: Unit, start: int, stop: int, *, final: bool) -> None:
+    def _drop_inputs(self, unit: Unit, indices: range, *, final: bool) -> None:
+        [(start, stop)] = unit.run(indices).ranges()
         for operand in unit.expression.operands:
             if operand.rows and stop < unit.numel:
                 continue  # rows may come from anywhere: drop the tensors after the last block

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from resumerge.engine.execute.checksums import hash_block
-from resumerge.engine.execute.committer import Committer, WrittenBlock
+from resumerge.engine.execute.checksums import hash_blocks
+from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
@@ -23,6 +23,9 @@ StartedUnit = tuple[Unit, "Future[Any] | None"]
 
 BATCH_SECONDS = 1.0
 """A batch is closed after this time even if it is small, so that the process stops quickly."""
+
+SAMPLE_RUNS = 4
+"""So many times as many blocks are sampled by one task: less is read of each."""
 
 
 class Scheduler:
@@ -73,7 +76,7 @@ class Scheduler:
             self._statistics_pool.shutdown(wait=True, cancel_futures=True)
             self._committer.close()
 
-    def _compute_batch(self) -> list[WrittenBlock]:
+    def _compute_batch(self) -> list[WrittenBlocks]:
         """One batch: its blocks computed, written and hashed, in order; empty if none can be now.
 
         At most half the batch size (or one block): the batch before is still being committed, and
@@ -81,8 +84,8 @@ class Scheduler:
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
-        running: deque[Future[list[WrittenBlock]]] = deque()
-        batch: list[WrittenBlock] = []
+        running: deque[Future[WrittenBlocks]] = deque()
+        batch: list[WrittenBlocks] = []
         nbytes = 0
         try:
             while time.monotonic() < deadline:
@@ -93,17 +96,17 @@ class Scheduler:
                     break
                 unit, indices, statistics = task
                 running.append(self._pool.submit(self._write_blocks, unit, indices, statistics))
-                nbytes += sum(unit.block_bytes(index)[1] for index in indices)
+                nbytes += unit.span(indices)[1]
                 if len(running) > self._tasks_in_flight():
-                    batch += running.popleft().result()
+                    batch.append(running.popleft().result())
             while running:
-                batch += running.popleft().result()
+                batch.append(running.popleft().result())
         finally:
             for future in running:
                 future.cancel()
         return batch
 
-    def _next_blocks(self, nbytes: int) -> tuple[Unit, list[int], Any] | None:
+    def _next_blocks(self, nbytes: int) -> tuple[Unit, range, Any] | None:
         """The next blocks of a unit whose files are present, and the unit's statistics.
 
         Args:
@@ -114,7 +117,7 @@ class Scheduler:
                 unit, statistics = self._current
                 count = min(self._blocks_per_run(), max(1, nbytes // self._largest_block))
                 indices, self._blocks_left = self._blocks_left[:count], self._blocks_left[count:]
-                return unit, list(indices), statistics
+                return unit, indices, statistics
             started = self._upcoming or self._start_unit()
             if started is None:
                 break
@@ -144,26 +147,22 @@ class Scheduler:
         committed = self._execution.progress[unit.index].committed_blocks
         self._blocks_left = range(committed, unit.blocks)
 
-    def _write_blocks(self, unit: Unit, indices: list[int], statistics: Any) -> list[WrittenBlock]:
+    def _write_blocks(self, unit: Unit, indices: range, statistics: Any) -> WrittenBlocks:
         """Runs in a worker thread."""
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(unit, self._evaluator.serial_scan(unit))
         started = time.perf_counter()
         storage = self._execution.storage
         data, inputs = self._evaluator.compute(unit, indices, statistics)
-        places = [unit.block_bytes(index) for index in indices]
-        begin = places[0][0]
-        hashes = [hash_block(data[at - begin : at - begin + size]) for at, size in places]
+        hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
+        begin, _ = unit.span(indices)
         target = self._execution.files.descriptor(unit.shard)
         origin = self._evaluator.copied_from(unit, indices)
         if origin is None or not storage.copy(*origin, target, begin, len(data)):
             storage.write(target, data, begin)
         self._execution.reporter.heartbeat()
-        seconds = (time.perf_counter() - started) / len(indices)
-        return [
-            WrittenBlock(unit, index, hash, known, seconds)
-            for index, hash, known in zip(indices, hashes, inputs)
-        ]
+        seconds = time.perf_counter() - started
+        return WrittenBlocks(unit, indices.start, hashes, inputs, seconds)
 
     def _parallel_scan(self, unit: Unit) -> Scan[Any]:
         """A scan over a unit's blocks by all threads, a few blocks ahead of its consumer."""
@@ -175,7 +174,8 @@ class Scheduler:
                 self._governor.wait_for_memory(self._stop)
                 if self._stop.requested:
                     raise _ScanStopped
-                last = min(first + self._blocks_per_run(), unit.blocks)
+                count = self._blocks_per_run() * (SAMPLE_RUNS if sample else 1)
+                last = min(first + count, unit.blocks)
                 indices = range(first, last)
                 evaluate = self._evaluator.map_blocks
                 task = self._pool.submit(evaluate, unit, indices, function, sample)
@@ -200,9 +200,9 @@ class Scheduler:
         """Fewer under memory pressure."""
         return max(1, min(RUN_BLOCKS, self._governor.batch_bytes // (32 * 4 * BLOCK)))
 
-    def _report(self, batch: list[WrittenBlock]) -> None:
+    def _report(self, batch: list[WrittenBlocks]) -> None:
         """Count what was written, which the committer may have committed by now, or not."""
-        self._units_done += sum(written.is_last for written in batch)
+        self._units_done += sum(written.completes_unit for written in batch)
         self._bytes_done += sum(written.nbytes for written in batch)
         self._report_downloads()
         self._execution.reporter.progressed(

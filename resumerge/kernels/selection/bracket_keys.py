@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -37,13 +38,14 @@ class BracketKeys:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def add(self, above: int, key_bytes: bytes, count_bytes: bytes) -> None:
-        """Add the next block.
+    def add(self, above: int, key_bytes: bytes, count_bytes: bytes, ends: Sequence[int]) -> None:
+        """Add the next blocks.
 
         Args:
-            above: number of its elements with keys above the bracket.
-            key_bytes: the distinct keys inside, ascending: uint32.
-            count_bytes: number of elements with each: uint32.
+            above: number of their elements with keys above the bracket.
+            key_bytes: the distinct keys inside of each block, one block after the other: uint32.
+            count_bytes: number of elements of the block with each: uint32.
+            ends: for each block, how many of the keys come before its end.
         """
         keys, counts = np.frombuffer(key_bytes, np.uint32), np.frombuffer(count_bytes, np.uint32)
         self._rank -= above
@@ -51,9 +53,10 @@ class BracketKeys:
             self._too_many = True
             self._keys, self._counts = GrowingArray(0), GrowingArray(0)
             return
+        before = len(self)
         self._keys.append(keys)
         self._counts.append(counts)
-        self._ends.append(len(self))
+        self._ends += [before + end for end in ends]
 
     def selection(self) -> Selection | None:
         """The selection; None if the rank is not inside the bracket, or too many keys are."""

@@ -96,9 +96,8 @@ def _guess(
     inside = {which: BracketKeys(which[1], numel, low) for which, (low, _) in brackets.items()}
     if brackets:
         for part in scan(lambda v, run: _keys_in_brackets(v, brackets, key, run)):
-            for which, blocks in part.items():
-                for above, keys, counts in blocks:
-                    inside[which].add(above, keys, counts)
+            for which, keys in part.items():
+                inside[which].add(*keys)
     found = {which: collected.selection() for which, collected in inside.items()}
     return {which: selection for which, selection in found.items() if selection is not None}
 
@@ -126,8 +125,8 @@ def _sample(vectors: Vectors, wanted: Iterable[int], key: Key, step: int) -> dic
 
 def _keys_in_brackets(
     vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key, run: Run
-) -> dict[VectorRank, list[tuple[int, bytes, bytes]]]:
-    """The number of elements above each bracket, and the distinct keys inside with their counts.
+) -> dict[VectorRank, tuple[int, bytes, bytes, list[int]]]:
+    """What `BracketKeys.add` takes, for each bracket.
 
     Keys are counted, not collected one by one: differences of 16-bit numbers have few distinct
     values, and a bracket may contain a large share of the tensor.

@@ -105,7 +105,7 @@ class Stopped:
             for source, tensor in operand.tables
             if source == number
         ]
-        at = tensor.offset + wanted.block(block).stop * tensor.nbytes // tensor.numel - 1
+        at = tensor.offset + wanted.run(range(block + 1)).length * tensor.nbytes // tensor.numel - 1
         with (self.models / model / FILE).open("r+b") as file:
             file.seek(at)
             byte = file.read(1)[0]

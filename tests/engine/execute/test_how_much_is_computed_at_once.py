@@ -12,7 +12,8 @@ from made_up_plans import plan
 from test_pages_are_dropped_after_their_last_use import LINEAR, vectors
 
 from resumerge.engine.execute import scheduler as module
-from resumerge.engine.execute.scheduler import BATCH_SECONDS, Scheduler
+from resumerge.engine.execute.committer import WrittenBlocks
+from resumerge.engine.execute.scheduler import BATCH_SECONDS, SAMPLE_RUNS, Scheduler
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
@@ -113,7 +114,7 @@ class Bench:
                 fetching=tell("fetching"),
             ),
         )  # fmt: skip
-        self.copies = False
+        self.copies = self.samples = False
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
             statistics=self._statistics, serial_scan=lambda unit: f"serial {unit.name}",
@@ -143,14 +144,12 @@ class Bench:
         assert stop is self.stop
         self.told.append(("memory",))
 
-    def _compute(
-        self, unit: Unit, indices: list[int], statistics: Any
-    ) -> tuple[memoryview, list[bytes]]:
+    def _compute(self, unit: Unit, indices: range, statistics: Any) -> tuple[memoryview, bytes]:
         for index in indices:
             self.computed.append((unit.index, index, statistics))
             self.at_block.get((unit.index, index), lambda: None)()
         data = b"".join(bytes([index]) * unit.block_bytes(index)[1] for index in indices)
-        return memoryview(data), [b"inputs"] * len(indices)
+        return memoryview(data), b"inputs" * len(indices)
 
     def _copy(self, *place: Any) -> bool:
         self.told.append(("copy", *place))
@@ -168,11 +167,11 @@ class Bench:
         if isinstance(scan, str):
             return scan
         self.told.append(("scan of", unit.name))
-        return list(scan("function", True))
+        return list(scan("function", self.samples))
 
     def _submit(self, batch: Any) -> None:
         self.told.append(("submit",))
-        self.batches.append([(written.unit.index, written.index) for written in batch])
+        self.batches.append([(written.unit.index, k) for written in batch for k in written.indices])
 
     def _wait(self, report: Callable[[], None]) -> bool:
         self.told.append(("wait",))
@@ -230,7 +229,7 @@ def test_a_batch_is_half_of_what_may_be_uncommitted(batch_blocks: int, expected:
 def test_it_is_no_larger_where_threads_take_several_blocks_at_once() -> None:
     bench = Bench(linear(200), batch_bytes=2 * 67 * SIZE + SIZE)
     assert bench.run() == [67, 67, 66]
-    assert {len(task) for task in of_each_task(bench)} == {RUN_BLOCKS, 3, 2}
+    assert {len(task.indices) for task in of_each_task(bench)} == {RUN_BLOCKS, 3, 2}
 
 
 def test_a_batch_is_as_small_as_its_largest_block_allows() -> None:
@@ -244,10 +243,10 @@ def test_no_thread_takes_several_blocks_under_pressure() -> None:
     for blocks, expected in ((31, 1), (32, 1), (63, 1), (64, 2), (96, 3), (128, 4), (640, 4)):
         bench = Bench(linear(24), batch_bytes=blocks * SIZE)
         bench.run()
-        assert max(len(task) for task in of_each_task(bench)) == expected, blocks
+        assert max(len(task.indices) for task in of_each_task(bench)) == expected, blocks
 
 
-def of_each_task(bench: Bench) -> list[list[Any]]:
+def of_each_task(bench: Bench) -> list[WrittenBlocks]:
     """The blocks of the tasks, by the work that was done again for each."""
     return [lazy.result() for lazy in bench.pool.submitted]
 
@@ -373,9 +372,9 @@ def test_each_unit_has_its_own_statistics_and_a_small_one_makes_them_itself() ->
     bench.run()
     found = {unit: statistics for unit, _, statistics in bench.computed}
     assert found == {
-        0: [(0, "function", True), (1, "function", True)],
+        0: [(0, "function", False), (1, "function", False)],
         1: "serial t1",
-        2: [(k, "function", True) for k in range(3)],
+        2: [(k, "function", False) for k in range(3)],
         3: None,
     }
     assert bench.of("scan of") == [("scan of", "t0"), ("scan of", "t2")], "none is made twice"
@@ -402,6 +401,18 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     beats = len([kind for kind, *_ in scan if kind == "heartbeat"])
     assert beats == 2 * 40 / RUN_BLOCKS, "and with each run of blocks that is written"
     assert all(later - earlier <= RUN_BLOCKS for earlier, later in pairwise(passed))
+
+
+def test_a_task_samples_more_blocks_than_it_reads_whole() -> None:
+    tasks = {}
+    for samples in (False, True):
+        bench = Bench(linear(160), scanned=("t0",))
+        bench.samples = samples
+        bench.run()
+        before = bench.told[: bench.told.index(("submit",))]
+        tasks[samples] = before.count(("memory",))
+        assert bench.computed[0][2] == [(k, "function", samples) for k in range(160)]
+    assert tasks[False] - tasks[True] == 160 // RUN_BLOCKS - 160 // RUN_BLOCKS // SAMPLE_RUNS
     stopped = Bench(found, scanned=("t0",))
     stopped.governor.wait_for_memory = lambda stop: setattr(
         stop, "requested", len(stopped.told) > 6

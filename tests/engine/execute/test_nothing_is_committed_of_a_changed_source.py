@@ -10,7 +10,7 @@ from merging import merge, shards_of
 from small_batches import use_small_batches
 from tiny_models import TWO_LAYERS, write_family
 
-from resumerge.engine.execute.committer import Committer, WrittenBlock
+from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
 
@@ -49,7 +49,7 @@ def committed_before_the_change(
     committed: list[set[str]] = []
     now: list[set[str]] = []
 
-    def change_first(committer: Committer, written_blocks: list[WrittenBlock]) -> None:
+    def change_first(committer: Committer, written_blocks: list[WrittenBlocks]) -> None:
         sources = committer._execution.plan.sources
         operands = [o for written in written_blocks for o in written.unit.expression.operands]
         now.append({sources[number].ref.text for o in operands for number, _ in o.tables})

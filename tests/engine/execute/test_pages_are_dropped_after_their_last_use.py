@@ -65,11 +65,11 @@ def linear(*sizes: int) -> tuple[Plan, Unit]:
 def test_of_blocks_that_are_on_disk_output_and_inputs_are_dropped(dropped: Dropped) -> None:
     found, unit = linear(3, 10)
     cache = Cache(found).cache
-    cache.finished(unit, 0, 1)
+    cache.finished(unit, range(0, 2))
     before = 4 * 3
     assert dropped == [("shard 0", unit.offset, 32), ("a", before, 32), ("b", before, 32)]
     dropped.clear()
-    cache.finished(unit, 2, 2)
+    cache.finished(unit, range(2, 3))
     assert dropped == [
         ("shard 0", unit.offset + 32, 8), ("a", before + 32, 8), ("b", before + 32, 8)
     ]  # fmt: skip
@@ -78,7 +78,7 @@ def test_of_blocks_that_are_on_disk_output_and_inputs_are_dropped(dropped: Dropp
 def test_with_plenty_of_memory_nothing_is_dropped(dropped: Dropped) -> None:
     found, unit = linear(100)
     cache = Cache(found, scarce=False)
-    cache.cache.finished(unit, 0, 1)
+    cache.cache.finished(unit, range(0, 2))
     cache.cache.scanned(unit, SCANNED_BLOCKS - 1)
     assert dropped == []
 
@@ -95,7 +95,7 @@ def test_an_input_that_is_read_again_stays(dropped: Dropped) -> None:
         if unit.expression.operands[0].tensor.name.endswith("up_proj.weight")
     )
     for unit in (first, second):
-        cache.finished(unit, 0, unit.blocks - 1)
+        cache.finished(unit, range(unit.blocks))
     assert [file for file, *_ in dropped] == ["shard 0", "shard 0", "a"]
 
 
@@ -135,17 +135,17 @@ def test_tensors_whose_rows_are_gathered_go_whole_after_the_last_block(dropped: 
     operand = replace(unit.expression.operands[0], rows=RowMap(rows, tables))
     unit = replace(unit, expression=replace(unit.expression, operands=(operand,)))
     cache = Cache(replace(found, units=(found.units[0], unit))).cache
-    cache.finished(unit, 0, 1)
+    cache.finished(unit, range(0, 2))
     assert dropped == [("shard 0", unit.offset, 32)]
     dropped.clear()
-    cache.finished(unit, 2, 2)
+    cache.finished(unit, range(2, 3))
     assert dropped == [("shard 0", unit.offset + 32, 16), ("a", 12, 48), ("b", 12, 48)]
 
 
 def test_a_result_of_another_width_than_its_inputs(dropped: Dropped) -> None:
     found = plan(LINEAR + "out_dtype: bfloat16\n", vectors("a", 3, 10), vectors("b", 3, 10))
     unit = found.units[-1]
-    Cache(found).cache.finished(unit, 1, 2)
+    Cache(found).cache.finished(unit, range(1, 3))
     assert dropped == [("shard 0", unit.offset + 8, 12), ("a", 12 + 16, 24), ("b", 12 + 16, 24)]
 
 
@@ -161,5 +161,5 @@ def test_members_of_a_tensor_that_is_read_as_one_are_dropped_where_each_is(
     operand = replace(unit.expression.operands[0], tensor=packed)
     unit = replace(unit, expression=replace(unit.expression, operands=(operand,)))
     cache = Cache(replace(found, units=(found.units[0], unit))).cache
-    cache.finished(unit, 1, 2)
+    cache.finished(unit, range(1, 3))
     assert dropped[1:] == [("a 0", 16, 8), ("a 1", 100, 24)]

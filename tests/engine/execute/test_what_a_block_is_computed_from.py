@@ -30,7 +30,7 @@ from resumerge.engine.execute.evaluation.input_hashes import (
 )
 from resumerge.engine.execute.evaluation.method_failures import keeps_inputs
 from resumerge.engine.execute.evaluation.row_gather import RowReader
-from resumerge.native import BF16, Vector
+from resumerge.native import BF16, F16, F32, Vector
 from resumerge.planning import Plan
 from resumerge.planning.estimates.memory import REUSED
 from resumerge.planning.plan import Unit
@@ -71,11 +71,11 @@ def evaluated(found: Plan, unit: Unit, *, hashes: bool = True) -> tuple[bytes, l
     evaluator = Evaluator(found, SourceReader(found.sources), hashes=hashes)
     data, seen = [], []
     for index in range(unit.blocks):
-        block, [inputs] = evaluator.compute(unit, [index], None)
+        block, inputs = evaluator.compute(unit, range(index, index + 1), None)
         data.append(bytes(block))
         seen.append(inputs)
     whole, hashed = evaluator.compute(unit, range(unit.blocks), None)
-    assert (bytes(whole), hashed) == (b"".join(data), seen), "as one run of all blocks"
+    assert (bytes(whole), hashed) == (b"".join(data), b"".join(seen)), "as one run of all blocks"
     return b"".join(data), seen
 
 
@@ -186,7 +186,7 @@ def test_a_copy_is_hashed_by_its_output_alone(tmp_path: Path) -> None:
     assert evaluated(found, unit) == (bits(values), [b""] * 3)
     evaluator = Evaluator(found, SourceReader(found.sources))
     assert not evaluator.needs_statistics(unit)
-    place = evaluator.copied_from(unit, [1, 2])
+    place = evaluator.copied_from(unit, range(1, 3))
     assert place is not None
     offset = unit.expression.operands[0].tensor.offset
     assert place[1] == offset + 4 * BLOCK
@@ -202,7 +202,7 @@ def test_an_empty_tensor_has_one_block_of_nothing(tmp_path: Path) -> None:
         evaluator = Evaluator(found, SourceReader(found.sources))
         assert evaluated(found, unit) == (b"", [b""])
         assert not evaluator.needs_statistics(unit)
-        assert evaluator.copied_from(unit, 0) is None
+        assert evaluator.copied_from(unit, range(1)) is None
         assert evaluator.input_hashes(unit, 0, [0]) == b""
 
 
@@ -289,6 +289,10 @@ def test_a_buffer_is_used_again_by_its_thread_under_its_name() -> None:
     vector = buffers.vector("a", 20, BF16)
     assert (len(vector), vector.data.dtype, vector.dtype) == (20, np.uint16, BF16)
     assert np.shares_memory(vector.data, buffers.take("a", 40))
+    assert buffers.vector("a", 20, BF16) is vector
+    for length, dtype in ((19, BF16), (20, F16), (2000, BF16), (20, BF16)):
+        other = buffers.vector("a", length, dtype)
+        assert (len(other), other.dtype) == (length, dtype)
     others: list[np.ndarray] = []
     thread = threading.Thread(target=lambda: others.append(buffers.take("a", 1000)))
     thread.start()
@@ -301,6 +305,8 @@ def test_a_buffer_for_a_whole_tensor_is_not_kept() -> None:
     assert np.shares_memory(buffers.take("a", REUSED), buffers.take("a", REUSED))
     large = [buffers.take("b", REUSED + 1) for _ in range(2)]
     assert not np.shares_memory(*large)
+    vectors = [buffers.vector("c", REUSED // 4 + 1, F32).data for _ in range(2)]
+    assert not np.shares_memory(*vectors)
 
 
 def test_a_result_that_lies_in_an_input_is_recognized() -> None:

@@ -16,7 +16,7 @@ from small_batches import use_small_batches
 from tiny_models import TWO_LAYERS, write_family
 
 from resumerge.engine.execute import committer
-from resumerge.engine.execute.committer import Committer, WrittenBlock
+from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.verify import unit_of_row
 from resumerge.engine.reporter import ProgressUpdate
@@ -118,7 +118,7 @@ def test_what_is_committed_before_it_is_reported_counts_once(
 ) -> None:
     submit = Committer.submit
 
-    def and_wait(self: Committer, batch: list[WrittenBlock]) -> None:
+    def and_wait(self: Committer, batch: list[WrittenBlocks]) -> None:
         submit(self, batch)
         self.wait()
 

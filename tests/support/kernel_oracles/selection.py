@@ -18,16 +18,17 @@ def keys(vector: Vector, ordered: bool, out: np.ndarray) -> None:
 
 def keys_in_bracket(
     vector: Vector, ordered: bool, low: int, high: int, block: int
-) -> list[tuple[int, bytes, bytes]]:
-    found = []
+) -> tuple[int, bytes, bytes, list[int]]:
+    keys, numbers, ends = b"", b"", []
     every = keys_of_tensor(tensor_of(vector), ordered)
     for part in parts(len(every), block):
         here = every[part]
         inside = here[(here >= low) & (here <= high)]
         different, counts = np.unique(inside, return_counts=True)
-        above = int((here > high).sum())
-        found.append((above, different.tobytes(), counts.astype(np.uint32).tobytes()))
-    return found
+        keys += different.tobytes()
+        numbers += counts.astype(np.uint32).tobytes()
+        ends.append(len(keys) // 4)
+    return int((every > high).sum()), keys, numbers, ends
 
 
 def equal_counts(vector: Vector, ordered: bool, key: int, block: int) -> list[int]:

@@ -7,8 +7,9 @@ that evaluates the same block gets the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,16 +24,30 @@ from resumerge.engine.execute.evaluation.method_failures import (
     kept_inputs,
 )
 from resumerge.engine.execute.evaluation.operands import Operands
-from resumerge.kernels.blocks import MapFunction, Scan
-from resumerge.methods import METHODS, Block, KernelMethod, Method
-from resumerge.native import CODES
+from resumerge.engine.execute.evaluation.row_gather import RowReader
+from resumerge.kernels.blocks import MapFunction, Run, Scan
+from resumerge.methods import METHODS, KernelMethod, Method
+from resumerge.native import CODES, Vector
 from resumerge.planning.backend import needs_torch
-from resumerge.planning.plan import Plan, Unit
-from resumerge.sources.dtypes import FLOATS, nbytes
+from resumerge.planning.plan import Expression, Plan, Unit
+from resumerge.sources.dtypes import FLOATS
 from resumerge.sources.reader import SourceReader
 
 if TYPE_CHECKING:
     from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What is found out once for all blocks of a unit.
+
+    Args:
+        hashed: numbers of the operands that are hashed, ascending.
+    """
+
+    operands: Operands
+    backend: KernelBackend | TorchBackend
+    hashed: list[int]
 
 
 class Evaluator:
@@ -54,13 +69,11 @@ class Evaluator:
         self._plan = plan
         self._reader = reader
         self._device = device
+        self._hashes = hashes
         self._buffers = Buffers()
-        self._operands = Operands(reader, self._buffers)
+        self._rows = RowReader(reader, self._buffers)
         self._needs_torch = needs_torch(plan)
-        self._backend = lru_cache(16)(self._choose_backend)
-        self._hashed = lru_cache(16)(
-            lambda number: list(hashed_operands(plan, plan.units[number])) if hashes else []
-        )
+        self._prepared = lru_cache(16)(self._prepare)
 
     def start_thread(self) -> None:
         """Prepare the calling thread; every thread that evaluates calls this first."""
@@ -86,47 +99,41 @@ class Evaluator:
 
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
             for index in range(unit.blocks):
-                yield from self.map_blocks(unit, [index], function, sample)
+                yield from self.map_blocks(unit, range(index, index + 1), function, sample)
 
         return scan
 
     def map_blocks(
-        self, unit: Unit, indices: Sequence[int], function: MapFunction[Any], sample: bool = False
+        self, unit: Unit, indices: range, function: MapFunction[Any], sample: bool = False
     ) -> list[Any]:
         """The partial results of `function` for consecutive blocks, or for samples of them."""
-        blocks = [unit.block(index) for index in indices]
-        if sample:
-            blocks = [block.sample() for block in blocks]
-        inputs = self._operands.read(unit, blocks)
-        backend = self._backend(unit.index)
+        prepared, run = self._prepared(unit.index), unit.run(indices, sample=sample)
+        inputs = prepared.operands.read(run, _unseen)
         with failures_named(unit):
-            partials = backend.map(function, inputs, blocks, sample)
-        if backend.is_users and keeps_inputs(partials, inputs):
+            partials = prepared.backend.map(function, inputs, run)
+        if prepared.backend.is_users and keeps_inputs(partials, inputs):
             raise kept_inputs(unit)
         return partials
 
-    def compute(
-        self, unit: Unit, indices: Sequence[int], statistics: Any
-    ) -> tuple[memoryview, list[bytes]]:
+    def compute(self, unit: Unit, indices: range, statistics: Any) -> tuple[memoryview, bytes]:
         """Consecutive blocks of the output.
 
         Returns:
-            Their bytes, valid until this thread's next call; and for each block the hashes of what
-            it was computed from, one for each of `hashed_operands`, none where it is a copy.
+            Their bytes, valid until this thread's next call; and the hashes of what they were
+            computed from: for each block one for each of `hashed_operands`, none for a copy.
 
         Raises:
             Resumable: the method fails, or returns something else than a block.
         """
         if unit.expression.method == "copy" or unit.numel == 0:
-            return self._copied(unit, indices), [b""] * len(indices)
-        blocks = [unit.block(index) for index in indices]
-        seen = _Hashes(self._hashed(unit.index), len(blocks))
-        inputs = self._operands.read(unit, blocks, seen.add)
-        code = CODES[FLOATS[unit.dtype]]
-        out = self._buffers.vector("out", blocks[-1].stop - blocks[0].start, code)
+            return self._copied(unit, indices), b""
+        prepared, run = self._prepared(unit.index), unit.run(indices)
+        hashes = _Hashes(prepared.hashed, run)
+        inputs = prepared.operands.read(run, hashes.add)
+        out = self._buffers.vector("out", run.length, CODES[FLOATS[unit.dtype]])
         with failures_named(unit):
-            self._backend(unit.index).compute(inputs, blocks, statistics, out)
-        return out.data.view(np.uint8).data, seen.of_blocks()
+            prepared.backend.compute(inputs, run, statistics, out)
+        return out.data.view(np.uint8).data, hashes.of_blocks()
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
         """Read some operands of a block again, and hash them as `compute` does.
@@ -136,34 +143,40 @@ class Evaluator:
         """
         if unit.numel == 0:
             return b""
+        indices = range(index, index + 1)
         if unit.expression.method == "copy":
-            return hash_block(self._copied(unit, [index]))
+            return hash_block(self._copied(unit, indices))
         chosen = tuple(unit.expression.operands[number] for number in operands)
-        only = replace(unit, expression=replace(unit.expression, operands=chosen))
-        seen = _Hashes(range(len(chosen)), 1)
-        self._operands.read(only, [unit.block(index)], seen.add)
-        return seen.of_blocks()[0]
+        run = unit.run(indices)
+        hashes = _Hashes(range(len(chosen)), run)
+        self._read_only(replace(unit.expression, operands=chosen)).read(run, hashes.add)
+        return hashes.of_blocks()
 
-    def copied_from(self, unit: Unit, indices: Sequence[int]) -> tuple[int, int] | None:
+    def copied_from(self, unit: Unit, indices: range) -> tuple[int, int] | None:
         """(file descriptor, offset) of the bytes that blocks copy; None if they are computed."""
         if unit.expression.method != "copy" or unit.numel == 0:
             return None
-        operand, elements = unit.expression.operands[0], _elements(unit, indices)
-        span = self._reader.span(operand.source, operand.tensor, elements.start, elements.stop)
+        operand, [(start, stop)] = unit.expression.operands[0], unit.run(indices).ranges()
+        span = self._reader.span(operand.source, operand.tensor, start, stop)
         return span and span[:2]
 
-    def _copied(self, unit: Unit, indices: Sequence[int]) -> memoryview:
+    def _copied(self, unit: Unit, indices: range) -> memoryview:
         if unit.numel == 0:
             return memoryview(b"")
-        operand, elements = unit.expression.operands[0], _elements(unit, indices)
-        size = nbytes(unit.dtype, elements.stop) - nbytes(unit.dtype, elements.start)
-        view = self._buffers.take("copy", size).data
-        source, tensor = operand.source, operand.tensor
-        self._reader.read_into(source, tensor, elements.start, elements.stop, view)
+        operand, [(start, stop)] = unit.expression.operands[0], unit.run(indices).ranges()
+        view = self._buffers.take("copy", unit.span(indices)[1]).data
+        self._reader.read_into(operand.source, operand.tensor, start, stop, view)
         return view
 
-    def _choose_backend(self, number: int) -> KernelBackend | TorchBackend:
+    def _prepare(self, number: int) -> _Prepared:
         unit = self._plan.units[number]
+        hashed = list(hashed_operands(self._plan, unit)) if self._hashes else []
+        return _Prepared(self._read_only(unit.expression), self._choose_backend(unit), hashed)
+
+    def _read_only(self, expression: Expression) -> Operands:
+        return Operands(expression, self._reader, self._buffers, self._rows)
+
+    def _choose_backend(self, unit: Unit) -> KernelBackend | TorchBackend:
         method, tensor = METHODS[unit.expression.method], unit.context(self._plan.seed)
         if isinstance(method, KernelMethod):
             return KernelBackend(unit, method, tensor)
@@ -173,28 +186,27 @@ class Evaluator:
         return TorchBackend(unit, method, tensor, self._buffers, self._device)
 
 
-def _elements(unit: Unit, indices: Sequence[int]) -> Block:
-    first, last = unit.block(indices[0]), unit.block(indices[-1])
-    return Block(first.index, first.start, last.stop)
-
-
 class _Hashes:
-    """Collects the hashes of blocks' operands while they are read.
+    """Collects the hashes of a run's operands while they are read.
 
     Args:
         wanted: numbers of the operands, ascending.
     """
 
-    def __init__(self, wanted: Sequence[int], blocks: int) -> None:
-        self._found: dict[int, list[bytes]] = {operand: [] for operand in wanted}
-        self._blocks = blocks
+    def __init__(self, wanted: Sequence[int], run: Run) -> None:
+        self._wanted = wanted
+        self._blocks = list(run.blocks()) if wanted else []
+        self._found: list[list[bytes]] = []
 
-    def add(self, operand: int, data: np.ndarray) -> None:
-        if operand in self._found:
-            self._found[operand].append(hash_block(data.data))
+    def add(self, operand: int, vector: Vector) -> None:
+        if operand in self._wanted:
+            data = vector.data.data
+            self._found.append([hash_block(data[block]) for block in self._blocks])
 
-    def of_blocks(self) -> list[bytes]:
+    def of_blocks(self) -> bytes:
         """For each block its operands' hashes, one after the other."""
-        if not self._found:
-            return [b""] * self._blocks
-        return [b"".join(hashes) for hashes in zip(*self._found.values())]
+        return b"".join(chain.from_iterable(zip(*self._found)))
+
+
+def _unseen(operand: int, vector: Vector) -> None:
+    """Of a scan nothing is hashed."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from resumerge.engine.execute.evaluation.method_failures import described, wrong_result
 from resumerge.kernels import Run, l1_norms
-from resumerge.kernels.blocks import sampled
-from resumerge.methods import Block, KernelMethod, TensorContext
+from resumerge.methods import KernelMethod, TensorContext
 from resumerge.methods.contract import is_users
 from resumerge.native import Vector
 from resumerge.planning.plan import Unit
@@ -31,32 +30,27 @@ class KernelBackend:
         self,
         function: Callable[[list[Vector], Run], Any],
         inputs: list[Vector],
-        blocks: Sequence[Block],
-        sample: bool,
+        run: Run,
     ) -> list[Any]:
-        """The partial results of a map function of `statistics`, in the order of the blocks."""
-        size = sampled(self._unit.block_elements) if sample else self._unit.block_elements
-        return [function(inputs, Run(blocks[0].index, size, len(inputs[0])))]
+        """The partial result of a map function of `statistics`: one for the run."""
+        return [function(inputs, run)]
 
-    def compute(
-        self, inputs: list[Vector], blocks: Sequence[Block], statistics: Any, out: Vector
-    ) -> None:
+    def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
             Resumable: a method of a user did not write them, or returned something.
         """
-        run = Run(blocks[0].index, self._unit.block_elements, len(out))
         checked = self.is_users and _are_finite(inputs)
         if checked:
             out.data.view(np.uint8).fill(0xFF)  # NaN: what is not written is noticed
         result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)
         if result is not None:
             expected = "None: results go to `out`"
-            raise wrong_result(self._unit, blocks, expected, described(result))
+            raise wrong_result(self._unit, run.in_tensor(), expected, described(result))
         if checked and not _are_finite([out]):
             expected = "finite numbers in all of `out`, as all inputs are"
-            raise wrong_result(self._unit, blocks, expected, "NaN or infinity")
+            raise wrong_result(self._unit, run.in_tensor(), expected, "NaN or infinity")
 
 
 def _are_finite(vectors: Sequence[Vector]) -> bool:

@@ -1,119 +1,104 @@
-"""Reading the operands of consecutive blocks."""
+"""Reading the operands of one unit, a run of blocks at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from resumerge.engine.execute.evaluation.buffers import Buffers, Seen, unseen
+from resumerge.engine.execute.evaluation.buffers import Buffers
 from resumerge.engine.execute.evaluation.row_gather import RowReader
-from resumerge.kernels import round_to
-from resumerge.methods import Block
+from resumerge.kernels import Run, round_to
 from resumerge.native import CODES, Vector, read_ranges
 from resumerge.planning.backend import rounds_operand
-from resumerge.planning.plan import Operand, Unit
+from resumerge.planning.plan import Expression, Operand
 from resumerge.sources.dtypes import FLOATS, nbytes
 from resumerge.sources.reader import SourceReader
 
+Seen = Callable[[int, Vector], None]
+"""Is called with the number of an operand and its elements, which are valid during the call."""
+
 
 class Operands:
-    """Reads operands as they are stored, and rounds them to the recipe's dtype."""
+    """The operands of an expression, as they are stored and rounded to the recipe's dtype."""
 
-    def __init__(self, reader: SourceReader, buffers: Buffers) -> None:
-        self._reader = reader
-        self._buffers = buffers
-        self._rows = RowReader(reader, buffers)
+    def __init__(
+        self, expression: Expression, reader: SourceReader, buffers: Buffers, rows: RowReader
+    ) -> None:
+        self._operands, self._cast = expression.operands, expression.cast
+        self._reader, self._buffers, self._rows = reader, buffers, rows
+        self._codes = [
+            CODES["float32" if operand.rows else FLOATS[operand.tensor.dtype]]
+            for operand in self._operands
+        ]
+        self._are_rounded = [
+            operand.rows is None and rounds_operand(operand, self._cast)
+            for operand in self._operands
+        ]
+        self._are_verbatim = all(
+            operand.tensor.verbatim and operand.rows is None for operand in self._operands
+        )
 
-    def read(self, unit: Unit, blocks: Sequence[Block], seen: Seen = unseen) -> list[Vector]:
-        """The elements of some blocks of every operand, one block after the other.
+    def read(self, run: Run, seen: Seen) -> list[Vector]:
+        """The elements of a run of every operand, one block after the other.
 
         Args:
-            seen: called with each operand's number and its bytes of each block: as they were read,
-                or as they were gathered from the rows of several tensors.
+            seen: called with each operand as it was read, or as it was gathered from the rows of
+                several tensors.
         """
-        operands, cast = unit.expression.operands, unit.expression.cast
-        if not any(operand.rows or rounds_operand(operand, cast) for operand in operands):
-            vectors = [self._buffer(k, operand, blocks) for k, operand in enumerate(operands)]
-            self._fill(operands, vectors, blocks)
+        if not any(self._are_rounded):
+            vectors = [self._buffer(k, run) for k in range(len(self._codes))]
+            self._fill(self._operands, vectors, run)
             for k, vector in enumerate(vectors):
-                _show(seen, k, vector, blocks)
+                seen(k, vector)
             return vectors
         # One by one, so that few are held as they were read.
-        return [self._one(k, operand, blocks, cast, seen) for k, operand in enumerate(operands)]
+        return [self._one(k, run, seen) for k in range(len(self._codes))]
 
-    def _one(
-        self, k: int, operand: Operand, blocks: Sequence[Block], cast: str | None, seen: Seen
-    ) -> Vector:
-        if operand.rows is not None:
-            gathered = self._buffers.vector(("raw", k), _length(blocks), CODES["float32"])
-            for block, part in _parts(gathered, blocks):
-                self._rows.read_into(operand.rows, block.start, block.stop, cast, part)
-            _show(seen, k, gathered, blocks)
-            return gathered
-        vector = self._buffer(k, operand, blocks)
-        self._fill([operand], [vector], blocks)
-        _show(seen, k, vector, blocks)
-        if not rounds_operand(operand, cast):
+    def _one(self, k: int, run: Run, seen: Seen) -> Vector:
+        vector = self._buffer(k, run)
+        self._fill([self._operands[k]], [vector], run)
+        seen(k, vector)
+        if not self._are_rounded[k]:
             return vector
-        rounded = self._buffers.vector(("cast", k), len(vector), CODES[str(cast)])
+        rounded = self._buffers.vector(("rounded", k), run.length, CODES[str(self._cast)])
         round_to(vector, rounded)
         return rounded
 
-    def _buffer(self, k: int, operand: Operand, blocks: Sequence[Block]) -> Vector:
-        code = CODES[FLOATS[operand.tensor.dtype]]
-        return self._buffers.vector(("raw", k), _length(blocks), code)
+    def _buffer(self, k: int, run: Run) -> Vector:
+        return self._buffers.vector(("read", k), run.length, self._codes[k])
 
-    def _fill(
-        self, operands: Sequence[Operand], vectors: Sequence[Vector], blocks: Sequence[Block]
-    ) -> None:
+    def _fill(self, operands: Sequence[Operand], vectors: list[Vector], run: Run) -> None:
         """Read all operands by one call; where it fails, one by one, which says why."""
-        blocks = _joined(blocks)
-        if all(operand.tensor.verbatim for operand in operands):
-            places = [
-                place
-                for operand, vector in zip(operands, vectors)
-                for place in self._places(operand, vector, blocks)
-            ]
+        ranges = run.ranges()
+        if self._are_verbatim:
+            places = []
+            for operand, vector in zip(operands, vectors):
+                tensor = operand.tensor
+                descriptor = self._reader.descriptor(operand.source, tensor)
+                for start, part in _parts(vector, ranges):
+                    places.append((descriptor, tensor.offset + nbytes(tensor.dtype, start), part))
             if read_ranges(places):
                 return
         for operand, vector in zip(operands, vectors):
-            for block, part in _parts(vector, blocks):
-                view = part.view(np.uint8).data
-                tensor = operand.tensor
-                self._reader.read_into(operand.source, tensor, block.start, block.stop, view)
+            for start, part in _parts(vector, ranges):
+                self._read(operand, start, part)
 
-    def _places(
-        self, operand: Operand, vector: Vector, blocks: Sequence[Block]
-    ) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Where the blocks of an operand are (descriptor, offset in bytes), and where they go."""
-        tensor = operand.tensor
-        descriptor = self._reader.descriptor(operand.source, tensor)
-        for block, part in _parts(vector, blocks):
-            yield descriptor, tensor.offset + nbytes(tensor.dtype, block.start), part
+    def _read(self, operand: Operand, start: int, part: np.ndarray) -> None:
+        stop = start + len(part)
+        if operand.rows is not None:
+            self._rows.read_into(operand.rows, start, stop, self._cast, part)
+        else:
+            view = part.view(np.uint8).data
+            self._reader.read_into(operand.source, operand.tensor, start, stop, view)
 
 
-def _joined(blocks: Sequence[Block]) -> Sequence[Block]:
-    """Blocks that follow each other as one; samples of blocks do not."""
-    first, last = blocks[0], blocks[-1]
-    if last.stop - first.start == _length(blocks):
-        return [Block(first.index, first.start, last.stop)]
-    return blocks
-
-
-def _length(blocks: Sequence[Block]) -> int:
-    return sum(block.stop - block.start for block in blocks)
-
-
-def _parts(vector: Vector, blocks: Sequence[Block]) -> Iterator[tuple[Block, np.ndarray]]:
-    """The elements of a vector that belong to each block."""
-    data, at = vector.data, 0
-    for block in blocks:
-        yield block, data[at : at + block.stop - block.start]
-        at += block.stop - block.start
-
-
-def _show(seen: Seen, k: int, vector: Vector, blocks: Sequence[Block]) -> None:
-    if seen is not unseen:
-        for _, part in _parts(vector, blocks):
-            seen(k, part)
+def _parts(vector: Vector, ranges: list[tuple[int, int]]) -> list[tuple[int, np.ndarray]]:
+    """The elements of a vector that each range fills, after the range's first element."""
+    if len(ranges) == 1:
+        return [(ranges[0][0], vector.data)]
+    parts, at = [], 0
+    for start, stop in ranges:
+        parts.append((start, vector.data[at : at + stop - start]))
+        at += stop - start
+    return parts

@@ -11,7 +11,7 @@ from torch import Tensor
 from resumerge.engine.execute.evaluation.buffers import Buffers
 from resumerge.engine.execute.evaluation.method_failures import described, wrong_result
 from resumerge.kernels import round_to
-from resumerge.methods import Block, Method, TensorContext
+from resumerge.methods import Block, Method, Run, TensorContext
 from resumerge.methods.contract import is_users
 from resumerge.native import CODES, F32, Vector
 from resumerge.planning.plan import Unit
@@ -44,21 +44,18 @@ class TorchBackend:
         self,
         function: Callable[[list[Tensor], Block], Any],
         inputs: list[Vector],
-        blocks: Sequence[Block],
-        sample: bool,
+        run: Run,
     ) -> list[Any]:
         """The partial results of a map function of `statistics`, one for each block."""
-        return [function(tensors, block) for block, _, tensors in self._tensors(inputs, blocks)]
+        return [function(tensors, block) for block, _, tensors in self._tensors(inputs, run)]
 
-    def compute(
-        self, inputs: list[Vector], blocks: Sequence[Block], statistics: Any, out: Vector
-    ) -> None:
+    def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
             Resumable: the method returned something else than a block.
         """
-        for block, part, tensors in self._tensors(inputs, blocks):
+        for block, part, tensors in self._tensors(inputs, run):
             checked = self.is_users and _are_finite(tensors)
             result = self._method.block(self._tensor, tensors, block, statistics)
             if not self._is_block(result, block):
@@ -72,15 +69,11 @@ class TorchBackend:
             round_to(found, Vector(out.data[part], out.dtype))
 
     def _tensors(
-        self, inputs: list[Vector], blocks: Sequence[Block]
+        self, inputs: list[Vector], run: Run
     ) -> Iterator[tuple[Block, slice, list[Tensor]]]:
         """Each block, its elements, and its inputs in float32, which may be overwritten."""
-        at = 0
-        for block in blocks:
-            part = slice(at, at + block.stop - block.start)
-            wide = [self._wide(k, vector, part) for k, vector in enumerate(inputs)]
-            yield block, part, wide
-            at = part.stop
+        for block, part in zip(run.in_tensor(), run.blocks()):
+            yield block, part, [self._wide(k, vector, part) for k, vector in enumerate(inputs)]
 
     def _wide(self, k: int, vector: Vector, part: slice) -> Tensor:
         stored = Vector(vector.data[part], vector.dtype)
