@@ -14,7 +14,7 @@ import torch
 from made_up_plans import llama, plan, tensor, units
 
 from resumerge.errors import InputError, Interrupted
-from resumerge.kernels.blocks import Block, Run
+from resumerge.kernels.blocks import Block, Run, sampled
 from resumerge.methods import METHODS, Method, Parameter, TensorContext
 from resumerge.methods.contract import Answers, ask
 from resumerge.methods.loading import VARIABLE, methods_in_file
@@ -45,13 +45,12 @@ def reads(method: str, asked: TensorContext) -> int:
         nonlocal found
         found += 1
         for index in range(ROWS // STEP):
-            block = Block(index, index * size, (index + 1) * size)
-            block = block.sample() if sample else block
+            length = sampled(size) if sample else size
+            block = Block(index, index * size, index * size + length)
             parts = [array[block.start : block.stop].copy() for array in arrays]
             if by_torch:
                 yield function([torch.from_numpy(part) for part in parts], block)
             else:
-                length = block.stop - block.start
                 yield function([Vector(part) for part in parts], Run(index, length, length))
 
     if METHODS[method].passes(asked) > 1:

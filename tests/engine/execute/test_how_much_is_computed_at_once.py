@@ -402,6 +402,15 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     assert beats == 2 * 40 / RUN_BLOCKS, "and with each run of blocks that is written"
     assert all(later - earlier <= RUN_BLOCKS for earlier, later in pairwise(passed))
 
+    stopped = Bench(found, scanned=("t0",))
+    stopped.governor.wait_for_memory = lambda stop: setattr(
+        stop, "requested", len(stopped.told) > 6
+    )
+    with pytest.raises(Interrupted):
+        stopped.scheduler.run()
+    assert stopped.computed == [] and stopped.batches == []
+    assert len(stopped.pool.submitted) < 40 / RUN_BLOCKS
+
 
 def test_a_task_samples_more_blocks_than_it_reads_whole() -> None:
     tasks = {}
@@ -413,14 +422,6 @@ def test_a_task_samples_more_blocks_than_it_reads_whole() -> None:
         tasks[samples] = before.count(("memory",))
         assert bench.computed[0][2] == [(k, "function", samples) for k in range(160)]
     assert tasks[False] - tasks[True] == 160 // RUN_BLOCKS - 160 // RUN_BLOCKS // SAMPLE_RUNS
-    stopped = Bench(found, scanned=("t0",))
-    stopped.governor.wait_for_memory = lambda stop: setattr(
-        stop, "requested", len(stopped.told) > 6
-    )
-    with pytest.raises(Interrupted):
-        stopped.scheduler.run()
-    assert stopped.computed == [] and stopped.batches == []
-    assert len(stopped.pool.submitted) < 40 / RUN_BLOCKS
 
 
 def test_progress_is_told_with_each_batch() -> None:
