@@ -37,6 +37,21 @@ class Run:
     length: int
     step: int = 0
 
+    @classmethod
+    def of(cls, numel: int, size: int, indices: range, *, sample: bool = False) -> Run:
+        """Consecutive blocks of a tensor.
+
+        Args:
+            numel: elements of the tensor.
+            size: of a block.
+            sample: only the first elements of each, a sixteenth of them.
+        """
+        length = min(indices.stop * size, numel) - indices.start * size
+        if not sample:
+            return cls(indices.start, size, length)
+        whole, rest = divmod(length, size)
+        return cls(indices.start, sampled(size), whole * sampled(size) + sampled(rest), size)
+
     def __post_init__(self) -> None:
         if not self.step:
             object.__setattr__(self, "step", self.size)

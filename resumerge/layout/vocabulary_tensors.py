@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from resumerge.layout.layers import Layers
-from resumerge.sources.dtypes import FLOATS
 from resumerge.sources.tied_weights import is_computed, is_embedding, is_head
-from resumerge.sources.tokenizers.row_map import vocabulary_axis
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Tensor
+from resumerge.tensors.dtypes import FLOATS
+from resumerge.tensors.rows import vocabulary_axis
 
 VOCABULARY_SIZE = re.compile(r"(?!type_|entity_).*vocab_size.*|n_words|n_vocab|n_token")
 """Keys of config.json that state a number of tokens; the last three are in older files."""
@@ -94,7 +95,7 @@ def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
             yield from vocabulary_sizes(value)
 
 
-def _size(outside: Mapping[str, TensorInfo], config: Mapping[str, Any], tokens: int) -> int | None:
+def _size(outside: Mapping[str, Tensor], config: Mapping[str, Any], tokens: int) -> int | None:
     """Rows of the embedding, or what config.json states of one that has a few more."""
     rows = {n: vocabulary_axis(t.shape) for n, t in outside.items() if len(t.shape) == 2}
     named = [count for name, count in rows.items() if _INPUT.search(name)]
@@ -109,7 +110,7 @@ def _size(outside: Mapping[str, TensorInfo], config: Mapping[str, Any], tokens: 
     return min(roomy) if roomy else max(sizes, default=None)
 
 
-def _tables(outside: Mapping[str, TensorInfo], size: int, *, unique: bool) -> set[str]:
+def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[str]:
     """Embeddings and heads.
 
     Args:
@@ -142,7 +143,7 @@ def _is_of_head(name: str, source: Source, tables: set[str], *, unique: bool) ->
     return _NAMES.search(name) is not None or (unique and last.endswith("bias"))
 
 
-def _is_like(name: str, tensor: TensorInfo, size: int, unique: bool) -> bool:
+def _is_like(name: str, tensor: Tensor, size: int, unique: bool) -> bool:
     """Whether a tensor outside the layers has an axis of the vocabulary's size, or is a table of
     tokens and something else.
     """

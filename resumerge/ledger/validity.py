@@ -157,7 +157,7 @@ def _check_sources(parts: Mapping[str, Any], sources: Sequence[Mapping[str, Any]
 
 
 def _check_size(unit: Mapping[str, Any]) -> None:
-    from resumerge.sources.dtypes import BITS, nbytes  # its room takes 0.1 s, which status has not
+    from resumerge.tensors.dtypes import BITS, nbytes  # its room takes 0.1 s, which status has not
 
     numel = math.prod(json.loads(unit["shape"]))
     if unit["dtype"] not in BITS or unit["nbytes"] != nbytes(unit["dtype"], numel):

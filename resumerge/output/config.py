@@ -9,7 +9,7 @@ from typing import Any
 from resumerge.layout import own_head, read_layer_list, write_layer_list
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import LayerMap, Plan
-from resumerge.sources.dtypes import FLOATS
+from resumerge.tensors.dtypes import FLOATS
 
 _MOST_LAYERS = 1 << 16
 """A larger count in the config of a model is an error."""
@@ -44,12 +44,8 @@ def output_config(plan: Plan) -> dict[str, Any]:
 
 def _has_own_head(plan: Plan) -> bool:
     """Whether the output's head is made from one that a model does not tie to its embedding."""
-    heads = {number: own_head(source) for number, source in enumerate(plan.sources)}
-    return any(
-        heads.get(operand.source) == operand.tensor.name
-        for unit in plan.units
-        for operand in unit.expression.operands
-    )
+    heads = {source.tensors[name] for source in plan.sources if (name := own_head(source))}
+    return any(node in heads for unit in plan.units for node in unit.expression.nodes())
 
 
 def _slice_layer_lists(

@@ -1,7 +1,8 @@
 """Makes the plan of a merge: units, shards, fingerprint and estimate.
 
 `planner.py` has the order of the steps, `plan.py` the result. Problems are collected and raised
-together. Nothing here reads weights. Imports recipe, sources, layout and methods.
+together. Nothing here reads weights. Imports recipe, sources, layout, tensors and
+methods.
 
 The package is not named ``plan``: importing it would replace the function `resumerge.plan`.
 """
@@ -9,24 +10,13 @@ The package is not named ``plan``: importing it would replace the function `resu
 from resumerge.planning.check_recipe import check_recipe, read_recipe
 from resumerge.planning.estimates.estimate import Estimate, estimate
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
-from resumerge.planning.plan import (
-    BLOCK,
-    NUMERICS,
-    Expression,
-    Operand,
-    Plan,
-    Shard,
-    Unit,
-    Unshared,
-)
+from resumerge.planning.plan import BLOCK, NUMERICS, Plan, Shard, Unit, Unshared
 from resumerge.planning.planner import make_plan
 
 __all__ = [
     "BLOCK",
     "NUMERICS",
     "Estimate",
-    "Expression",
-    "Operand",
     "Plan",
     "Shard",
     "Unit",

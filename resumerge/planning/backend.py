@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from resumerge.methods import METHODS, KernelMethod
-from resumerge.planning.plan import Operand, Plan, Unit
-from resumerge.sources.dtypes import FLOATS
+from resumerge.planning.plan import Plan
+from resumerge.tensors import Adapted, Merged
 
 
 def needs_torch(plan: Plan) -> bool:
     """Whether torch has to be loaded: it takes a second, and 200 MB."""
-    return any(source.kind == "lora" for source in plan.sources) or computes_with_torch(plan)
+    return computes_with_torch(plan) or any(
+        isinstance(node, Adapted) for unit in plan.units for node in unit.expression.nodes()
+    )
 
 
 def computes_with_torch(plan: Plan) -> bool:
-    """Whether torch computes a unit, which it can do on a GPU."""
-    return any(uses_torch(unit) for unit in plan.units)
-
-
-def uses_torch(unit: Unit) -> bool:
-    """Whether the method of a unit computes with torch, rather than with the kernels."""
-    method = unit.expression.method
-    return method != "copy" and not isinstance(METHODS[method], KernelMethod)
-
-
-def rounds_operand(operand: Operand, cast: str | None) -> bool:
-    """Whether the recipe's dtype changes what is read of an operand."""
-    return cast not in (None, "float32", "float64", FLOATS[operand.tensor.dtype])
+    """Whether a method computes with torch, which it can do on a GPU."""
+    return any(
+        isinstance(node, Merged) and node.uses_torch
+        for unit in plan.units
+        for node in unit.expression.nodes()
+    )

@@ -16,11 +16,12 @@ from dataclasses import replace
 from resumerge.layout import DOWNS, GATES, UPS
 from resumerge.methods import METHODS
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.sources.types import PackedTensor, Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Stacked, Tensor
 
 _EXPERT = re.compile(r"^(.+)\.experts\.(\d+)\.(\w+)\.weight$")
 
-Matrices = dict[tuple[int, int], TensorInfo]
+Matrices = dict[tuple[int, int], Tensor]
 """By number of the expert, and 0, or 1 for an up beside a gate."""
 
 
@@ -48,22 +49,22 @@ def _with_packed_experts(source: Source) -> Source:
             found[f"{expert[1]}.experts.{place[0]}"][int(expert[2]), place[1]] = tensor
     packed = {name: _packed(name, matrices) for name, matrices in found.items()}
     complete = {name: tensor for name, tensor in packed.items() if tensor is not None}
-    gone = {member.name for tensor in complete.values() for member in tensor.packed}
+    gone = {member.name for tensor in complete.values() for member in tensor.parts}
     rest = {name: tensor for name, tensor in source.tensors.items() if name not in gone}
     return replace(source, tensors={**rest, **complete})
 
 
-def unpacked(name: str, template: TensorInfo) -> Mapping[str, tuple[int, ...]]:
+def unpacked(name: str, template: Tensor) -> Mapping[str, tuple[int, ...]]:
     """Names and shapes of the tensors that a packed tensor of the output is written as.
 
     Args:
         name: of the packed tensor, in the output.
         template: the tensor that the output's is like; the result is empty where it is not packed.
     """
-    if not isinstance(template, PackedTensor):
+    if not isinstance(template, Stacked):
         return {}
     ours, theirs = (packed.rpartition(".experts.")[0] for packed in (name, template.name))
-    return {ours + member.name.removeprefix(theirs): member.shape for member in template.packed}
+    return {ours + member.name.removeprefix(theirs): member.shape for member in template.parts}
 
 
 def _place(projection: str) -> tuple[str, int] | None:
@@ -75,7 +76,7 @@ def _place(projection: str) -> tuple[str, int] | None:
     return None
 
 
-def _packed(name: str, matrices: Matrices) -> PackedTensor | None:
+def _packed(name: str, matrices: Matrices) -> Stacked | None:
     """The packed tensor; None where experts or matrices are missing, or not alike."""
     if not any(place == 0 for _, place in matrices):  # ups without gates
         name = name.replace("gate_up_proj", "up_proj")
@@ -88,5 +89,4 @@ def _packed(name: str, matrices: Matrices) -> PackedTensor | None:
         return None
     rows, columns = first.shape
     shape = (len(experts), len(places) * rows, columns)
-    nbytes = sum(member.nbytes for member in members)
-    return PackedTensor(name, first.dtype, shape, first.file, first.offset, nbytes, packed=members)
+    return Stacked.of(name, shape, members)

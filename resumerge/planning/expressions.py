@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
-from resumerge.methods import METHODS, MergeMethod, TensorContext
+from resumerge.methods import METHODS, MergeMethod, Value
 from resumerge.methods.contract import Answers, ask
 from resumerge.planning.experts import unpacked
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters
-from resumerge.planning.plan import Expression, Operand, block_elements
+from resumerge.planning.plan import block_elements
 from resumerge.planning.shards import Target
 from resumerge.planning.slices import base_of
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
 from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.sources.dtypes import BY_TORCH_NAME, FLOATS
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Merged, Tensor, rounded_input
+from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An input of an output tensor: a model's tensor, and the model's parameters for it."""
+
+    model: ModelRef
+    tensor: Tensor
+    params: Mapping[str, Value]
 
 
 @dataclass
@@ -57,21 +67,15 @@ class Expressions:
         operands = self._operands(spec, found, ref, template, base)
         if len(operands) < len(inputs):
             return None
-        expression = Expression(
-            self.method.name,
-            tuple(operands),
-            self.parameters.of_merge(spec, self._names(reference, spec.name)),
-            next((k for k, i in enumerate(inputs) if i.model == base), None),
-            self.recipe.dtype,
-        )
-        return self._merged(spec, self.method, expression, template)
+        params = self.parameters.of_merge(spec, self._names(reference, spec.name))
+        return self._merged(spec, self.method, operands, params, base, template)
 
     def _operands(
         self,
         spec: TensorSpec,
-        found: list[TensorInfo | None],
+        found: list[Tensor | None],
         ref: ModelRef,
-        template: TensorInfo,
+        template: Tensor,
         base: ModelRef | None,
     ) -> list[Operand]:
         """The tensors of all inputs that have the template's shape; the others are mismatches.
@@ -91,56 +95,72 @@ class Expressions:
                 names = self._names(input_.model, name)
                 is_base = input_.model == base
                 params = self.parameters.of_input(spec, input_, names, is_base=is_base)
-                operands.append(Operand(self.models.numbers[input_.model], tensor, params))
+                operands.append(Operand(input_.model, tensor, params))
         return operands
 
     def _merged(
-        self, spec: TensorSpec, method: MergeMethod, expression: Expression, template: TensorInfo
+        self,
+        spec: TensorSpec,
+        method: MergeMethod,
+        operands: list[Operand],
+        params: Mapping[str, Value],
+        base: ModelRef | None,
+        template: Tensor,
     ) -> Target:
-        shape = expression.operands[0].tensor.shape
+        first = operands[0].tensor
+        inputs = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
+        shape = first.shape
+        refs = tuple(operand.model for operand in operands)
         if self.alignment:
-            expression, shape = self.alignment.aligned(expression)
-        operands = expression.operands
-        dtype = self._dtype(operands)
-        context = expression.context(spec.name, shape, self.seed)
+            inputs, shape = self.alignment.aligned(refs, inputs, base if base in refs else None)
+        dtype = self._dtype({operand.tensor.dtype for operand in operands})
+        merged = Merged(
+            spec.name,
+            dtype,
+            shape,
+            method.name,
+            inputs,
+            params,
+            tuple(operand.params for operand in operands),
+            refs.index(base) if base in refs else None,
+            self.seed,
+            block_elements(None),
+        )
         askable = method is not self.method or self.parameters.valid
-        answers = ask(method, context) if askable else Answers()
+        answers = ask(method, merged.context) if askable else Answers()
         if answers.contradiction:
-            self._contradiction(context, answers.contradiction)
-        own = operands[0].tensor.dtype
-        unrounded = own == dtype and expression.cast in (None, FLOATS[own])
-        if unrounded and operands[0].rows is None and answers.is_copy:
-            expression = Expression("copy", (Operand(operands[0].source, operands[0].tensor),))
-        tensors = unpacked(spec.name, template) or {spec.name: shape}
+            self._contradiction(spec.name, answers.contradiction)
         block = block_elements(answers.row_elements)
+        tensors = unpacked(spec.name, template) or {spec.name: shape}
+        unrounded = first.dtype == dtype and self.recipe.dtype in (None, FLOATS[dtype])
+        if answers.is_copy and unrounded and inputs == (first,):
+            return Target(spec.name, dtype, shape, block, first, tensors)
+        expression = replace(merged, block_elements=block)
         return Target(spec.name, dtype, shape, block, expression, tensors)
 
-    def _copied(self, spec: TensorSpec, ref: ModelRef, tensor: TensorInfo) -> Target:
+    def _copied(self, spec: TensorSpec, ref: ModelRef, tensor: Tensor) -> Target:
         """A tensor of one model, not merged: of integers, a buffer that some models lack, or of a
         part that the recipe does not name.
         """
-        operand = Operand(self.models.numbers[ref], tensor)
         if tensor.dtype not in FLOATS:
-            expression = Expression("copy", (operand,))
-            shape, tensors = tensor.shape, {spec.name: tensor.shape}
-            return Target(spec.name, tensor.dtype, shape, block_elements(None), expression, tensors)
+            block, tensors = block_elements(None), {spec.name: tensor.shape}
+            return Target(spec.name, tensor.dtype, tensor.shape, block, tensor, tensors)
         method = METHODS["passthrough"]
         defaults = {p.name: p.default for p in method.parameters}
-        operand = Operand(operand.source, tensor, dict(defaults))
-        expression = Expression(method.name, (operand,), defaults, None, self.recipe.dtype)
-        return self._merged(spec, method, expression, tensor)
+        operands = [Operand(ref, tensor, defaults)]
+        return self._merged(spec, method, operands, defaults, None, tensor)
 
     def _names(self, ref: ModelRef, name: str) -> tuple[str, ...]:
         """What filters are matched with."""
         return self.models.names_of(ref, name) if self.parameters.has_filters else (name,)
 
-    def _shape(self, ref: ModelRef, tensor: TensorInfo) -> tuple[int, ...]:
+    def _shape(self, ref: ModelRef, tensor: Tensor) -> tuple[int, ...]:
         """The shape of a tensor, with the rows of the output's vocabulary if it has token rows."""
         if self.alignment and self.alignment.applies(ref, tensor):
             return self.alignment.shape(tensor)
         return tensor.shape
 
-    def _contradiction(self, context: TensorContext, expected: str) -> None:
+    def _contradiction(self, name: str, expected: str) -> None:
         """Collect, once, that the method rejects the parameters of a tensor."""
         kind = f"The parameters of {self.method.name} contradict each other"
         if not any(problem.what == kind for problem in self.problems):
@@ -149,20 +169,19 @@ class Expressions:
                     kind,
                     "parameters",
                     expected=expected,
-                    found=f"different values for tensor {context.name}",
+                    found=f"different values for tensor {name}",
                     fix="Change these values, or the filter or gradient that sets them for this "
                     "tensor",
                 )
             )
 
-    def _dtype(self, operands: tuple[Operand, ...]) -> str:
-        """The recipe's dtype, or else the narrowest dtype that holds the values of all operands."""
+    def _dtype(self, own: set[str]) -> str:
+        """The recipe's dtype, or else the narrowest that holds all values of these dtypes."""
         asked = self.recipe.out_dtype or self.recipe.dtype
         if asked:
             return BY_TORCH_NAME[asked]
-        own = {operand.tensor.dtype for operand in operands}
         if len(own) == 1:
-            return own.pop()
+            return next(iter(own))
         return "F64" if "F64" in own else "F32"
 
     def _head_is_optional(self, spec: TensorSpec) -> bool:

@@ -17,7 +17,7 @@ from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
 from resumerge.planning.tensor_specs import guide_of
 from resumerge.recipe import ModelRef, Module, Recipe
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Tensor
 
 Kind = frozenset[str]
 
@@ -63,7 +63,7 @@ def compare_layers(
                     mismatches.unlike(guide, name, reference, own[rest], layer[rest])
 
 
-def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str, TensorInfo]]:
+def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str, Tensor]]:
     """The tensors of each layer of a model's stack by the names that they have inside it."""
     tensors, own = models.sources[ref].tensors, models.stack_in(ref, stack)
     return {

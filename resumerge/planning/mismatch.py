@@ -11,7 +11,7 @@ from resumerge.layout import collapse
 from resumerge.planning.model_views import ModelViews
 from resumerge.recipe import Input, ModelRef, Recipe
 from resumerge.recipe.spelling import did_you_mean
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Tensor
 
 SHOWN = 6
 """Largest number of names in a message, after numbers in them are folded into ranges."""
@@ -26,7 +26,7 @@ class Mismatches:
     recipe: Recipe
     models: ModelViews
     _missing: dict[tuple[str, ModelRef, ModelRef], list[str]] = field(default_factory=dict)
-    _unlike: dict[tuple[str, ModelRef, ModelRef], list[tuple[str, TensorInfo, TensorInfo]]] = field(
+    _unlike: dict[tuple[str, ModelRef, ModelRef], list[tuple[str, Tensor, Tensor]]] = field(
         default_factory=dict
     )
     _surplus: dict[tuple[str, ModelRef, ModelRef], list[str]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Mismatches:
         self._missing.setdefault((input_.path, input_.model, guide), []).append(name)
 
     def unlike(
-        self, input_: Input, name: str, guide: ModelRef, like: TensorInfo, found: TensorInfo
+        self, input_: Input, name: str, guide: ModelRef, like: Tensor, found: Tensor
     ) -> None:
         """A tensor of an input that has another shape, or integers."""
         entry = (name, like, found)
@@ -69,9 +69,7 @@ class Mismatches:
                 fix="Merge models with the same architecture and vocabulary",
             )
 
-    def _of_tokens(
-        self, guide: ModelRef, ref: ModelRef, entry: tuple[str, TensorInfo, TensorInfo]
-    ) -> bool:
+    def _of_tokens(self, guide: ModelRef, ref: ModelRef, entry: tuple[str, Tensor, Tensor]) -> bool:
         """Whether two tensors differ in the number of tokens only."""
         _, like, found = entry
         return like.shape[1:] == found.shape[1:] and all(

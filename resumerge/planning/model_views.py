@@ -11,7 +11,8 @@ from resumerge.layout.match import Rename
 from resumerge.layout.vocabulary_tensors import VocabularyTensors, find_vocabulary
 from resumerge.recipe import ModelRef
 from resumerge.sources.tied_weights import is_embedding, is_head, says_untied
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Tensor, stored_in
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class ModelViews:
                     return theirs
         return None
 
-    def find(self, ref: ModelRef, own_name: str) -> TensorInfo | None:
+    def find(self, ref: ModelRef, own_name: str) -> Tensor | None:
         """A tensor by its model's own name for it, or what the model uses in its place."""
         source = self.sources[ref]
         found = find_tensor(source, own_name)
@@ -101,7 +102,8 @@ class ModelViews:
     def ordered(self, ref: ModelRef) -> list[str]:
         """Tensor names in the order they stand on disk, so that reading is sequential."""
         tensors = self.sources[ref].tensors
-        return sorted(tensors, key=lambda name: (tensors[name].file, tensors[name].offset, name))
+        first = {name: next(stored_in(tensor)) for name, tensor in tensors.items()}
+        return sorted(tensors, key=lambda name: (first[name].file, first[name].offset, name))
 
     def layer_tensors(self, ref: ModelRef, stack: str) -> dict[int, list[str]]:
         """The names inside each layer of a model's stack, in file order.

@@ -50,9 +50,10 @@ def make_plan(
     Raises:
         InputError: with every problem that was found.
     """
-    seen, notes = packed_experts(recipe, sources)
+    numbered = {ref: source.numbered(n) for n, (ref, source) in enumerate(sources.items())}
+    seen, notes = packed_experts(recipe, numbered)
     planner = _Planner(recipe, seen, tokenizers or Tokenizers(), unshared, notes=notes)
-    return replace(planner.plan(seed, shard_size), sources=tuple(sources.values()))
+    return replace(planner.plan(seed, shard_size), sources=tuple(numbered.values()))
 
 
 ModuleMatch = tuple[Module, ModulePart]

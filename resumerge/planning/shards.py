@@ -7,8 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from resumerge.planning.plan import Expression, Shard, Unit
-from resumerge.sources.dtypes import BITS, nbytes
+from resumerge.planning.plan import Shard, Unit
+from resumerge.tensors import Tensor
+from resumerge.tensors.dtypes import BITS, nbytes
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Target:
     dtype: str
     shape: tuple[int, ...]
     block_elements: int
-    expression: Expression
+    expression: Tensor
     tensors: Mapping[str, tuple[int, ...]]
 
     @property

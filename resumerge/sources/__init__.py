@@ -1,4 +1,4 @@
-"""Input models: their files and tensors, and reading ranges of them.
+"""Input models: their files and tensors, and reading ranges of files.
 
 `formats/` describes weight files (one class for each format), `hub/` models on the Hub, `adapters/`
 LoRA, `tokenizers/` vocabularies. Nothing here knows what is computed from the tensors. May import
@@ -8,13 +8,12 @@ LoRA, `tokenizers/` vocabularies. Nothing here knows what is computed from the t
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.sources.hub.files import fetch, list_companions
 from resumerge.sources.open import open_source
-from resumerge.sources.types import Source, SourceFile, TensorInfo
+from resumerge.sources.types import Source, SourceFile
 
 __all__ = [
     "MetadataCache",
     "Source",
     "SourceFile",
-    "TensorInfo",
     "fetch",
     "list_companions",
     "open_source",

@@ -10,7 +10,7 @@ from typing import Any
 from resumerge.errors import InputError, refuse
 from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import FORMATS, is_readable
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Stored
 
 MODULE = "module."
 """What torch's DataParallel puts before the name of every tensor."""
@@ -38,9 +38,9 @@ def checkpoint_files(names: Iterable[str]) -> list[str]:
 def checkpoint_tensors(
     model: str,
     headers: Mapping[str, Header],
-    tensors: dict[str, TensorInfo],
+    tensors: dict[str, Stored],
     config: Mapping[str, Any],
-) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
+) -> tuple[dict[str, Stored], tuple[str, ...]]:
     """The tensors of a model by their names in it, and notes on what its files hold besides.
 
     Args:

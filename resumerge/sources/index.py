@@ -13,7 +13,7 @@ from resumerge.sources.formats.base import Header, WeightFormat
 from resumerge.sources.formats.registry import FORMATS
 from resumerge.sources.formats.safetensors import Safetensors
 from resumerge.sources.json_object import json_object, read_json_object
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Stored
 
 INDEX_SUFFIX = ".index.json"
 
@@ -134,7 +134,7 @@ def _unreadable_index(where: str, found: str) -> InputError:
     )
 
 
-def combined(headers: Mapping[str, Header], where: str) -> dict[str, TensorInfo]:
+def combined(headers: Mapping[str, Header], where: str) -> dict[str, Stored]:
     """The tensors of all weight files of a model together.
 
     Args:
@@ -144,7 +144,7 @@ def combined(headers: Mapping[str, Header], where: str) -> dict[str, TensorInfo]
     Raises:
         InputError: two files hold a tensor of the same name.
     """
-    tensors: dict[str, TensorInfo] = {}
+    tensors: dict[str, Stored] = {}
     for file, (found, _, _) in headers.items():
         twice = tensors.keys() & found.keys()
         if twice:
@@ -159,7 +159,7 @@ def combined(headers: Mapping[str, Header], where: str) -> dict[str, TensorInfo]
     return tensors
 
 
-def check_index(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
+def check_index(path: Path, tensors: Mapping[str, Stored]) -> None:
     """Check that every tensor of an index is in the file that the index names.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Range reads: part of a tensor's bytes, by `preadv`, into a buffer that the caller reuses.
+"""Range reads: part of a file's bytes, by `preadv`, into a buffer that the caller reuses.
 
 mmap is not used: the kernel decides which pages of a mapping count as this process's memory, and an
 I/O error in a mapping is a SIGBUS, while here it is an exception.
@@ -9,101 +9,56 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 
 from resumerge.errors import Resumable
-from resumerge.sources.adapters.lora import AdaptedTensor
-from resumerge.sources.adapters.overlay import Overlays
-from resumerge.sources.dtypes import nbytes
-from resumerge.sources.formats.strided import read_strided
-from resumerge.sources.types import FileStamp, PackedTensor, Source, StridedTensor, TensorInfo
+from resumerge.sources.types import FileStamp, Source
+from resumerge.tensors.evaluation import InFile
 
 
 class SourceReader:
-    """Reads ranges of tensors of several sources. Threads may share it."""
+    """Reads ranges of the files of several sources. Threads may share it."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
-        self._overlays = Overlays(sources, self.read_into)
         self._files: dict[tuple[int, str], int] = {}
         self._stamps: dict[tuple[int, str], FileStamp] = {}
         """Of files that had none when the source was opened: as they were when first read."""
         self._lock = threading.Lock()
 
-    def read_into(
-        self, source: int, tensor: TensorInfo, start: int, stop: int, buffer: memoryview
-    ) -> int:
-        """Read elements ``start:stop`` of a tensor.
-
-        Args:
-            source: the source's number.
-            tensor: its place.
-            start: first element.
-            stop: one past the last element.
-            buffer: writable bytes, at least as long as the range.
-
-        Returns:
-            The number of bytes read.
+    def fill(self, tensor: InFile, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer from an offset (bytes) of the file that holds a tensor.
 
         Raises:
             Resumable: the file is missing, shorter than its header says, or not readable.
         """
-        if isinstance(tensor, PackedTensor):
-            done = 0
-            for member, begin, end in tensor.pieces(start, stop):
-                done += self.read_into(source, member, begin, end, buffer[done:])
-            return done
-        first = nbytes(tensor.dtype, start)
-        wanted = nbytes(tensor.dtype, stop) - first
-        if isinstance(tensor, AdaptedTensor):
-            self._overlays.read_into(source, tensor, start, stop, buffer[:wanted])
-        elif isinstance(tensor, StridedTensor):
-            read_strided(partial(self._read, source, tensor), tensor, start, stop, buffer[:wanted])
-        else:
-            self._read(source, tensor, tensor.offset + first, buffer[:wanted])
-        return wanted
-
-    def _read(self, source: int, tensor: TensorInfo, offset: int, buffer: memoryview) -> None:
-        """Fill a buffer from the file that holds a tensor."""
-        fd = self.descriptor(source, tensor)
+        fd = self.descriptor(tensor)
         wanted, done = len(buffer), 0
         while done < wanted:
             try:
                 count = os.preadv(fd, [buffer[done:]], offset + done)
             except OSError as error:
-                raise self._unreadable(source, tensor, error.strerror or str(error)) from error
+                raise self._unreadable(tensor, error.strerror or str(error)) from error
             if count == 0:
-                raise self._unreadable(source, tensor, "the file became shorter")
+                raise self._unreadable(tensor, "the file became shorter")
             done += count
 
-    def span(
-        self, source: int, tensor: TensorInfo, start: int, stop: int
-    ) -> tuple[int, int, int] | None:
-        """The place of elements ``start:stop``: an open descriptor, offset and length in bytes.
-
-        None if the tensor is not contiguous in a file.
+    def descriptor(self, tensor: InFile) -> int:
+        """An open descriptor of the file that holds a tensor.
 
         Raises:
             Resumable: the file cannot be opened.
         """
-        if not tensor.verbatim:
-            return None
-        first, last = nbytes(tensor.dtype, start), nbytes(tensor.dtype, stop)
-        return self.descriptor(source, tensor), tensor.offset + first, last - first
-
-    def descriptor(self, source: int, tensor: TensorInfo) -> int:
-        """An open descriptor of the tensor's file."""
-        key = (source, tensor.file)
+        source, file = key = tensor.source, tensor.file
         with self._lock:
             if key not in self._files:
-                path = self._sources[source].path(tensor.file)
+                path = self._sources[source].path(file)
                 try:
                     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 except OSError as error:
-                    raise self._unreadable(source, tensor, error.strerror or str(error)) from error
+                    raise self._unreadable(tensor, error.strerror or str(error)) from error
                 self._files[key] = fd
-                known = self._sources[source].files.get(tensor.file)
+                known = self._sources[source].files.get(file)
                 pinned = known.stamp if known is not None else None
                 self._stamps[key] = pinned or FileStamp.of(os.fstat(fd))
             return self._files[key]
@@ -147,8 +102,8 @@ class SourceReader:
                 os.close(fd)
             self._files.clear()
 
-    def _unreadable(self, source: int, tensor: TensorInfo, why: str) -> Resumable:
-        path = self._sources[source].path(tensor.file)
+    def _unreadable(self, tensor: InFile, why: str) -> Resumable:
+        path = self._sources[tensor.source].path(tensor.file)
         return Resumable(
             "source_unavailable", f"Cannot read tensor {tensor.name!r} from {path}: {why}"
         )

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Tensor
 
 _HEAD = re.compile(
     r"(^|\.)(lm_head|embed_out|output|unembed|decoder|vocab_projector|generator_lm_head)\.weight$"
@@ -32,7 +33,7 @@ def says_untied(config: Mapping[str, Any]) -> bool:
     return _says_tied(config) is False
 
 
-def find_tensor(source: Source, name: str) -> TensorInfo | None:
+def find_tensor(source: Source, name: str) -> Tensor | None:
     """The tensor of that name, or the one that it is tied to; None if there is neither.
 
     A missing head, or a missing embedding of an encoder or decoder, is tied to the model's
@@ -76,7 +77,7 @@ def own_head(source: Source) -> str | None:
     return outside[0] if len(outside) == 1 else None
 
 
-def is_computed(tensor: TensorInfo) -> bool:
+def is_computed(tensor: Tensor) -> bool:
     """Whether a tensor is a buffer that transformers computes; only some versions save it."""
     mask = len(tensor.shape) == 4 and _CAUSAL_MASK.search(tensor.name)
     return bool(mask or _COMPUTED.search(tensor.name))

@@ -3,106 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
 from resumerge.recipe.types import ModelRef
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """The place of one tensor in a file.
-
-    Args:
-        dtype: the safetensors name, like ``BF16``.
-        file: path relative to the source's folder.
-        offset: of the first byte, from the start of the file.
-        nbytes: length of the data in bytes.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    file: str
-    offset: int
-    nbytes: int
-
-    @property
-    def numel(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def parts(self) -> tuple[TensorInfo, ...]:
-        """The stored tensors that it is read from: itself, unless it is computed from others."""
-        return (self,)
-
-    @property
-    def members(self) -> tuple[TensorInfo, ...]:
-        """The tensors that lie one after the other in it: itself, unless it is packed."""
-        return (self,)
-
-    @property
-    def verbatim(self) -> bool:
-        """Whether its bytes are contiguous in its file, so that they can be copied."""
-        return True
-
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[TensorInfo, int, int]]:
-        """(tensor, first element, one past the last) of its members in elements ``start:stop``."""
-        yield self, start, stop
-
-
-@dataclass(frozen=True)
-class StridedTensor(TensorInfo):
-    """A tensor whose elements are not contiguous in the file: a view that was saved as such.
-
-    Args:
-        strides: distance of neighbours in each dimension, in elements; 0 or more.
-    """
-
-    strides: tuple[int, ...]
-
-    @property
-    def verbatim(self) -> bool:
-        return False
-
-
-@dataclass(frozen=True)
-class PackedTensor(TensorInfo):
-    """Several tensors of one model, read as one: they follow each other in its elements.
-
-    `file` and `offset` are those of the first.
-
-    Args:
-        packed: these tensors, of one size and dtype.
-    """
-
-    packed: tuple[TensorInfo, ...]
-
-    @property
-    def parts(self) -> tuple[TensorInfo, ...]:
-        return tuple(part for member in self.packed for part in member.parts)
-
-    @property
-    def members(self) -> tuple[TensorInfo, ...]:
-        return self.packed
-
-    @property
-    def verbatim(self) -> bool:
-        return False
-
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[TensorInfo, int, int]]:
-        size = self.packed[0].numel
-        while start < stop:
-            number, first = divmod(start, size)
-            last = min(size, first + stop - start)
-            yield self.packed[number], first, last
-            start += last - first
+from resumerge.tensors import Stored, Tensor, with_stored
 
 
 @dataclass(frozen=True)
@@ -177,7 +87,7 @@ class Source:
     folder: Path
     revision: str | None
     config: Mapping[str, Any]
-    tensors: Mapping[str, TensorInfo]
+    tensors: Mapping[str, Tensor]
     files: Mapping[str, SourceFile] = field(default_factory=dict)
     companions: Mapping[str, SourceFile] = field(default_factory=dict)
     base: Source | None = None
@@ -191,6 +101,15 @@ class Source:
         if self.base is None or self.adapter is None:
             return {"": self}
         return {"base/": self.base, "adapter/": self.adapter}
+
+    def numbered(self, number: int) -> Source:
+        """The source with its number in a plan, which its stored tensors state."""
+
+        def place(stored: Stored) -> Stored:
+            return stored if stored.source == number else replace(stored, source=number)
+
+        tensors = {name: with_stored(tensor, place) for name, tensor in self.tensors.items()}
+        return replace(self, tensors=tensors)
 
     def part_of(self, file: str) -> tuple[Source, str]:
         """The part that a file of `files` belongs to, and the file's name in it."""

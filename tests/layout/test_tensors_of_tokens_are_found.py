@@ -15,7 +15,8 @@ import transformers
 from resumerge.layout import infer_layers
 from resumerge.layout.vocabulary_tensors import VocabularyTensors, find_vocabulary
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Stored
 
 FOUND = (
     "BartForConditionalGeneration",
@@ -71,8 +72,7 @@ def inferred(facts: dict[str, Any], shapes: Shapes, whole: str = "") -> Vocabula
         whole: the name of a tensor of whole numbers.
     """
     tensors = {
-        n: TensorInfo(n, "I64" if n == whole else "F32", shape, "a", 0, 0)
-        for n, shape in shapes.items()
+        n: Stored(n, "I64" if n == whole else "F32", shape, "a", 0) for n, shape in shapes.items()
     }
     source = Source(ModelRef("a", "a"), "local", Path(), None, facts, tensors)
     return find_vocabulary(source, infer_layers(tensors, facts))
@@ -131,7 +131,7 @@ def test_a_composite_models_vocabulary_is_that_with_room_for_the_tokens() -> Non
 
 
 def sized(facts: dict[str, Any], shapes: Shapes, tokens: int) -> int | None:
-    tensors = {n: TensorInfo(n, "F32", shape, "a", 0, 0) for n, shape in shapes.items()}
+    tensors = {n: Stored(n, "F32", shape, "a", 0) for n, shape in shapes.items()}
     source = Source(ModelRef("a", "a"), "local", Path(), None, facts, tensors)
     return find_vocabulary(source, infer_layers(tensors, facts), tokens).size
 
@@ -176,7 +176,7 @@ def test_a_bias_is_a_heads_where_its_weight_is_a_table_or_is_not_there() -> None
 def test_tables_are_embeddings_and_heads_and_no_biases() -> None:
     shapes: Shapes = {EMBEDDING: (64, 8), "lm_head.weight": (64, 8), "lm_head.bias": (64,)}
     shapes["final_logits_bias"] = (1, 64)
-    tensors = {n: TensorInfo(n, "F32", shape, "a", 0, 0) for n, shape in shapes.items()}
+    tensors = {n: Stored(n, "F32", shape, "a", 0) for n, shape in shapes.items()}
     source = Source(ModelRef("a", "a"), "local", Path(), None, {"vocab_size": 64}, tensors)
     vocabulary = find_vocabulary(source, infer_layers(tensors, source.config))
     assert vocabulary.found == shapes.keys()

@@ -20,6 +20,7 @@ from resumerge.methods.contract import Answers, ask
 from resumerge.methods.loading import VARIABLE, methods_in_file
 from resumerge.methods.registry import Registry
 from resumerge.native import Vector
+from resumerge.tensors import Merged
 
 HEAD, ROWS, WIDTH, STEP = "lm_head.weight", 50, 40, 10
 SPARSE = "{weight: 1, density: 0.5, epsilon: 0.1, gamma: 0.1}"
@@ -31,7 +32,10 @@ def context(method: str, parameters: str, models: str = "abc", base: str = "a") 
     recipe = f"merge_method: {method}\nmodels: [{inputs}]\nparameters: {parameters}\n"
     recipe += f"base_model: {base}\n" if base else ""
     head = [tensor(HEAD, (ROWS, WIDTH))]
-    return units(plan(recipe, *(llama(name, others=head) for name in models)))[HEAD].context(0)
+    found = plan(recipe, *(llama(name, others=head) for name in models))
+    merged = units(found)[HEAD].expression
+    assert isinstance(merged, Merged)
+    return merged.context
 
 
 def reads(method: str, asked: TensorContext) -> int:

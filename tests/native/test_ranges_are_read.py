@@ -94,5 +94,5 @@ def test_what_went_wrong_is_said(tmp_path: Path) -> None:
         read = []
         with pytest.raises(Resumable, match=r"model\.safetensors: the file became shorter"):
             for unit in plan.units:
-                read.append(len(evaluator.compute(unit, range(1), None)[0]))
+                read.append(len(evaluator.compute(unit, range(1), {})[0]))
     assert len(read) < len(plan.units)

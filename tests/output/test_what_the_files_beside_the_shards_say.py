@@ -22,7 +22,8 @@ from resumerge.planning.output_vocabulary import NewToken, OutputVocabulary
 from resumerge.recipe import ModelRef
 from resumerge.sources import MetadataCache
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Stored
 
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
@@ -32,7 +33,7 @@ COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
 def of_dtypes(**bytes_of: tuple[int, int]) -> Plan:
     """A model with some tensors of each dtype: how many, and elements of each."""
-    others: list[TensorInfo] = []
+    others: list[Stored] = []
     for dtype, (count, numel) in bytes_of.items():
         others += [tensor(f"x.{dtype}.{number}", (numel,), dtype) for number in range(count)]
     model = llama("a", 0, others=others, without=list(llama("a", 0).tensors))

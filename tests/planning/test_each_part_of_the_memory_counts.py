@@ -11,20 +11,21 @@ from made_up_plans import llama, plan, tensor, units
 from resumerge.methods import METHODS
 from resumerge.planning import Plan
 from resumerge.planning.estimates.memory import (
-    REUSED,
     TOKEN_BYTES,
     blocks_bytes,
     memory_need,
     vocabulary_bytes,
 )
-from resumerge.planning.plan import BLOCK, RUN_BLOCKS
+from resumerge.planning.plan import BLOCK, Unit
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe
-from resumerge.sources.adapters.lora import AdaptedTensor, LowRank
-from resumerge.sources.adapters.overlay import MATMUL_BYTES, OVERLAY_SCRATCH
 from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.sources.types import Source
+from resumerge.tensors import Adapted, Gathered, Merged
+from resumerge.tensors.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
+from resumerge.tensors.buffers import REUSED
+from resumerge.tensors.merged import RUN_BLOCKS
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
@@ -47,15 +48,18 @@ def adapted(
         for x, shape, dtype in zip("ab", ((rank, COLUMNS), (ROWS, rank)), dtypes)
     )
     factors = tensor("m", (ROWS,)) if magnitude else None
-    update = LowRank(a, b, rank, 1.0, transposed, factors)
-    place = (stored.name, stored.dtype, stored.shape, stored.file, 0, stored.nbytes)
-    changed = AdaptedTensor(*place, stored, update)
+    changed = Adapted.of(HEAD, stored, a, b, 1.0, transposed, factors)
     found = llama(name)
     return replace(found, kind="lora", tensors={**found.tensors, HEAD: changed})
 
 
 def plain(name: str) -> Source:
     return llama(name, others=[tensor(HEAD, (ROWS, COLUMNS))])
+
+
+def merged(unit: Unit) -> Merged:
+    assert isinstance(unit.expression, Merged)
+    return unit.expression
 
 
 # Adapters
@@ -85,7 +89,7 @@ def test_matrices_are_held_as_stored_or_widened(
     for magnitude in (False, True):
         model = adapted("a", 8, dtypes=dtypes, transposed=transposed, magnitude=magnitude)
         changed = model.tensors[HEAD]
-        assert isinstance(changed, AdaptedTensor)
+        assert isinstance(changed, Adapted)
         factors = 8 * max(ROWS, COLUMNS) if magnitude else 0
         assert changed.held_bytes == 8 * (left * ROWS + 8 * COLUMNS) + factors
 
@@ -93,7 +97,7 @@ def test_matrices_are_held_as_stored_or_widened(
 @pytest.mark.parametrize("recipe", [COPY, COPY + "dtype: bfloat16\n"], ids=["copied", "computed"])
 def test_a_block_that_an_adapter_changes_takes_a_chunk_more(recipe: str) -> None:
     before, after = (blocks_bytes(plan(recipe, m), 1) for m in (plain("a"), adapted("a", 8)))
-    assert after - before == OVERLAY_SCRATCH
+    assert after - before == ADAPTER_SCRATCH
 
 
 # Vocabularies
@@ -115,7 +119,9 @@ def united(sizes: Mapping[str, int]) -> Plan:
 def test_tokenizers_and_each_map_of_rows_are_held() -> None:
     found = united({"a": 40, "b": 30})
     tables = [units(found)[name].expression for name in (HEAD, "model.embed_tokens.weight")]
-    [heads], [embeddings] = ([o.rows.rows for o in t.operands if o.rows] for t in tables)
+    [heads], [embeddings] = (
+        [node.rows for node in table.nodes() if isinstance(node, Gathered)] for table in tables
+    )
     assert heads is embeddings, "of the second model; the first's rows stay as they are"
     expected = heads.nbytes + TOKEN_BYTES * 2 * 40
     assert vocabulary_bytes(found) == expected
@@ -140,14 +146,14 @@ def of_sizes(*blocks: int) -> Plan:
 def test_of_two_tensors_in_a_row_the_reductions_are_held() -> None:
     found = of_sizes(2, 5, 4, 1, 6)
     each = [
-        METHODS["ties"].statistics_bytes(unit.context(0)) if unit.blocks > 1 else 0
+        METHODS["ties"].statistics_bytes(merged(unit).context) if unit.blocks > 1 else 0
         for unit in found.units
     ]
     assert each[3] == 0 < each[0] < each[2] < each[1] < each[4]
     assert memory_need(found, 1).held == each[1] + each[2]
     last = of_sizes(1, 2, 6)
     assert memory_need(last, 1).held == sum(
-        METHODS["ties"].statistics_bytes(unit.context(0)) for unit in last.units[1:]
+        METHODS["ties"].statistics_bytes(merged(unit).context) for unit in last.units[1:]
     )
     assert memory_need(of_sizes(1, 1), 1).held == 0
     assert memory_need(of_sizes(2), 1).held > 0
@@ -170,7 +176,7 @@ def headed(name: str, dtype: str) -> Source:
         (("F32", "BF16"), "dtype: float32\n", 4 + 2 + 4),
         (("F32", "BF16"), "dtype: bfloat16\nout_dtype: float32\n", 4 + 2 + 2 + 4),
         (("F32", "BF16"), "dtype: bfloat16\n", 4 + 2 + 2 + 2),
-        (("F32", "BF16"), "dtype: float16\n", 4 + 2 + 2 + 2 + 2),
+        (("F32", "BF16"), "dtype: float16\n", max(4, 2) + 2 + 2 + 2),
     ],
 )
 def test_kernels_read_operands_as_they_are_but_for_those_to_be_rounded(
@@ -207,8 +213,8 @@ def test_what_a_method_takes_besides_counts(method: str, models: str) -> None:
     inputs = ", ".join(f"{{model: {name}}}" for name in models.split(", "))
     recipe = f"{method}, models: [{inputs}]}}"
     found = plan(recipe, *(headed(name, "F32") for name in "abc" if name in recipe))
-    expression = units(found)[HEAD].expression
-    count, cost = len(expression.operands), METHODS[expression.method].cost
+    tensor = merged(units(found)[HEAD])
+    count, cost = len(tensor.operands), tensor.merge_method.cost
     expected = 4 * (count + 1 + cost.scratch + cost.per_input * count)
     assert blocks_bytes(found, 1) == int(ROWS * COLUMNS * expected)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from made_up_plans import expressions, llama, plan, tensor, units
+from made_up_plans import expression, expressions, llama, plan, tensor, units
 
 from resumerge.errors import InputError
 from resumerge.planning.plan import LayerOrigin
@@ -81,18 +81,18 @@ def test_a_module_is_a_scope() -> None:
 
 def test_the_base_of_task_vectors_has_no_parameters() -> None:
     recipe = "merge_method: ties\nbase_model: a\nparameters: {weight: 1, density: 0.5}\n" + TWO
-    expression = expressions(plan(recipe, llama("a"), llama("b")))[NORM]
-    assert expression.base == 0
-    assert expression.operands[0].params == {}
-    assert {"weight": 1, "density": 0.5}.items() <= expression.operands[1].params.items()
-    expression = expressions(
+    merged = expressions(plan(recipe, llama("a"), llama("b")))[NORM]
+    assert merged.base == 0
+    assert merged.operands[0].params == {}
+    assert {"weight": 1, "density": 0.5}.items() <= merged.operands[1].params.items()
+    merged = expressions(
         plan(
             "merge_method: linear\nbase_model: a\nparameters: {weight: 1}\n" + TWO,
             llama("a"),
             llama("b"),
         )
     )[NORM]
-    assert expression.operands[0].params == {"weight": 1}, "where the base is a model like any"
+    assert merged.operands[0].params == {"weight": 1}, "where the base is a model like any"
 
 
 def test_the_base_is_found_wherever_it_stands() -> None:
@@ -100,9 +100,9 @@ def test_the_base_is_found_wherever_it_stands() -> None:
     models = llama("a"), llama("b"), llama("c")
     for base, inputs, place in (("a", "ab", 0), ("b", "ab", 1), ("c", "abc", 2)):
         found = plan(recipe.replace("X", base), *models)
-        expression = expressions(found)[NORM]
-        assert expression.base == place
-        names = [found.sources[operand.source].ref.name for operand in expression.operands]
+        merged = expressions(found)[NORM]
+        assert merged.base == place
+        names = [found.sources[operand.source].ref.name for operand in merged.operands]
         assert names == list(inputs)
         assert found.sources[found.reference].ref.name == base
 
@@ -112,8 +112,8 @@ def test_more_than_everything_is_everything() -> None:
         "merge_method: ties\nbase_model: a\nmodels:\n"
         "  - {model: b, parameters: {weight: 3, density: 1.5}}\n"
     )
-    expression = expressions(plan(recipe, llama("a"), llama("b")))[NORM]
-    [params] = [operand.params for operand in expression.operands if operand.params]
+    merged = expressions(plan(recipe, llama("a"), llama("b")))[NORM]
+    [params] = [operand.params for operand in merged.operands if operand.params]
     assert (params["density"], params["weight"]) == (1, 3)
 
 
@@ -144,8 +144,8 @@ def test_each_layer_comes_from_its_layers() -> None:
     )
     found = plan(recipe, llama("a"), llama("b"))
     inputs = {
-        name: [(found.sources[o.source].ref.name, o.tensor.name) for o in expression.operands]
-        for name, expression in expressions(found).items()
+        name: [(found.sources[o.source].ref.name, o.tensor.name) for o in merged.operands]
+        for name, merged in expressions(found).items()
     }
     assert [inputs[UP.format(layer)] for layer in range(3)] == [
         [("a", UP.format(1)), ("b", UP.format(0))],
@@ -169,9 +169,9 @@ def test_a_base_joins_the_slices_that_lack_it() -> None:
         "  - sources: [{model: a, layer_range: [1, 2]}, {model: b, layer_range: [1, 2]}]\n"
     )
     models = llama("a"), llama("b"), llama("c")
-    expression = expressions(plan(recipe, *models))[UP.format(0)]
-    assert [o.tensor.name for o in expression.operands] == [UP.format(1)] * 3
-    assert expression.base == 2
+    merged = expressions(plan(recipe, *models))[UP.format(0)]
+    assert [o.tensor.name for o in merged.operands] == [UP.format(1)] * 3
+    assert merged.base == 2
     passing = recipe.replace("task_arithmetic", "linear")
     assert len(expressions(plan(passing, *models))[UP.format(0)].operands) == 2
     with pytest.raises(InputError, match="which layers of the base model this slice uses"):
@@ -201,7 +201,7 @@ def test_the_output_is_what_is_asked_for_or_what_holds_all_inputs(
     found = plan(recipe, llama("a", dtype=dtypes[0]), llama("b", dtype=dtypes[1]))
     assert {unit.dtype for unit in found.units} == {expected}
     cast = "bfloat16" if "\ndtype: " in f"\n{said}" else None
-    assert {unit.expression.cast for unit in found.units} == {cast}
+    assert {expression(unit).cast for unit in found.units} == {cast}
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_the_output_is_what_is_asked_for_or_what_holds_all_inputs(
 def test_what_changes_nothing_is_copied(said: str, method: str) -> None:
     recipe = f"merge_method: passthrough\nmodels: [{{model: a}}]\n{said}\n"
     found = expressions(plan(recipe, llama("a")))
-    assert {expression.method for expression in found.values()} == {method}
+    assert {e.method for e in found.values()} == {method}
     if method == "copy":
         assert all(not e.params and not e.operands[0].params for e in found.values())
 
@@ -232,8 +232,8 @@ def test_whole_numbers_are_copied_from_the_base_or_the_first() -> None:
     for said, source in ((TWO, "a"), (TWO + "base_model: b", "b")):
         found = plan(recipe + said, *models)
         unit = units(found)["model.position_ids"]
-        assert (unit.dtype, unit.shape, unit.expression.method) == ("I64", (1, 8), "copy")
-        [operand] = unit.expression.operands
+        assert (unit.dtype, unit.shape, expression(unit).method) == ("I64", (1, 8), "copy")
+        [operand] = expression(unit).operands
         assert found.sources[operand.source].ref.name == source
         assert unit.block_elements == 1 << 18
 
@@ -246,11 +246,11 @@ def test_a_part_that_no_module_names_is_copied() -> None:
         "  text_decoder: {models: [{model: a}, {model: b}]}\n"
     )
     found = plan(recipe, *models)
-    expression = expressions(found)["visual.blocks.1.w.weight"]
-    assert (expression.method, len(expression.operands), expression.cast) == (
+    merged = expressions(found)["visual.blocks.1.w.weight"]
+    assert (merged.method, len(merged.operands), merged.cast) == (
         "passthrough", 1, "bfloat16"
     )  # fmt: skip
-    assert found.sources[expression.operands[0].source].ref.name == "a"
+    assert found.sources[merged.operands[0].source].ref.name == "a"
     assert any("not among the modules: it is copied from a" in note for note in found.notes)
 
 

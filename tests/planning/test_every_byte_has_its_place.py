@@ -16,11 +16,11 @@ from resumerge.kernels.blocks import Block, Run
 from resumerge.methods import METHODS
 from resumerge.planning import NUMERICS, Plan
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
-from resumerge.planning.plan import BLOCK, Expression, Operand, Unit, block_elements
+from resumerge.planning.plan import BLOCK, Unit, block_elements
 from resumerge.planning.shards import Target, pack, shard_name
-from resumerge.sources.dtypes import BITS
+from resumerge.tensors.dtypes import BITS
 
-COPY = Expression("copy", (Operand(0, tensor("x", (1,))),))
+COPY = tensor("x", (1,))
 
 
 def targets(*facts: tuple[str, str, int]) -> list[Target]:
@@ -123,7 +123,7 @@ def test_a_run_reads_its_blocks_or_samples_of_them(
     first = data.draw(st.integers(0, unit.blocks - 1))
     indices = range(first, data.draw(st.integers(first + 1, unit.blocks)))
     bounds = [(k * size, min((k + 1) * size, numel)) for k in indices]
-    run, sample = unit.run(indices), unit.run(indices, sample=True)
+    run, sample = unit.run(indices), Run.of(numel, size, indices, sample=True)
     assert run == Run(first, size, bounds[-1][1] - bounds[0][0])
     assert run.ranges() == [(bounds[0][0], bounds[-1][1])]
     sampled = [(start, start + -(-(stop - start) // 16)) for start, stop in bounds]
@@ -223,9 +223,9 @@ def test_what_is_read_of_each_file() -> None:
     assert found.bytes_needed(0) == {
         "m.safetensors": sum(t.nbytes for t in llama("a").tensors.values())
     }
-    operand = found.units[0].expression.operands[0]
-    assert found.files_of(operand, "local") == {(0, "m.safetensors")}
-    assert found.files_of(operand, "hub") == frozenset()
+    first = found.units[0].expression
+    assert found.files_of(first, "local") == {(0, "m.safetensors"), (1, "m.safetensors")}
+    assert found.files_of(first, "hub") == frozenset()
     assert found.output_bytes == sum(shard.nbytes for shard in found.shards)
     twice = plan("merge_method: passthrough\nslices:\n" + 2 * (
         "  - sources: [{model: a, layer_range: [0, 3]}]\n"), llama("a"))  # fmt: skip

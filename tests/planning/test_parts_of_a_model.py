@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_up_plans import expressions, llama, plan, tensor, units
+from made_up_plans import expression, expressions, llama, plan, tensor, units
 
 from resumerge.errors import InputError, Problem
-from resumerge.planning.plan import Expression, Operand
-from resumerge.sources.types import PackedTensor, Source
+from resumerge.sources.types import Source
+from resumerge.tensors import Merged, Rounded, Stacked
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\n"
 TWO = "models: [{model: a}, {model: b}]\n"
@@ -100,7 +100,7 @@ def test_a_head_belongs_to_the_part_that_has_the_embedding() -> None:
     tied = replace(tied, tensors={n: t for n, t in tied.tensors.items() if n != HEAD})
     found = plan(recipe, tied, seeing("b"))
     [head] = [unit for unit in found.units if unit.name == HEAD]
-    assert [o.tensor.name for o in head.expression.operands] == [EMBEDDING, HEAD]
+    assert [o.tensor.name for o in expression(head).operands] == [EMBEDDING, HEAD]
     eyes = LINEAR + "modules:\n  vision_tower: {models: [{model: a}, {model: b}]}\n"
     assert HEAD not in expressions(plan(eyes, tied, seeing("b")))
 
@@ -172,8 +172,8 @@ def test_experts_are_computed_together_and_written_apart() -> None:
     assert set(packed[GATED].tensors.values()) == {(4, 4)}
     assert not any(".experts.0." in name for name in packed)
     assert found.sources[0].tensors.keys() == experts("a").tensors.keys(), "as on disk"
-    first = packed[GATED].expression.operands[0].tensor
-    assert isinstance(first, PackedTensor) and first.nbytes == 6 * 64
+    first = expression(packed[GATED]).operands[0].tensor
+    assert isinstance(first, Stacked) and first.nbytes == 6 * 64
     apart = plan(TIES, experts("a"), experts("b"))
     assert GATED not in units(apart) and len(apart.units) == len(packed) - 2 + 9
 
@@ -208,24 +208,30 @@ def test_experts_without_effect_are_noted() -> None:
 
 
 def test_an_expression_as_it_is_kept() -> None:
-    operands = (Operand(1, tensor("x", (4,)), {"weight": 2.0}), Operand(0, tensor("y", (4,))))
-    expression = Expression("ties", operands, {"lambda": 1.0}, 1, "bfloat16")
-    assert expression.as_json() == {
+    x, y = replace(tensor("x", (4,)), source=1), tensor("y", (4,))
+    operands, params = (Rounded.of(x, "BF16"), y), ({"weight": 2.0}, {})
+    merged = Merged("z", "F16", (4,), "ties", operands, {"lambda": 1.0}, params, 1, 0, 4)
+    assert merged.as_json() == {
         "method": "ties",
         "params": {"lambda": 1.0},
         "base": 1,
-        "cast": "bfloat16",
+        "dtype": "F16",
         "operands": [
-            {"source": 1, "tensor": "x", "params": {"weight": 2.0}},
-            {"source": 0, "tensor": "y", "params": {}},
+            {
+                "params": {"weight": 2.0},
+                "of": {"rounded": "BF16", "operand": {"source": 1, "tensor": "x"}},
+            },
+            {"params": {}, "of": {"source": 0, "tensor": "y"}},
         ],
     }
 
 
 def test_the_widest_input_counts() -> None:
-    found = units(plan(LINEAR + TWO, llama("a", dtype="BF16"), llama("b")))[NORM]
-    assert found.context(0).bits == 32
-    assert found.context(7).seed == 7 and found.context(0).name == NORM
+    found = plan(LINEAR + TWO, llama("a", dtype="BF16"), llama("b"), seed=7)
+    merged = units(found)[NORM].expression
+    assert isinstance(merged, Merged)
+    assert merged.context.bits == 32
+    assert (merged.context.seed, merged.context.name) == (7, NORM)
 
 
 def test_the_files_of_an_adapted_model_are_those_of_its_parts() -> None:
@@ -238,7 +244,7 @@ def test_the_files_of_an_adapted_model_are_those_of_its_parts() -> None:
     files = {f"{p}/m.safetensors": a.files["m.safetensors"] for p in ("base", "adapter")}
     both = replace(a, kind="lora", tensors=prefixed, files=files, base=base, adapter=adapter)
     found = plan("merge_method: passthrough\nmodels: [{model: a}]\n", both)
-    norm, head = (units(found)[name].expression.operands[0] for name in (NORM, HEAD))
+    norm, head = (units(found)[name].expression for name in (NORM, HEAD))
     assert found.files_of(norm, "local") == {(0, "base/m.safetensors")}
     assert found.files_of(norm, "hub") == frozenset()
     assert found.files_of(head, "hub") == {(0, "adapter/m.safetensors")}

@@ -6,7 +6,7 @@ The rules are written down a second time here, token by token, in the plainest w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from resumerge.planning.model_views import ModelViews
-from resumerge.planning.plan import Expression, Operand
 from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice, TokenizerSetting, TokenRow
-from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Gathered, Stored, Tensor, stored_in
+from resumerge.tensors.rows import AVERAGE, MEAN, ZERO
 
 EMBEDDING = "model.embed_tokens.weight"
 WIDTH = 4
@@ -55,15 +55,15 @@ class Model:
     kind: str = "BPE, byte-level"
     added: Mapping[str, Mapping[str, Any]] | None = None
     pairs: tuple[tuple[str, str], ...] = ()
-    more: tuple[TensorInfo, ...] = ()
+    more: tuple[Stored, ...] = ()
 
     @property
     def ref(self) -> ModelRef:
         return ModelRef(self.name, self.name)
 
     @property
-    def tensor(self) -> TensorInfo:
-        return TensorInfo(EMBEDDING, "F32", (self.size, WIDTH), "file", 0, 4 * self.size * WIDTH)
+    def tensor(self) -> Stored:
+        return Stored(EMBEDDING, "F32", (self.size, WIDTH), "file", 0)
 
     @property
     def source(self) -> Source:
@@ -89,29 +89,33 @@ def alignment(
     base_model = models[base].ref if base is not None else None
     recipe = Recipe("linear", (Module((Slice(inputs),)),), base_model, tokenizer=setting)
     every = [*models, *others]
-    views = ModelViews({model.ref: model.source for model in every}, base_model or models[0].ref)
+    sources = {model.ref: model.source.numbered(number) for number, model in enumerate(every)}
+    views = ModelViews(sources, base_model or models[0].ref)
     vocabularies = {model.ref: model.vocabulary for model in every}
     return Alignment(recipe, setting, views, vocabularies, assumed or {})
 
 
 def rows_of(
     found: Alignment, models: Sequence[Model], base: int | None = None
-) -> tuple[list[RowMap | None], int]:
-    """The row map of each model's embedding, and the number of rows."""
-    operands = tuple(Operand(number, model.tensor) for number, model in enumerate(models))
-    expression, shape = found.aligned(Expression("linear", operands, {}, base, None))
+) -> tuple[list[Tensor], int]:
+    """The embedding of each model with its rows aligned, and the number of rows."""
+    refs = tuple(model.ref for model in models)
+    tensors = tuple(replace(model.tensor, source=number) for number, model in enumerate(models))
+    aligned, shape = found.aligned(refs, tensors, None if base is None else refs[base])
     assert shape[1:] == (WIDTH,)
-    return [operand.rows for operand in expression.operands], shape[0]
+    assert {tensor.shape for tensor in aligned if isinstance(tensor, Gathered)} <= {shape}
+    return list(aligned), shape[0]
 
 
 Row = tuple[str, Any]
 
 
-def expand(map_: RowMap | None, model: int, count: int) -> list[Row]:
+def expand(tensor: Tensor, model: int, count: int) -> list[Row]:
     """Where each row comes from: ``own`` model and row, ``zero``, ``mean``, or ``average``."""
-    if map_ is None:
+    if not isinstance(tensor, Gathered):
+        assert tensor.shape[0] == count
         return [("own", (model, number)) for number in range(count)]
-    rows = map_.rows
+    rows = tensor.rows
     assert rows.count == count
     runs = rows.runs(0, count)
     found: list[Row] = []
@@ -124,7 +128,7 @@ def expand(map_: RowMap | None, model: int, count: int) -> list[Row]:
             elif origin == AVERAGE:
                 found.append(("average", sorted(rows.members(number + int(shift)))))
             else:
-                assert map_.tables[origin][0] == origin
+                assert next(stored_in(tensor.tables[origin])).source == origin
                 found.append(("own", (int(origin), number + int(shift))))
     return found
 
@@ -249,19 +253,20 @@ def test_any_vocabularies(
     new = [token for token in ids if token not in found.vocabulary.host.ids]
     assert [token.content for token in found.vocabulary.new] == new
     assert [token.id for token in found.vocabulary.new] == [ids[token] for token in new]
-    maps, count = rows_of(found, models, base)
+    tensors, count = rows_of(found, models, base)
     named = max(ids.values(), default=-1) + 1
     multiple = setting.pad_to_multiple_of
     host = next(m for m in models if m.ref == found.vocabulary.host.ref)
     assert count == (-(-named // multiple) * multiple if multiple else max(named, host.size))
-    for mine, map_ in enumerate(maps):
+    for mine, tensor in enumerate(tensors):
         expected = [
             expected_row(number, mine, models, others, setting, ids, base)
             for number in range(count)
         ]
-        assert expand(map_, mine, count) == expected
+        assert expand(tensor, mine, count) == expected
         unchanged = [("own", (mine, number)) for number in range(models[mine].size)]
-        assert (map_ is None) is (expected == unchanged), "what is read as it is has no map"
+        is_stored = isinstance(tensor, Stored)
+        assert is_stored is (expected == unchanged), "what is read as it is needs no gathering"
 
 
 def model(name: str, tokens: str, size: int | None = None, **more: Any) -> Model:
@@ -304,7 +309,7 @@ def test_a_vocabulary_of_nothing_is_refused() -> None:
         assert [problem.what for problem in found.problems] == [
             "The tokenizer of nothing has no tokens"
         ]
-        assert rows_of(found, [nothing])[0] == [None]
+        assert rows_of(found, [nothing])[0] == [nothing.tensor]
     assert alignment([nothing, A], TokenizerSetting("union")).problems == []
 
 
@@ -420,31 +425,28 @@ def test_a_model_whose_rows_are_needed_has_to_have_the_tensor() -> None:
     found = alignment(
         [a, b], TokenizerSetting("union", {"x": TokenRow(other.ref, "q")}), others=[other]
     )
-    operands = tuple(Operand(number, m.more[0]) for number, m in enumerate((a, b)))
-    expression, shape = found.aligned(Expression("linear", operands, {}, None, None))
-    assert [operand.rows for operand in expression.operands] == [None, None]
-    assert shape == (5,)
+    tensors = (a.more[0], b.more[0])
+    assert found.aligned((a.ref, b.ref), tensors, None) == (tensors, (5,))
     [problem] = found.problems
     assert problem.what == "other has no token rows for lm_head.bias"
     assert problem.expected == "a tensor lm_head.bias with 2 rows"
 
 
-def vector(name: str, size: int) -> TensorInfo:
-    return TensorInfo(name, "F32", (size,), "file", 0, 4 * size)
+def vector(name: str, size: int) -> Stored:
+    return Stored(name, "F32", (size,), "file", 0)
 
 
 def test_other_tensors_are_left_alone() -> None:
     norm = vector("model.norm.weight", 7)
     a, b = (model(m.name, "".join(m.ids), m.size, more=(norm,)) for m in (A, B))
     found = alignment([a, b], TokenizerSetting("union"))
-    expression = Expression("linear", (Operand(0, norm), Operand(1, norm)), {}, None, None)
-    assert found.aligned(expression) == (expression, (7,))
+    assert found.aligned((A.ref, B.ref), (norm, norm), None) == ((norm, norm), (7,))
     assert found.applies(A.ref, A.tensor) and not found.applies(A.ref, norm)
 
 
 def test_a_bias_has_its_rows_where_its_length_is() -> None:
     found = alignment([A, B], TokenizerSetting("union", pad_to_multiple_of=16))
-    bias = TensorInfo("final_logits_bias", "F32", (1, 5), "file", 0, 20)
+    bias = Stored("final_logits_bias", "F32", (1, 5), "file", 0)
     assert found.shape(bias) == (1, 16)
     assert found.shape(A.tensor) == (16, WIDTH)
 
@@ -489,10 +491,10 @@ class Bare(Model):
 
 
 def test_where_rows_move_every_table_has_to_be_known() -> None:
-    untold = TensorInfo("model.prompt_embed.weight", "F32", (34, WIDTH), "file", 0, 16 * 34)
+    untold = Stored("model.prompt_embed.weight", "F32", (34, WIDTH), "file", 0)
     tokens = "".join(map(chr, range(0x4E00, 0x4E20)))  # 32: a 16th more are two
 
-    def told(second: str, setting: TokenizerSetting, *more: TensorInfo) -> list[str]:
+    def told(second: str, setting: TokenizerSetting, *more: Stored) -> list[str]:
         found = alignment([model("A", tokens), model("B", second, more=more)], setting)
         return [f"{p.what}: {p.found}" for p in found.problems]
 

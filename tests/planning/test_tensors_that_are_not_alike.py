@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_up_plans import expressions, llama, plan, tensor, units
+from made_up_plans import expression, expressions, llama, plan, tensor, units
 
 from resumerge.errors import InputError, Problem
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Stored
 
 TWO = "models: [{model: a}, {model: b}]\n"
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\n"
@@ -37,12 +38,10 @@ def test_a_buffer_that_one_lacks_is_copied_and_one_that_all_have_is_merged() -> 
     buffer = tensor(BUFFER, (4,))
     having, lacking = (lambda n: llama(n, others=[buffer])), llama
     for models in ((having("a"), lacking("b")), (having("a"), having("b"))):
-        expression = expressions(plan(LINEAR + TWO, *models))[BUFFER]
+        merged = expressions(plan(LINEAR + TWO, *models))[BUFFER]
         both = BUFFER in models[1].tensors
-        assert (expression.method, len(expression.operands)) == (
-            ("linear", 2) if both else ("copy", 1)
-        )
-        assert expression.operands[0].source == 0
+        assert (merged.method, len(merged.operands)) == (("linear", 2) if both else ("copy", 1))
+        assert merged.operands[0].source == 0
     assert BUFFER not in expressions(plan(LINEAR + TWO, lacking("a"), having("b")))
 
 
@@ -86,7 +85,7 @@ def test_a_whole_number_tensor_of_another_layer_is_copied_under_its_new_name() -
         "slices:\n  - sources: [{model: a, layer_range: [1, 2]}, {model: b, layer_range: [2, 3]}]\n"
     )
     unit = units(plan(recipe, *models))[names[0]]
-    assert unit.expression.operands[0].tensor.name == names[1]
+    assert expression(unit).operands[0].tensor.name == names[1]
     assert dict(unit.tensors) == {names[0]: (4,)}
 
 
@@ -208,7 +207,7 @@ def test_another_vocabulary_is_told_as_that_and_other_shapes_besides() -> None:
     assert "Shapes do not match" in problem(LINEAR + TWO, models[0], hidden).what
 
 
-def experts(name: str, *tensors: TensorInfo, **config: Any) -> Source:
+def experts(name: str, *tensors: Stored, **config: Any) -> Source:
     return llama(name, others=tensors, config=config)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_up_plans import expressions, llama, tensor
+from made_up_plans import expression, expressions, llama, tensor
 
 from resumerge.errors import InputError
 from resumerge.planning import Plan
@@ -51,9 +51,9 @@ def test_tables_of_tokens_get_the_rows_of_all_models() -> None:
     for name in (EMBEDDING, HEAD):
         [unit] = [unit for unit in found.units if unit.name == name]
         assert unit.shape == (5, 4)
-        assert all(operand.rows is not None for operand in unit.expression.operands)
+        assert all(operand.rows is not None for operand in expression(unit).operands)
     [norm] = [unit for unit in found.units if unit.name == NORM]
-    assert norm.shape == (4,) and all(o.rows is None for o in norm.expression.operands)
+    assert norm.shape == (4,) and all(o.rows is None for o in expression(norm).operands)
     assert found.vocabulary is not None and found.vocabulary.rows == 5
     assert "the vocabulary is that of a plus 2 tokens: 5 tokens, 5 rows" in found.notes
     assert found.tokenizers == {"a": "digest of a", "b": "digest of b"}
@@ -66,7 +66,7 @@ def test_tables_of_tokens_are_known_by_their_own_models_names() -> None:
     union = LINEAR + "tokenizer_source: union\n"
     found = planned(union, speaking("a", "abc"), (renamed, replace(vocabulary, source=renamed)))
     [head] = [unit for unit in found.units if unit.name == HEAD]
-    assert head.shape == (5, 4) and all(o.rows for o in head.expression.operands)
+    assert head.shape == (5, 4) and all(o.rows for o in expression(head).operands)
 
 
 def test_each_slice_has_the_rows_of_its_own_models() -> None:
@@ -79,7 +79,7 @@ def test_each_slice_has_the_rows_of_its_own_models() -> None:
     [first], [last] = found[EMBEDDING].operands, found[HEAD].operands
     assert (first.source, first.rows) == (0, None), "as they are"
     assert last.source == 1 and last.rows is not None
-    assert last.rows.rows.runs(0, 3).shifts.tolist() == [2, 0, -2]
+    assert last.rows.runs(0, 3).shifts.tolist() == [2, 0, -2]
 
 
 def test_of_a_model_that_gives_single_rows_the_tables_are_read() -> None:
@@ -88,7 +88,7 @@ def test_of_a_model_that_gives_single_rows_the_tables_are_read() -> None:
     tables = sum(found.sources[2].tensors[name].nbytes for name in (EMBEDDING, HEAD))
     assert found.bytes_needed(2) == {"m.safetensors": tables}
     [head] = [unit for unit in found.units if unit.name == HEAD]
-    assert found.files_of(head.expression.operands[0], "local") == {
+    assert found.files_of(head.expression, "local") == {
         (number, "m.safetensors") for number in (0, 1, 2)
     }
 

@@ -30,9 +30,10 @@ from resumerge.planning.estimates.time import (
     computes,
     merge_seconds,
 )
-from resumerge.planning.plan import BLOCK, RUN_BLOCKS
-from resumerge.sources.adapters.lora import AdaptedTensor, LowRank
+from resumerge.planning.plan import BLOCK
 from resumerge.sources.types import Source, SourceFile
+from resumerge.tensors import Adapted
+from resumerge.tensors.merged import RUN_BLOCKS
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
@@ -148,8 +149,7 @@ def test_an_adapter_is_downloaded_with_its_model() -> None:
     )
     parts = [replace(part, file="adapter/x.safetensors") for part in (a, b, m)]
     old = tensors[HEAD]
-    place = (old.name, old.dtype, old.shape, old.file, old.offset, old.nbytes)
-    changed = AdaptedTensor(*place, old, LowRank(parts[0], parts[1], 2, 1.0, False, parts[2]))
+    changed = Adapted.of(HEAD, old, parts[0], parts[1], 1.0, False, parts[2])
     adapted = replace(model, kind="lora", tensors={**tensors, HEAD: changed}, files=files)
     adapted = replace(adapted, base=replace(model, kind="hub"), adapter=replace(model, kind="hub"))
     found = plan(COPY, adapted)
@@ -159,9 +159,9 @@ def test_an_adapter_is_downloaded_with_its_model() -> None:
     }
     said = estimate(found, 1, Speed(None, None, None))
     assert (said.download, said.download_files, said.cached) == (9_700, 2, 0)
-    [operand] = units(found)[HEAD].expression.operands
-    assert found.files_of(operand, "hub") == {(0, name) for name in files}
-    assert found.files_of(operand, "local") == frozenset()
+    head = units(found)[HEAD].expression
+    assert found.files_of(head, "hub") == {(0, name) for name in files}
+    assert found.files_of(head, "local") == frozenset()
 
 
 def test_reading_is_tried_on_the_largest_file_that_is_here_and_read() -> None:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_up_plans import llama, plan, units
+from made_up_plans import llama, plan, tensor, units
 
 from resumerge.methods import METHODS, KernelMethod
 from resumerge.planning import Plan
-from resumerge.planning.backend import (
-    computes_with_torch,
-    needs_torch,
-    rounds_operand,
-    uses_torch,
-)
-from resumerge.planning.plan import Operand
+from resumerge.planning.backend import computes_with_torch, needs_torch
+from resumerge.recipe import ModelRef
+from resumerge.tensors import Adapted, Merged, rounded_input
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 NORM = "model.norm.weight"
+B = ModelRef("b", "b")
 
 
 def merged(said: str = "", *dtypes: str, recipe: str = LINEAR) -> Plan:
@@ -43,12 +40,9 @@ def merged(said: str = "", *dtypes: str, recipe: str = LINEAR) -> Plan:
 def test_kernels_compute_every_type_and_torch_what_has_no_kernel(
     found: Plan, by_torch: bool
 ) -> None:
-    unit = units(found)[NORM]
-    assert (
-        uses_torch(unit)
-        is by_torch
-        is not isinstance(METHODS[unit.expression.method], KernelMethod)
-    )
+    merged = units(found)[NORM].expression
+    assert isinstance(merged, Merged)
+    assert merged.uses_torch is by_torch is not isinstance(METHODS[merged.method], KernelMethod)
     assert needs_torch(found) is computes_with_torch(found) is by_torch
 
 
@@ -58,10 +52,14 @@ def test_copying_needs_no_torch() -> None:
 
 
 def test_an_adapter_needs_torch_though_no_method_computes_with_it() -> None:
-    for recipe, models in ((COPY, "a"), (LINEAR, "ab")):
-        models_ = [llama(name) for name in models]
-        adapted = replace(plan(recipe, *models_), sources=(replace(models_[0], kind="lora"),))
-        assert needs_torch(adapted) and not computes_with_torch(adapted)
+    a = llama("a")
+    weight = a.tensors["lm_head.weight"]
+    matrices = (tensor("x", (2, weight.shape[1])), tensor("y", (weight.shape[0], 2)))
+    changed = Adapted.of(weight.name, weight, *matrices, 1.0, False, None)
+    adapted = replace(a, tensors={**a.tensors, weight.name: changed})
+    for recipe, models in ((COPY, [adapted]), (LINEAR, [llama("a"), replace(adapted, ref=B)])):
+        found = plan(recipe, *models)
+        assert needs_torch(found) and not computes_with_torch(found)
 
 
 def test_one_tensor_that_torch_computes_is_enough() -> None:
@@ -90,5 +88,7 @@ def test_one_tensor_that_torch_computes_is_enough() -> None:
 def test_an_operand_is_rounded_where_its_values_may_change(
     dtype: str, cast: str | None, rounds: bool
 ) -> None:
-    tensor = llama("a", dtype=dtype).tensors[NORM]
-    assert rounds_operand(Operand(0, tensor), cast) is rounds
+    norm = llama("a", dtype=dtype).tensors[NORM]
+    rounded = rounded_input(norm, cast)
+    assert (rounded != norm) is rounds
+    assert rounded.unrounded == norm

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import reading
 import torch
 from safetensors.torch import save_file
 
@@ -39,9 +40,7 @@ def reader(source: Source) -> Iterator[SourceReader]:
 
 
 def read(reader: SourceReader, source: Source) -> bytes:
-    buffer = bytearray(32)
-    reader.read_into(0, source.tensors["weight"], 0, 8, memoryview(buffer))
-    return bytes(buffer)
+    return reading.read(reading.evaluation(reader), source.tensors["weight"], 0, 8)
 
 
 def another_file(path: Path) -> None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from resumerge.planning import Plan
-from resumerge.planning.plan import Expression, Unit
+from resumerge.planning.plan import Unit
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import ModelRef, parse_recipe
-from resumerge.sources.dtypes import BITS
-from resumerge.sources.types import Source, SourceFile, TensorInfo
+from resumerge.sources.types import Source, SourceFile
+from resumerge.tensors import Gathered, Merged, Rounded, Stored, Tensor, stored_in
+from resumerge.tensors.dtypes import FLOATS
+from resumerge.tensors.rows import Rows
 
 WIDTH, TOKENS = 4, 10
 REST = ("self_attn.q_proj.weight", "mlp.up_proj.weight", "input_layernorm.weight")
 
 
-def tensor(name: str, shape: tuple[int, ...], dtype: str = "F32", offset: int = 0) -> TensorInfo:
-    return TensorInfo(
-        name, dtype, shape, "m.safetensors", offset, math.prod(shape) * BITS[dtype] // 8
-    )
+def tensor(name: str, shape: tuple[int, ...], dtype: str = "F32", offset: int = 0) -> Stored:
+    return Stored(name, dtype, shape, "m.safetensors", offset)
 
 
 def llama(
@@ -30,7 +29,7 @@ def llama(
     layers: int = 3,
     dtype: str = "F32",
     *,
-    others: Iterable[TensorInfo] = (),
+    others: Iterable[Stored] = (),
     without: Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Source:
@@ -80,6 +79,52 @@ def units(found: Plan) -> dict[str, Unit]:
     return {unit.name: unit for unit in found.units}
 
 
+@dataclass(frozen=True)
+class Operand:
+    """An input of a method, or what is copied.
+
+    Args:
+        tensor: as its model has it; the first table where rows are gathered.
+    """
+
+    source: int
+    tensor: Tensor
+    params: Mapping[str, Any]
+    rows: Rows | None
+
+
+@dataclass(frozen=True)
+class Expression:
+    """The tree of a merge in one stage.
+
+    Args:
+        method: ``copy`` where there is none.
+        cast: torch name of the dtype that inputs are rounded to, if they are.
+    """
+
+    method: str
+    operands: tuple[Operand, ...]
+    params: Mapping[str, Any]
+    base: int | None
+    cast: str | None
+
+
+def expression(unit: Unit) -> Expression:
+    """What computes a unit."""
+    root = unit.expression
+    if not isinstance(root, Merged):
+        return Expression("copy", (_operand(root, {}),), {}, None, None)
+    operands = tuple(_operand(*each) for each in zip(root.operands, root.per_operand))
+    casts = {FLOATS[n.dtype] for n in root.nodes() if isinstance(n, Rounded) and n.as_input}
+    return Expression(root.method, operands, root.params, root.base, next(iter(casts), None))
+
+
 def expressions(found: Plan) -> dict[str, Expression]:
     """What computes each tensor, by name."""
-    return {unit.name: unit.expression for unit in found.units}
+    return {unit.name: expression(unit) for unit in found.units}
+
+
+def _operand(tensor: Tensor, params: Mapping[str, Any]) -> Operand:
+    rows = tensor.rows if isinstance(tensor, Gathered) else None
+    read = (tensor.tables[0] if isinstance(tensor, Gathered) else tensor).unrounded
+    return Operand(next(stored_in(read)).source, read, params, rows)

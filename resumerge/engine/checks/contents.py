@@ -18,6 +18,7 @@ from resumerge.ledger.connection import Row
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sources import Source
 from resumerge.sources.reader import SourceReader
+from resumerge.tensors import Merged, stored_in
 
 Moved = Callable[[int, int], None]
 """Is called with bytes that were read, and bytes to read in all."""
@@ -108,4 +109,7 @@ def _differs(plan: Plan, evaluator: Evaluator, unit: Unit, row: Row, operand: in
 
 
 def _operand_bytes(unit: Unit, operand: int) -> int:
-    return unit.expression.operands[operand].tensor.nbytes
+    """Bytes that are read again: of files, whatever is computed from them."""
+    tensor = unit.expression
+    read = tensor.operands[operand] if isinstance(tensor, Merged) else tensor
+    return sum(stored.nbytes for stored in stored_in(read))

@@ -7,10 +7,12 @@ the merge reads more than it computes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from resumerge.engine.execute.execution import Execution
 from resumerge.planning.plan import Unit
-from resumerge.sources.dtypes import nbytes
 from resumerge.storage import drop_from_cache
+from resumerge.tensors import Merged, Stored, Tensor, stored_in
 
 SCANNED_BLOCKS = 16
 """Blocks of a scan whose inputs are dropped together."""
@@ -22,11 +24,10 @@ class PageCache:
     def __init__(self, execution: Execution) -> None:
         self._reader, self._files = execution.reader, execution.files
         self._governor = execution.governor
-        self._last_use = {
-            (source, tensor.name): unit.index
+        self._last_use: dict[Tensor, int] = {
+            stored: unit.index
             for unit in execution.plan.units
-            for operand in unit.expression.operands
-            for source, tensor in operand.tables
+            for stored in stored_in(unit.expression)
         }
 
     def finished(self, unit: Unit, indices: range) -> None:
@@ -34,30 +35,26 @@ class PageCache:
         if not self._governor.cache_is_scarce:
             return
         drop_from_cache(self._files.descriptor(unit.shard), *unit.span(indices))
-        self._drop_inputs(unit, indices, final=True)
+        [(start, stop)] = unit.run(indices).ranges()
+        self._drop(
+            (leaf, begin, until)
+            for leaf, begin, until in unit.expression.passed(start, stop)
+            if self._last_use[leaf] <= unit.index
+        )
 
-    def scanned(self, unit: Unit, index: int) -> None:
-        """Drop the inputs of blocks that a scan has passed, where the whole unit does not fit.
+    def scanned(self, merged: Merged, index: int) -> None:
+        """Drop the inputs of blocks that a scan has passed, where all of them do not fit.
 
         The inputs are read again after the scan, but these pages would be reclaimed before.
         """
         if index % SCANNED_BLOCKS != SCANNED_BLOCKS - 1 or not self._governor.cache_is_scarce:
             return
-        inputs = sum(operand.tensor.nbytes for operand in unit.expression.operands)
+        inputs = sum(stored.nbytes for stored in stored_in(merged))
         if inputs > self._governor.cache_room:
-            self._drop_inputs(unit, range(index + 1 - SCANNED_BLOCKS, index + 1), final=False)
+            [(start, stop)] = merged.run(range(index + 1 - SCANNED_BLOCKS, index + 1)).ranges()
+            self._drop(merged.passed(start, stop))
 
-    def _drop_inputs(self, unit: Unit, indices: range, *, final: bool) -> None:
-        [(start, stop)] = unit.run(indices).ranges()
-        for operand in unit.expression.operands:
-            if operand.rows and stop < unit.numel:
-                continue  # rows may come from anywhere: drop the tensors after the last block
-            for source, tensor in operand.tables:
-                if final and self._last_use[source, tensor.name] > unit.index:
-                    continue
-                span = (0, tensor.numel) if operand.rows else (start, stop)
-                for member, begin, end in tensor.pieces(*span):
-                    first = nbytes(member.dtype, begin)
-                    descriptor = self._reader.descriptor(source, member)
-                    length = nbytes(member.dtype, end) - first
-                    drop_from_cache(descriptor, member.offset + first, length)
+    def _drop(self, leaves: Iterable[tuple[Tensor, int, int]]) -> None:
+        for leaf, first, last in leaves:
+            if isinstance(leaf, Stored):
+                drop_from_cache(self._reader.descriptor(leaf), *leaf.byte_range(first, last))

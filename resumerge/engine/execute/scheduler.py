@@ -10,15 +10,17 @@ from typing import Any
 
 from resumerge.engine.execute.checksums import hash_blocks
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.execute.evaluation.evaluator import Evaluator, Statistics
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.kernels.blocks import MapFunction, Scan
-from resumerge.planning.plan import BLOCK, RUN_BLOCKS, Unit
+from resumerge.planning.plan import BLOCK, Unit
+from resumerge.tensors import Merged
+from resumerge.tensors.merged import RUN_BLOCKS
 
-StartedUnit = tuple[Unit, "Future[Any] | None"]
+StartedUnit = tuple[Unit, "Future[Statistics] | None"]
 """A unit, and the future of its statistics if they are computed ahead of its blocks."""
 
 BATCH_SECONDS = 1.0
@@ -45,7 +47,7 @@ class Scheduler:
         self._pool = ThreadPoolExecutor(execution.threads, "block", evaluator.start_thread)
         self._statistics_pool = ThreadPoolExecutor(1, "statistics")
         self._upcoming: StartedUnit | None = None
-        self._current: tuple[Unit, Any]
+        self._current: tuple[Unit, Statistics]
         self._blocks_left = range(0)
         self._units_done = sum(known.checksum is not None for known in execution.progress)
         units = execution.plan.units
@@ -106,7 +108,7 @@ class Scheduler:
                 future.cancel()
         return batch
 
-    def _next_blocks(self, nbytes: int) -> tuple[Unit, range, Any] | None:
+    def _next_blocks(self, nbytes: int) -> tuple[Unit, range, Statistics] | None:
         """The next blocks of a unit whose files are present, and the unit's statistics.
 
         Args:
@@ -135,22 +137,22 @@ class Scheduler:
             return None
         if unit.blocks == 1 or not self._evaluator.needs_statistics(unit):
             return unit, None
-        scan = self._parallel_scan(unit)
-        return unit, self._statistics_pool.submit(self._evaluator.statistics, unit, scan)
+        task = self._statistics_pool.submit(self._evaluator.statistics, unit, self._parallel_scan)
+        return unit, task
 
-    def _enter(self, unit: Unit, statistics: Future[Any] | None) -> None:
+    def _enter(self, unit: Unit, statistics: Future[Statistics] | None) -> None:
         """Make every uncommitted block of a unit the next to be computed."""
         try:
-            self._current = unit, statistics.result() if statistics else None
+            self._current = unit, statistics.result() if statistics else {}
         except _ScanStopped:
             return
         committed = self._execution.progress[unit.index].committed_blocks
         self._blocks_left = range(committed, unit.blocks)
 
-    def _write_blocks(self, unit: Unit, indices: range, statistics: Any) -> WrittenBlocks:
+    def _write_blocks(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
         """Runs in a worker thread."""
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
-            statistics = self._evaluator.statistics(unit, self._evaluator.serial_scan(unit))
+            statistics = self._evaluator.statistics(unit, self._evaluator.serial_scan)
         started = time.perf_counter()
         storage = self._execution.storage
         data, inputs = self._evaluator.compute(unit, indices, statistics)
@@ -164,27 +166,27 @@ class Scheduler:
         seconds = time.perf_counter() - started
         return WrittenBlocks(unit, indices.start, hashes, inputs, seconds)
 
-    def _parallel_scan(self, unit: Unit) -> Scan[Any]:
-        """A scan over a unit's blocks by all threads, a few blocks ahead of its consumer."""
+    def _parallel_scan(self, merged: Merged, statistics: Statistics) -> Scan[Any]:
+        """A scan over a tensor's blocks by all threads, a few blocks ahead of its consumer."""
 
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
             running: deque[tuple[int, Future[list[Any]]]] = deque()
             first = 0
-            while first < unit.blocks:
+            while first < merged.blocks:
                 self._governor.wait_for_memory(self._stop)
                 if self._stop.requested:
                     raise _ScanStopped
                 count = self._blocks_per_run() * (SAMPLE_RUNS if sample else 1)
-                last = min(first + count, unit.blocks)
+                last = min(first + count, merged.blocks)
                 indices = range(first, last)
                 evaluate = self._evaluator.map_blocks
-                task = self._pool.submit(evaluate, unit, indices, function, sample)
+                task = self._pool.submit(evaluate, merged, statistics, indices, function, sample)
                 running.append((last, task))
                 first = last
                 if len(running) > self._tasks_in_flight():
                     done, partials = running.popleft()
                     yield from partials.result()
-                    self._page_cache.scanned(unit, done - 1)
+                    self._page_cache.scanned(merged, done - 1)
                 self._execution.reporter.heartbeat()
             while running:
                 yield from running.popleft()[1].result()

@@ -68,11 +68,7 @@ class SourceWatch:
 
 
 def _files_of(plan: Plan, unit: Unit) -> frozenset[SourceFileKey]:
-    operands = unit.expression.operands
-    kinds = ("local", "hub")
-    return frozenset[SourceFileKey]().union(
-        *(plan.files_of(operand, kind) for operand in operands for kind in kinds)
-    )
+    return plan.files_of(unit.expression, "local") | plan.files_of(unit.expression, "hub")
 
 
 def _examples(names: list[str]) -> str:

@@ -21,8 +21,7 @@ HubFiles = frozenset[SourceFileKey]
 
 def hub_files_of(plan: Plan, unit: Unit) -> HubFiles:
     """The files of Hub models that a unit reads."""
-    operands = unit.expression.operands
-    return HubFiles().union(*(plan.files_of(operand, "hub") for operand in operands))
+    return plan.files_of(unit.expression, "hub")
 
 
 def download_order(

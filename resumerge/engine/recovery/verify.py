@@ -28,8 +28,9 @@ from resumerge.mirror.audit import compare
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
-from resumerge.planning.plan import Expression, Unit
+from resumerge.planning.plan import Unit
 from resumerge.storage import Storage
+from resumerge.tensors import Stored
 
 
 @dataclass(frozen=True)
@@ -258,14 +259,15 @@ def _open_shard(final: Path) -> tuple[Path, int] | None:
 
 def unit_of_row(row: dict[str, Any]) -> Unit:
     """A unit as the ledger knows it: its place, without what computes it."""
+    shape = tuple(json.loads(row["shape"]))
     return Unit(
         row["number"],
         row["name"],
         row["dtype"],
-        tuple(json.loads(row["shape"])),
+        shape,
         row["shard"],
         row["offset"],
         row["nbytes"],
         row["block_elements"],
-        Expression("", ()),
+        Stored(row["name"], row["dtype"], shape, "", row["offset"]),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 
 from resumerge.host.memory import address_space_limit
-from resumerge.planning.estimates.memory import REUSED
+from resumerge.tensors.buffers import REUSED
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 

@@ -18,8 +18,9 @@ from resumerge.planning.plan import Unshared
 from resumerge.planning.slices import base_of, merged_count
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
 from resumerge.recipe import Input, ModelRef, Module, Recipe
-from resumerge.sources.dtypes import FLOATS
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Tensor
+from resumerge.tensors.dtypes import FLOATS
 
 
 def is_flat(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
@@ -41,7 +42,7 @@ class FlatViews(ModelViews):
     def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
         return (own_name,)
 
-    def find(self, ref: ModelRef, own_name: str) -> TensorInfo | None:
+    def find(self, ref: ModelRef, own_name: str) -> Tensor | None:
         return self.sources[ref].tensors.get(own_name)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from resumerge.methods import METHODS
-from resumerge.planning.backend import needs_torch, rounds_operand, uses_torch
-from resumerge.planning.plan import RUN_BLOCKS, Plan, Unit
+from resumerge.planning.backend import needs_torch
+from resumerge.planning.plan import Plan, Unit
 from resumerge.sizes import show_size
-from resumerge.sources.adapters.lora import AdaptedTensor
-from resumerge.sources.adapters.overlay import OVERLAY_SCRATCH, overlay_bytes
-from resumerge.sources.dtypes import BITS, BY_TORCH_NAME
+from resumerge.tensors import Adapted, Gathered, Merged, Tensor, stored_in
+from resumerge.tensors.adapted import MATMUL_BYTES
+from resumerge.tensors.buffers import REUSED
+from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.merged import RUN_BLOCKS
 
 BASE_RSS = 249_000_000
 """Bytes that the process takes besides its blocks with torch loaded (measured; another build of
@@ -19,10 +21,6 @@ torch takes another amount, which a run measures before it computes)."""
 
 KERNELS_RSS = 46_000_000
 """The same without torch: the kernels compute, or the plan only copies bytes."""
-
-REUSED = 64 << 20
-"""Bytes: memory of finished blocks up to this size stays with the process for the next ones; what
-is larger is given back at once."""
 
 FLOAT32 = 4
 
@@ -77,7 +75,7 @@ def memory_need(plan: Plan, threads: int) -> MemoryNeed:
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return MemoryNeed(
         base=_base(plan),
-        held=_held_at_once(plan) + vocabulary_bytes(plan) + overlay_bytes(plan.sources),
+        held=_held_at_once(plan) + vocabulary_bytes(plan) + across_blocks(plan),
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
@@ -107,64 +105,77 @@ def vocabulary_bytes(plan: Plan) -> int:
     """What tokenizers take that are read, and the maps of rows made from them, each once."""
     if plan.vocabulary is None:
         return 0
-    operands = (operand for unit in plan.units for operand in unit.expression.operands)
-    maps = {id(o.rows.rows): o.rows.rows.nbytes for o in operands if o.rows}
+    maps = {id(node.rows): node.rows.nbytes for node in _nodes(plan) if isinstance(node, Gathered)}
     return sum(maps.values()) + TOKEN_BYTES * len(plan.tokenizers) * plan.vocabulary.rows
+
+
+def across_blocks(plan: Plan) -> int:
+    """Bytes of what is held from block to block, and of what multiplies the matrices in it."""
+    return held_limit(plan) + MATMUL_BYTES * any(isinstance(n, Adapted) for n in _nodes(plan))
+
+
+def held_limit(plan: Plan) -> int:
+    """Most bytes that are held for the blocks of several units: the matrices of two tensors of each
+    adapter, and the means of rows.
+    """
+    largest: dict[int, int] = {}
+    means = 0
+    for node in _nodes(plan):
+        if isinstance(node, Adapted):
+            adapter = next(stored_in(node.a)).source
+            largest[adapter] = max(largest.get(adapter, 0), node.held_bytes)
+        elif isinstance(node, Gathered):
+            means += node.held_bytes
+    return 2 * sum(largest.values()) + means
 
 
 def whole_tensors(plan: Plan) -> str | None:
     """A note on the largest tensor that must be held whole; None where none must."""
     whole = [
-        unit
+        (_run_bytes(unit), unit.index, node.method)
         for unit in plan.units
-        if unit.expression.method != "copy"
-        and METHODS[unit.expression.method].whole_tensor
-        and unit.block_elements >= unit.numel
+        for node in unit.expression.nodes()
+        if isinstance(node, Merged)
+        and node.merge_method.whole_tensor
+        and node.block_elements >= node.numel
     ]
     if not whole:
         return None
-    nbytes, index = max((_run_bytes(unit), unit.index) for unit in whole)
-    largest = plan.units[index]
+    nbytes, index, method = max(whole)
     return (
-        f"{largest.expression.method} computes on whole tensors: {largest.name} alone takes "
+        f"{method} computes on whole tensors: {plan.units[index].name} alone takes "
         f"{show_size(nbytes)} of memory"
     )
 
 
 def _held_at_once(plan: Plan) -> int:
     """The most of a unit and the next one, whose reductions are begun before it is done."""
-    held = [_held_bytes(unit, plan.seed) for unit in plan.units]
+    held = [_held_bytes(unit) for unit in plan.units]
     return max(map(sum, zip(held, [*held[1:], 0])), default=0)
 
 
-def _held_bytes(unit: Unit, seed: int) -> int:
-    if unit.expression.method == "copy" or unit.blocks == 1:
-        return 0
-    context = unit.context(seed)
-    return METHODS[unit.expression.method].statistics_bytes(context)
+def _held_bytes(unit: Unit) -> int:
+    return sum(
+        node.merge_method.statistics_bytes(node.context)
+        for node in unit.expression.nodes()
+        if isinstance(node, Merged) and node.blocks > 1
+    )
 
 
 def _run_bytes(unit: Unit) -> int:
-    """The buffers of one run of blocks and what its method takes beside them."""
-    block = min(unit.numel, unit.block_elements)
+    """The buffers of one run of blocks and what its methods take beside them."""
     elements = min(unit.numel, RUN_BLOCKS * unit.block_elements)
-    operands, cast = unit.expression.operands, unit.expression.cast
-    stored = sum(BITS[operand.tensor.dtype] // 8 for operand in operands)
-    members = (member for operand in operands for member in operand.tensor.members)
-    adapted = any(isinstance(member, AdaptedTensor) for member in members)
-    overlay = OVERLAY_SCRATCH if adapted else 0
-    if unit.expression.method == "copy":
-        return elements * stored + overlay
-    stored += sum(BITS[BY_TORCH_NAME[str(cast)]] // 8 for o in operands if rounds_operand(o, cast))
-    if any(operand.rows and operand.rows.rows.has_mean for operand in operands):
-        stored += 3 * FLOAT32  # rows to take the mean of, and their sums in float64
-    stored += BITS[unit.dtype] // 8
-    cost = METHODS[unit.expression.method].cost
-    scratch = FLOAT32 * (cost.scratch + cost.per_input * len(operands))
-    if uses_torch(unit):  # block by block, with inputs in float32
-        wide = FLOAT32 * len(operands)
-        return overlay + int(elements * stored + block * (wide + scratch))
-    return overlay + int(elements * (stored + scratch))
+    tensor = unit.expression
+    if isinstance(tensor, Merged):
+        within = tensor.computing_bytes(elements)  # in whole blocks
+    else:
+        within = tensor.working_bytes(elements)
+    return int(elements * (BITS[unit.dtype] // 8) + within)
+
+
+def _nodes(plan: Plan) -> Iterator[Tensor]:
+    for unit in plan.units:
+        yield from unit.expression.nodes()
 
 
 def _base(plan: Plan) -> int:

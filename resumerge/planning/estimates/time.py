@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from resumerge.host.speed import Speed
-from resumerge.methods import METHODS
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan
 from resumerge.sizes import show_size
+from resumerge.tensors import Merged
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""
@@ -22,11 +22,10 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     """
     scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
     milliseconds = sum(
-        unit.numel
-        * len(unit.expression.operands)
-        * METHODS[unit.expression.method].cost.milliseconds
+        node.numel * len(node.operands) * node.merge_method.cost.milliseconds
         for unit in plan.units
-        if unit.expression.method != "copy"
+        for node in unit.expression.nodes()
+        if isinstance(node, Merged)
     )
     compute = scale * milliseconds / (1 << 20) / 1000 / threads
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
@@ -48,7 +47,7 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
 
 def computes(plan: Plan) -> bool:
     """Whether a plan computes anything, rather than only copying bytes."""
-    return any(unit.expression.method != "copy" for unit in plan.units)
+    return any(isinstance(unit.expression, Merged) for unit in plan.units)
 
 
 def _rate(rate: float | None) -> str:

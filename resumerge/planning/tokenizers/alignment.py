@@ -9,7 +9,7 @@ zeros where none has; what the recipe says of a token goes before these rules.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,10 @@ from resumerge.layout.vocabulary_tensors import find_vocabulary
 from resumerge.planning.mismatch import listed
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.output_vocabulary import NewToken, OutputVocabulary
-from resumerge.planning.plan import Expression
 from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
-from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Gathered, Tensor, rounded_input
+from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 PLAIN = {
     "single_word": False,
@@ -37,7 +36,7 @@ PLAIN = {
 
 @dataclass
 class Alignment:
-    """Gives the operands of vocabulary tensors their rows.
+    """Gives the inputs of vocabulary tensors their rows.
 
     Args:
         vocabularies: of every source. The reference's (that of the base, or else the first model)
@@ -76,43 +75,50 @@ class Alignment:
                 f"{len(self.vocabulary.ids):,} tokens, {self.vocabulary.rows:,} rows"
             )
 
-    def applies(self, ref: ModelRef, tensor: TensorInfo) -> bool:
+    def applies(self, ref: ModelRef, tensor: Tensor) -> bool:
         """Whether a model's tensor has a row for every token."""
         return tensor.name in self._tensors[ref].found
 
-    def shape(self, tensor: TensorInfo) -> tuple[int, ...]:
+    def shape(self, tensor: Tensor) -> tuple[int, ...]:
         """A vocabulary tensor's shape in the output."""
         axis = next((k for k, size in enumerate(tensor.shape) if size != 1), 0)
         return (*tensor.shape[:axis], self.vocabulary.rows, *tensor.shape[axis + 1 :])
 
-    def aligned(self, expression: Expression) -> tuple[Expression, tuple[int, ...]]:
-        """An expression with its operands' rows aligned, if they are of tokens, and its shape."""
-        operands = expression.operands
-        every = list(self.models.sources)
-        refs = tuple(every[operand.source] for operand in operands)
-        if not self.applies(refs[0], operands[0].tensor):
-            return expression, operands[0].tensor.shape
-        shape = self.shape(operands[0].tensor)
+    def aligned(
+        self, refs: tuple[ModelRef, ...], tensors: tuple[Tensor, ...], base: ModelRef | None
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        """The inputs of an output tensor with their rows aligned, if they are of tokens, and its
+        shape.
+
+        Args:
+            refs: the models of the inputs.
+            tensors: their tensors.
+            base: the base model, if it is among them.
+        """
+        if not self.applies(refs[0], tensors[0]):
+            return tensors, tensors[0].shape
+        shape = self.shape(tensors[0])
         if self.problems:  # reported elsewhere; the rows may not exist
-            return expression, shape
-        base = refs[expression.base] if expression.base is not None else None
+            return tensors, shape
         others = [ref for ref in self._named() if ref not in refs]
-        tables = [(operand.source, operand.tensor) for operand in operands]
+        tables = list(tensors)
         for ref in others:
-            name = self.models.name_in(ref, operands[0].tensor.name)
+            name = self.models.name_in(ref, tensors[0].name)
             tensor = self.models.find(ref, name)
             if tensor is None or not self.applies(ref, tensor):
                 self._no_tensor(ref, name)
-                return expression, shape
-            tables.append((self.models.numbers[ref], tensor))
+                return tensors, shape
+            tables.append(rounded_input(tensor, self.recipe.dtype))
         if (refs, base) not in self._known:
             self._known[refs, base] = self._rows(refs, base, others)
-        maps = [
-            None if rows.is_identity(k, self._size(ref)) else RowMap(rows, tuple(tables))
-            for k, (rows, ref) in enumerate(zip(self._known[refs, base], refs))
-        ]
-        operands = tuple(replace(o, rows=rows) for o, rows in zip(operands, maps))
-        return replace(expression, operands=operands), shape
+        found = zip(self._known[refs, base], refs, tensors)
+        aligned = tuple(
+            tensor
+            if rows.is_identity(k, self._size(ref))
+            else Gathered.of(tensor.name, shape, tuple(tables), rows)
+            for k, (rows, ref, tensor) in enumerate(found)
+        )
+        return aligned, shape
 
     def _named(self) -> list[ModelRef]:
         """Models that the recipe takes rows of single tokens from."""

@@ -1,6 +1,6 @@
 """LoRA adapters of PEFT: their config and names, and the tensors of a model that they change.
 
-`lora` pairs an adapter with its base model from headers alone; `overlay` computes the changed
-tensors as they are read. May import `sources/formats/`, but neither `sources/hub/` nor
+`lora` pairs an adapter with its base model, from headers alone; `resumerge.tensors.Adapted` is what
+it makes of them. May import `sources/formats/`, but neither `sources/hub/` nor
 `sources/tokenizers/`.
 """

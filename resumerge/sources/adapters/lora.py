@@ -3,80 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import InputError, Problem
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
 from resumerge.sources.adapters.names import Names
-from resumerge.sources.dtypes import BITS, FLOATS
 from resumerge.sources.tied_weights import find_tensor, is_embedding, is_head
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Adapted, Rounded, Tensor, with_stored
+from resumerge.tensors.dtypes import FLOATS
 
 SHOWN = 5
 """Number of problems of one adapter that are reported."""
-
-
-@dataclass(frozen=True)
-class LowRank:
-    """``scale * B @ A``, to be added to a weight.
-
-    Args:
-        a: shape (rank, in), with further dimensions for a convolution.
-        b: shape (out, rank).
-        transposed: whether the weight is stored as (in, out), like GPT-2's Conv1D and embeddings.
-        magnitude: of DoRA: one number for each output.
-    """
-
-    a: TensorInfo
-    b: TensorInfo
-    rank: int
-    scale: float
-    transposed: bool
-    magnitude: TensorInfo | None
-
-
-@dataclass(frozen=True)
-class AdaptedTensor(TensorInfo):
-    """A tensor of the base model as an adapter changes it, computed as it is read.
-
-    `file` and `offset` are those of `weight`.
-
-    Args:
-        weight: the stored tensor: the one that is changed, or a replacement in another dtype.
-        update: the change; None for a replacement.
-    """
-
-    weight: TensorInfo
-    update: LowRank | None
-
-    @property
-    def parts(self) -> tuple[TensorInfo, ...]:
-        if self.update is None:
-            return (self.weight,)
-        parts = (self.weight, self.update.a, self.update.b, self.update.magnitude)
-        return tuple(part for part in parts if part is not None)
-
-    @property
-    def verbatim(self) -> bool:
-        return False
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes held in memory while blocks of it are read: the matrices, not their product."""
-        if self.update is None:
-            return 0
-        rows, columns = self.matrix
-        left = BITS[self.update.a.dtype] // 8 if self.update.transposed else 4
-        left = max(left, BITS[self.update.b.dtype] // 8)
-        factors = 8 * max(rows, columns) if self.update.magnitude else 0
-        return self.update.rank * (rows * left + columns * 8) + factors
-
-    @property
-    def matrix(self) -> tuple[int, int]:
-        """(rows, columns) of the weight as a matrix; a row of a convolution is one output."""
-        return self.shape[0], self.numel // max(1, self.shape[0])
 
 
 def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
@@ -125,9 +65,12 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     )
 
 
-def prefixed(prefix: str, tensors: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
+def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of a part of a source, with their files named as in the whole."""
-    return {name: replace(info, file=prefix + info.file) for name, info in tensors.items()}
+    return {
+        name: with_stored(tensor, lambda stored: replace(stored, file=folder + stored.file))
+        for name, tensor in tensors.items()
+    }
 
 
 class _Pairing:
@@ -137,11 +80,11 @@ class _Pairing:
         self._base = base
         self._adapter = adapter
         self._settings = settings
-        self._of_base = prefixed("base/", base.tensors)
-        self._of_adapter = prefixed("adapter/", adapter.tensors)
+        self._of_base = in_folder("base/", base.tensors)
+        self._of_adapter = in_folder("adapter/", adapter.tensors)
         self.problems: list[Problem] = []
 
-    def tensors(self) -> dict[str, TensorInfo]:
+    def tensors(self) -> dict[str, Tensor]:
         if not self._of_adapter:
             self._problem("The adapter has no tensors", "none", expected="LoRA matrices")
         names = Names(self._of_adapter, self._of_base)
@@ -161,21 +104,12 @@ class _Pairing:
                     expected=f"a tensor {name} in {self._base.ref}",
                     fix="name the model that the adapter was trained on" + self._trained_on(),
                 )
-            elif update := self._update(module, roles, weight, transposed):
-                found[name] = AdaptedTensor(
-                    name,
-                    weight.dtype,
-                    weight.shape,
-                    weight.file,
-                    weight.offset,
-                    weight.nbytes,
-                    weight,
-                    update,
-                )
+            elif changed := self._changed(name, module, roles, weight, transposed):
+                found[name] = changed
         self._check_biases_of_heads(found)
         return found
 
-    def _check_biases_of_heads(self, found: Mapping[str, TensorInfo]) -> None:
+    def _check_biases_of_heads(self, found: Mapping[str, Tensor]) -> None:
         """A vector for each token has to grow with the embedding; its head's weight may be tied."""
         grown = {
             old.shape[0]: found[name].shape[0]
@@ -190,7 +124,7 @@ class _Pairing:
             if weight is None or weight.shape[:1] == (more,):
                 self._mismatch(name, f"{more} elements, because the adapter adds tokens", info)
 
-    def _replacing(self, name: str, info: TensorInfo) -> TensorInfo:
+    def _replacing(self, name: str, info: Tensor) -> Tensor:
         """A tensor of the adapter that replaces the base's, in the base's dtype."""
         old = self._of_base.get(name)
         info = replace(info, name=name)
@@ -199,16 +133,18 @@ class _Pairing:
         grown = (is_embedding(name) or is_head(name)) and info.shape[1:] == old.shape[1:]
         if info.shape != old.shape and not grown:
             self._mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", info)
-        if info.dtype == old.dtype or not {info.dtype, old.dtype} <= FLOATS.keys():
-            return info
-        nbytes = info.numel * BITS[old.dtype] // 8
-        return AdaptedTensor(
-            name, old.dtype, info.shape, info.file, info.offset, nbytes, info, None
-        )
+        both_floats = {info.dtype, old.dtype} <= FLOATS.keys()
+        return Rounded.of(info, old.dtype) if both_floats else info
 
-    def _update(
-        self, module: str, roles: Mapping[str, TensorInfo], weight: TensorInfo, transposed: bool
-    ) -> LowRank | None:
+    def _changed(
+        self,
+        name: str,
+        module: str,
+        roles: Mapping[str, Tensor],
+        weight: Tensor,
+        transposed: bool,
+    ) -> Adapted | None:
+        """The weight of a module as the adapter changes it; None if there is a problem."""
         a = roles.get("A") or roles.get("embedding_A")
         b = roles.get("B") or roles.get("embedding_B")
         if a is None or b is None or ("A" in roles) != ("B" in roles):
@@ -238,9 +174,10 @@ class _Pairing:
         if magnitude is not None and magnitude.numel != outputs:
             self._mismatch(module, f"{outputs} elements", magnitude)
             return None
-        return LowRank(a, b, rank, self._settings.scale(module, rank), way, magnitude)
+        scale = self._settings.scale(module, rank)
+        return Adapted.of(name, weight, a, b, scale, way, magnitude)
 
-    def _some_transposed(self, names: Names, found: Mapping[str, TensorInfo]) -> bool:
+    def _some_transposed(self, names: Names, found: Mapping[str, Tensor]) -> bool:
         """Whether the weights of this model that are not square are stored as (in, out)."""
         for module, roles in names.modules.items():
             weight = found.get(f"{names.base_name(module)}.weight")
@@ -249,7 +186,7 @@ class _Pairing:
                 return True
         return False
 
-    def _tied_embedding(self, name: str) -> TensorInfo | None:
+    def _tied_embedding(self, name: str) -> Tensor | None:
         tied = find_tensor(self._base, name)
         return None if tied is None else self._of_base[tied.name]
 
@@ -257,8 +194,8 @@ class _Pairing:
         named = self._adapter.config.get("base_model_name_or_path")
         return f": its config says {named[:100]!r}" if isinstance(named, str) and named else ""
 
-    def _mismatch(self, name: str, expected: str, found: TensorInfo | str) -> None:
-        if isinstance(found, TensorInfo):
+    def _mismatch(self, name: str, expected: str, found: Tensor | str) -> None:
+        if isinstance(found, Tensor):
             found = f"{found.dtype} {list(found.shape)} of {found.name}"
         self._problem(
             "The adapter does not fit the model",
@@ -282,7 +219,7 @@ class _Pairing:
         )
 
 
-def _fits(a: TensorInfo, b: TensorInfo, weight: TensorInfo, transposed: bool) -> bool:
+def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
     """Whether ``B @ A`` has the shape of the weight, or of its transpose if `transposed`."""
     if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:
         return False
@@ -293,7 +230,7 @@ def _fits(a: TensorInfo, b: TensorInfo, weight: TensorInfo, transposed: bool) ->
     return weight.shape == (b.shape[0], *a.shape[1:])
 
 
-def _config(base: Source, tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:
+def _config(base: Source, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """The base's config.json, adjusted to the tensors with the adapter."""
     config: dict[str, Any] = dict(base.config)
     grown = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Tensor
 
 _ADDED = "base_model.model."
 """The prefix that peft adds to the names of a model's tensors."""
@@ -34,8 +34,8 @@ class Names:
         unknown: names of no known kind.
     """
 
-    def __init__(self, adapter: Mapping[str, TensorInfo], base: Collection[str]) -> None:
-        self.modules: dict[str, dict[str, TensorInfo]] = {}
+    def __init__(self, adapter: Mapping[str, Tensor], base: Collection[str]) -> None:
+        self.modules: dict[str, dict[str, Tensor]] = {}
         self.unknown: list[str] = []
         whole: dict[str, str] = {}
         for key, info in adapter.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from resumerge.errors import InputError, refuse
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Stored
 
 ReadRange = Callable[[int, int], bytes]
 """Gives bytes ``start:stop`` of a file; fewer at the file's end."""
@@ -24,7 +24,7 @@ class Header(NamedTuple):
         left_out: what the file holds beside tensors, in words: ``epoch (int)``.
     """
 
-    tensors: dict[str, TensorInfo]
+    tensors: dict[str, Stored]
     digest: str
     left_out: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ class WeightFormat(ABC):
         Args:
             read: reads the file, which may be local or on the Hub.
             size: of the whole file, in bytes.
-            file: its path relative to the source's folder, for each `TensorInfo`.
+            file: its path relative to the source's folder, for each `Stored`.
             where: the file as named in messages.
 
         Raises:

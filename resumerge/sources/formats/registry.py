@@ -44,7 +44,7 @@ def read_header(path: Path, file: str) -> Header:
     """Read and validate the header of a local weight file.
 
     Args:
-        file: its path relative to the source's folder, for each `TensorInfo`.
+        file: its path relative to the source's folder, for each `Stored`.
 
     Raises:
         InputError: the file is truncated or damaged, or holds anything but weights.

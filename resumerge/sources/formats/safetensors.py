@@ -12,10 +12,10 @@ from typing import Any
 
 import xxhash
 
-from resumerge.sources.dtypes import BITS
 from resumerge.sources.formats.base import Header, ReadRange, WeightFormat, damaged
 from resumerge.sources.json_object import check_values
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Stored
+from resumerge.tensors.dtypes import BITS
 
 FORMAT = "safetensors file"
 
@@ -58,7 +58,7 @@ def header_length(first8: bytes, *, file_size: int, where: str) -> int:
     return length
 
 
-def parse_header(raw: bytes, *, file_size: int, file: str, where: str) -> dict[str, TensorInfo]:
+def parse_header(raw: bytes, *, file_size: int, file: str, where: str) -> dict[str, Stored]:
     """Validate a header and find the place of each tensor.
 
     Args:
@@ -74,7 +74,7 @@ def parse_header(raw: bytes, *, file_size: int, file: str, where: str) -> dict[s
     data_start = 8 + len(raw)
     data_size = file_size - data_start
     entries = _json_object(raw, where)
-    tensors: dict[str, TensorInfo] = {}
+    tensors: dict[str, Stored] = {}
     for name, entry in entries.items():
         if name != "__metadata__":
             tensors[name] = _tensor(name, entry, data_start, data_size, file, where)
@@ -112,7 +112,7 @@ def _json_object(raw: bytes, where: str) -> dict[str, Any]:
 
 def _tensor(
     name: str, entry: Any, data_start: int, data_size: int, file: str, where: str
-) -> TensorInfo:
+) -> Stored:
     try:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, KeyError, ValueError):
@@ -132,7 +132,7 @@ def _tensor(
         raise damaged(
             FORMAT, where, f"a dtype of {', '.join(BITS)}", f"tensor {name!r} with {dtype!r}"
         )
-    info = TensorInfo(name, dtype, tuple(shape), file, data_start + begin, end - begin)
+    info = Stored(name, dtype, tuple(shape), file, data_start + begin)
     if end > data_size or begin > end:
         raise damaged(
             FORMAT,
@@ -140,11 +140,11 @@ def _tensor(
             f"data within {data_size} bytes",
             f"tensor {name!r} at {begin}..{end}: the file is truncated, or its header is wrong",
         )
-    if info.nbytes * 8 != info.numel * BITS[dtype]:
+    if (end - begin) * 8 != info.numel * BITS[dtype]:
         raise damaged(
             FORMAT,
             where,
             f"{info.numel * BITS[dtype] // 8} bytes for {dtype} {list(shape)}",
-            f"{info.nbytes} bytes for tensor {name!r}",
+            f"{end - begin} bytes for tensor {name!r}",
         )
     return info

@@ -18,10 +18,10 @@ from typing import Any
 import xxhash
 
 from resumerge.errors import InputError, refuse
-from resumerge.sources.dtypes import BITS
 from resumerge.sources.formats.base import Header, ReadRange, WeightFormat, damaged
 from resumerge.sources.formats.restricted_unpickler import Opaque, View, read_pickle
-from resumerge.sources.types import StridedTensor, TensorInfo
+from resumerge.tensors import Stored
+from resumerge.tensors.dtypes import BITS
 
 FORMAT = "torch checkpoint"
 _damaged = partial(damaged, FORMAT)
@@ -266,9 +266,7 @@ def _kind(value: Any) -> str:
     return "tensor" if isinstance(value, View) else type(value).__name__
 
 
-def _tensor(
-    name: str, view: View, extents: Mapping[str, _Place], file: str, where: str
-) -> TensorInfo:
+def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, where: str) -> Stored:
     """Check a view against its storage."""
 
     def broken(expected: str, found: str) -> InputError:
@@ -296,10 +294,9 @@ def _tensor(
     last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides)) if numel else -1
     if (last + 1) * width > extent.nbytes:
         raise broken(f"data within {extent.nbytes} bytes", f"element {last} of {width} bytes")
-    facts = (view.dtype, shape, file, extent.start + offset * width, numel * width)
-    if numel == 0 or strides_in_order(shape, strides):
-        return TensorInfo(name, *facts)
-    return StridedTensor(name, *facts, strides)
+    contiguous = numel == 0 or strides_in_order(shape, strides)
+    start = extent.start + offset * width
+    return Stored(name, view.dtype, shape, file, start, None if contiguous else strides)
 
 
 def strides_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

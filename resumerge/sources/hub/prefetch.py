@@ -17,7 +17,8 @@ from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.sizes import show_size
 from resumerge.sources.formats.registry import read_header
 from resumerge.sources.hub.files import ensure_cached, hub_file
-from resumerge.sources.types import Source, TensorInfo
+from resumerge.sources.types import Source
+from resumerge.tensors import Stored
 
 THREADS = 2
 """Files downloaded at once: one can be read for its hash while the other arrives."""
@@ -287,14 +288,15 @@ def _has_planned_header(file: HubFile, source: Source) -> bool:
     """Whether the file's header is the one that was read from the Hub before the download."""
     if file.name not in source.files:
         return True  # a companion
-    planned = [tensor for tensor in source.tensors.values() if tensor.file == file.name]
+    tensors = source.numbered(0).tensors.values()  # as in a header, which knows of no plan
+    planned = [t for t in tensors if isinstance(t, Stored) and t.file == file.name]
     try:
         return _are_same(read_header(file.pointer, file.name).tensors.values(), planned)
     except InputError:
         return False
 
 
-def _are_same(found: Iterable[TensorInfo], planned: Iterable[TensorInfo]) -> bool:
+def _are_same(found: Iterable[Stored], planned: Iterable[Stored]) -> bool:
     """Whether these are the same tensors of a file. A source may know them by longer or shorter
     names than the file does: with their component before them, or without ``module.``.
     """

@@ -31,6 +31,7 @@ from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
+from resumerge.tensors import stored_in
 
 FILE = "model.safetensors"
 RECIPES = {
@@ -99,12 +100,7 @@ class Stopped:
         """A bit in the last byte that a block reads of a model."""
         plan = self.plan()
         wanted, (number, _) = plan.units[unit], self.key(model)
-        [tensor] = [
-            tensor
-            for operand in wanted.expression.operands
-            for source, tensor in operand.tables
-            if source == number
-        ]
+        [tensor] = [t for t in stored_in(wanted.expression) if t.source == number]
         at = tensor.offset + wanted.run(range(block + 1)).length * tensor.nbytes // tensor.numel - 1
         with (self.models / model / FILE).open("r+b") as file:
             file.seek(at)
@@ -150,7 +146,7 @@ def blocks(stopped: Stopped, model: str) -> Iterator[tuple[int, int, bool]]:
     """Units of several blocks that read a model, each with a block, and whether it was read."""
     number, _ = stopped.key(model)
     for unit, row in zip(stopped.plan().units, stopped.rows()):
-        if any(source == number for o in unit.expression.operands for source, _ in o.tables):
+        if any(tensor.source == number for tensor in stored_in(unit.expression)):
             for block in range(unit.blocks):
                 yield unit.index, block, block < row["committed_blocks"]
 

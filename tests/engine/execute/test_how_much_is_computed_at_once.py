@@ -17,7 +17,9 @@ from resumerge.engine.execute.scheduler import BATCH_SECONDS, SAMPLE_RUNS, Sched
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
-from resumerge.planning.plan import RUN_BLOCKS, Unit
+from resumerge.planning.plan import Unit
+from resumerge.tensors import Merged
+from resumerge.tensors.merged import RUN_BLOCKS
 
 BLOCK = 4
 SIZE = 4 * BLOCK
@@ -117,7 +119,7 @@ class Bench:
         self.copies = self.samples = False
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
-            statistics=self._statistics, serial_scan=lambda unit: f"serial {unit.name}",
+            statistics=self._statistics, serial_scan=lambda merged, _: f"serial {merged.name}",
             map_blocks=self._map_blocks, compute=self._compute,
             copied_from=lambda unit, indices: ("fd", 7) if self.copies else None,
         )  # fmt: skip
@@ -130,7 +132,7 @@ class Bench:
             wait=tell("committed"), close=tell("closed"),
         )  # fmt: skip
         cache: Any = SimpleNamespace(scanned=self._scanned)
-        self.mapped: set[tuple[int, int]] = set()
+        self.mapped: set[tuple[str, int]] = set()
         self.computed: list[tuple[int, int, Any]] = []
         self.scheduler = Scheduler(execution, evaluator, queue, committer, cache)
         self.pool: Any = self.scheduler._pool
@@ -155,15 +157,18 @@ class Bench:
         self.told.append(("copy", *place))
         return self.copies
 
-    def _map_blocks(self, unit: Unit, indices: range, function: str, sample: bool) -> list[Any]:
-        self.mapped.update((unit.index, index) for index in indices)
+    def _map_blocks(
+        self, merged: Merged, statistics: Any, indices: range, function: str, sample: bool
+    ) -> list[Any]:
+        self.mapped.update((merged.name, index) for index in indices)
         return [(index, function, sample) for index in indices]
 
-    def _scanned(self, unit: Unit, index: int) -> None:
-        assert (unit.index, index) in self.mapped, "what was not read yet is not dropped"
-        self.told.append(("scanned", unit.name, index))
+    def _scanned(self, merged: Merged, index: int) -> None:
+        assert (merged.name, index) in self.mapped, "what was not read yet is not dropped"
+        self.told.append(("scanned", merged.name, index))
 
-    def _statistics(self, unit: Unit, scan: Any) -> Any:
+    def _statistics(self, unit: Unit, scan_of: Any) -> Any:
+        scan = scan_of(unit.expression, {})
         if isinstance(scan, str):
             return scan
         self.told.append(("scan of", unit.name))
@@ -375,7 +380,7 @@ def test_each_unit_has_its_own_statistics_and_a_small_one_makes_them_itself() ->
         0: [(0, "function", False), (1, "function", False)],
         1: "serial t1",
         2: [(k, "function", False) for k in range(3)],
-        3: None,
+        3: {},
     }
     assert bench.of("scan of") == [("scan of", "t0"), ("scan of", "t2")], "none is made twice"
 

@@ -13,6 +13,7 @@ from tiny_models import TWO_LAYERS, write_family
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
+from resumerge.tensors import stored_in
 
 COMPUTED = (
     "merge_method: linear\nmodels: [{model: base}, {model: math}]\n"
@@ -51,8 +52,8 @@ def committed_before_the_change(
 
     def change_first(committer: Committer, written_blocks: list[WrittenBlocks]) -> None:
         sources = committer._execution.plan.sources
-        operands = [o for written in written_blocks for o in written.unit.expression.operands]
-        now.append({sources[number].ref.text for o in operands for number, _ in o.tables})
+        tensors = [t for written in written_blocks for t in stored_in(written.unit.expression)]
+        now.append({sources[tensor.source].ref.text for tensor in tensors})
         if len(now) == batch:
             with (models / changed / "model.safetensors").open("r+b") as file:
                 file.seek(-1, 2)

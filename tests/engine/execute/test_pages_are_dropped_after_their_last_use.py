@@ -14,8 +14,9 @@ from resumerge.engine.execute import page_cache
 from resumerge.engine.execute.page_cache import SCANNED_BLOCKS, PageCache
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
-from resumerge.sources.tokenizers.row_map import RowMap, Rows
-from resumerge.sources.types import PackedTensor, Source
+from resumerge.sources.types import Source
+from resumerge.tensors import Gathered, Stacked
+from resumerge.tensors.rows import Rows
 
 BLOCK = 4
 Dropped = list[tuple[str, int, int]]
@@ -40,7 +41,7 @@ class Cache:
         execution: Any = SimpleNamespace(
             plan=found,
             governor=self.governor,
-            reader=SimpleNamespace(descriptor=lambda source, tensor: named(source, tensor.file)),
+            reader=SimpleNamespace(descriptor=lambda tensor: named(tensor.source, tensor.file)),
             files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}"),
         )
         self.cache = PageCache(execution)
@@ -79,7 +80,7 @@ def test_with_plenty_of_memory_nothing_is_dropped(dropped: Dropped) -> None:
     found, unit = linear(100)
     cache = Cache(found, scarce=False)
     cache.cache.finished(unit, range(0, 2))
-    cache.cache.scanned(unit, SCANNED_BLOCKS - 1)
+    cache.cache.scanned(unit.expression, SCANNED_BLOCKS - 1)
     assert dropped == []
 
 
@@ -89,11 +90,7 @@ def test_an_input_that_is_read_again_stays(dropped: Dropped) -> None:
     )
     found = plan(stacked, llama("a", 1))
     cache = Cache(found).cache
-    first, second = (
-        unit
-        for unit in found.units
-        if unit.expression.operands[0].tensor.name.endswith("up_proj.weight")
-    )
+    first, second = (unit for unit in found.units if unit.name.endswith("up_proj.weight"))
     for unit in (first, second):
         cache.finished(unit, range(unit.blocks))
     assert [file for file, *_ in dropped] == ["shard 0", "shard 0", "a"]
@@ -104,12 +101,12 @@ def test_inputs_of_a_scan_go_where_the_tensor_is_too_large_to_stay(dropped: Drop
     inputs = 2 * 4 * BLOCK * 40
     cache = Cache(found, room=inputs - 1)
     for index in range(2 * SCANNED_BLOCKS):
-        cache.cache.scanned(unit, index)
+        cache.cache.scanned(unit.expression, index)
     piece = 4 * BLOCK * SCANNED_BLOCKS
     assert dropped == [("a", 0, piece), ("b", 0, piece), ("a", piece, piece), ("b", piece, piece)]
     dropped.clear()
     cache.governor.cache_room = inputs
-    cache.cache.scanned(unit, SCANNED_BLOCKS - 1)
+    cache.cache.scanned(unit.expression, SCANNED_BLOCKS - 1)
     assert dropped == []
 
 
@@ -121,19 +118,18 @@ def test_a_scan_drops_what_is_read_again_by_another_tensor(dropped: Dropped) -> 
     rest = "model.layers.0.mlp.up_proj.weight"
     large = [llama(name, 1, others=[tensor(rest, (40, BLOCK))]) for name in "ab"]
     found = plan(stacked, *large)
-    unit = next(unit for unit in found.units if unit.expression.operands[0].tensor.name == rest)
-    Cache(found).cache.scanned(unit, SCANNED_BLOCKS - 1)
+    unit = next(unit for unit in found.units if unit.name == rest)
+    Cache(found).cache.scanned(unit.expression, SCANNED_BLOCKS - 1)
     assert [file for file, *_ in dropped] == ["a", "b"]
 
 
 def test_tensors_whose_rows_are_gathered_go_whole_after_the_last_block(dropped: Dropped) -> None:
     """Any block may read any row of any of them."""
     found, unit = linear(3, 12)
-    tables = tuple((n, source.tensors["t1"]) for n, source in enumerate(found.sources))
+    tables = tuple(source.tensors["t1"] for source in found.sources)
     none = np.zeros(0, np.int64)
     rows = Rows.of(np.array([0, 1, 0]), np.array([0, 1, 2]), 3, (np.zeros(1, np.int64), none, none))
-    operand = replace(unit.expression.operands[0], rows=RowMap(rows, tables))
-    unit = replace(unit, expression=replace(unit.expression, operands=(operand,)))
+    unit = replace(unit, expression=Gathered.of("t1", (3, 4), tables, rows))
     cache = Cache(replace(found, units=(found.units[0], unit))).cache
     cache.finished(unit, range(0, 2))
     assert dropped == [("shard 0", unit.offset, 32)]
@@ -157,9 +153,7 @@ def test_members_of_a_tensor_that_is_read_as_one_are_dropped_where_each_is(
         replace(tensor(f"e{number}", (6,), offset=100 * number), file=f"m.safetensors {number}")
         for number in range(2)
     ]
-    packed = PackedTensor("e", "F32", (12,), members[0].file, 0, 48, tuple(members))
-    operand = replace(unit.expression.operands[0], tensor=packed)
-    unit = replace(unit, expression=replace(unit.expression, operands=(operand,)))
+    unit = replace(unit, expression=Stacked.of("e", (12,), tuple(members)))
     cache = Cache(replace(found, units=(found.units[0], unit))).cache
     cache.finished(unit, range(1, 3))
     assert dropped[1:] == [("a 0", 16, 8), ("a 1", 100, 24)]

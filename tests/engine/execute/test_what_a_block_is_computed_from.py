@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from made_up_plans import plan
+from reading import evaluation, read
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -21,7 +22,6 @@ from resumerge.engine.execute.checksums import (
     hash_file,
     unit_checksum,
 )
-from resumerge.engine.execute.evaluation.buffers import Buffers
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.evaluation.input_hashes import (
     hashed_operands,
@@ -29,16 +29,17 @@ from resumerge.engine.execute.evaluation.input_hashes import (
     operand_hashes,
 )
 from resumerge.engine.execute.evaluation.method_failures import keeps_inputs
-from resumerge.engine.execute.evaluation.row_gather import RowReader
 from resumerge.native import BF16, F16, F32, Vector
 from resumerge.planning import Plan
-from resumerge.planning.estimates.memory import REUSED
 from resumerge.planning.plan import Unit
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
 from resumerge.sources.types import Source
+from resumerge.tensors import Gathered, Stored, rounded_input
+from resumerge.tensors import Tensor as TensorNode
+from resumerge.tensors.buffers import REUSED, Buffers
+from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 SIZE, BLOCK = 100, 40
 LINEAR = "merge_method: linear\nmodels: [{model: a}, {model: b}]\nparameters: {weight: 0.5}\n"
@@ -71,10 +72,10 @@ def evaluated(found: Plan, unit: Unit, *, hashes: bool = True) -> tuple[bytes, l
     evaluator = Evaluator(found, SourceReader(found.sources), hashes=hashes)
     data, seen = [], []
     for index in range(unit.blocks):
-        block, inputs = evaluator.compute(unit, range(index, index + 1), None)
+        block, inputs = evaluator.compute(unit, range(index, index + 1), {})
         data.append(bytes(block))
         seen.append(inputs)
-    whole, hashed = evaluator.compute(unit, range(unit.blocks), None)
+    whole, hashed = evaluator.compute(unit, range(unit.blocks), {})
     assert (bytes(whole), hashed) == (b"".join(data), b"".join(seen)), "as one run of all blocks"
     return b"".join(data), seen
 
@@ -116,6 +117,23 @@ def test_a_result_that_is_no_number_has_one_bit_pattern(
     assert np.frombuffer(data, kind).tolist() == [nan] * 3
 
 
+def tables_of(sources: Sequence[Source], cast: str | None = None) -> tuple[TensorNode, ...]:
+    """The tensor e of each model, rounded to the recipe's dtype."""
+    return tuple(
+        rounded_input(source.numbered(number).tensors["e"], cast)
+        for number, source in enumerate(sources)
+    )
+
+
+def floats(gathered: TensorNode, sources: Sequence[Source], *, dirty: bool = False) -> list[float]:
+    """The elements of a tensor; `dirty` where buffers were used before."""
+    buffers = Buffers()
+    if dirty:
+        buffers.take((0, "rows"), 100)[:] = 7
+    found = read(evaluation(SourceReader(sources), buffers=buffers), gathered)
+    return np.frombuffer(found, np.float32).tolist()
+
+
 @pytest.mark.parametrize("cast", [None, "bfloat16"])
 def test_rows_are_rounded_before_they_are_averaged(tmp_path: Path, cast: str | None) -> None:
     values = [random(n, torch.float32, 6, 5) for n in (1, 2)]
@@ -127,53 +145,44 @@ def test_rows_are_rounded_before_they_are_averaged(tmp_path: Path, cast: str | N
         4,
         (np.array([0, 2, 3]), *members),
     )
-    tables = tuple((n, source.tensors["e"]) for n, source in enumerate(sources))
-    got = np.full(25, np.nan, np.float32)
-    reader = RowReader(SourceReader(sources), Buffers())
-    reader.read_into(RowMap(rows, tables), 0, 25, cast, got)
+    gathered = Gathered.of("e", (5, 5), tables_of(sources, cast), rows)
     first, second = (v.to(getattr(torch, cast)).float() if cast else v for v in values)
     own = [first[5], second[0], (first[2].double() + second[3]).float() / 2, first[4]]
     own[2] = ((first[2].double() + second[3]) / 2).float()
-    wanted = torch.stack([*own, torch.stack(own).double().mean(0).float()])
-    assert got.tolist() == wanted.flatten().tolist()
-    again = RowMap(rows, tables[:1] + tables[1:])
-    other = np.empty(3, np.float32)
-    reader.read_into(again, 22, 25, cast, other)
-    assert other.tolist() == wanted.flatten()[22:].tolist()
+    wanted = torch.stack([*own, torch.stack(own).double().mean(0).float()]).flatten().tolist()
+    assert floats(gathered, sources) == wanted
+    again = read(evaluation(SourceReader(sources)), gathered, 22, 25)
+    assert np.frombuffer(again, np.float32).tolist() == wanted[22:], "the mean alone"
 
 
 def test_rows_that_no_model_has_are_zero_between_those_that_one_has(tmp_path: Path) -> None:
     """Whatever was in the buffers before."""
     values = [random(n, torch.float32, 6, 5) for n in (1, 2)]
     sources = written(tmp_path, a={"e": values[0]}, b={"e": values[1]})
-    tables = tuple((n, source.tensors["e"]) for n, source in enumerate(sources))
     none = np.zeros(0, np.int64)
     rows = Rows.of(
         np.array([0, ZERO, 0, 1, ZERO]), np.array([1, 0, 4, 2, 0]), 5,
         (np.zeros(1, np.int64), none, none),
     )  # fmt: skip
-    buffers, got = Buffers(), np.full(25, np.nan, np.float32)
-    buffers.take("rows", 100)[:] = 7
-    RowReader(SourceReader(sources), buffers).read_into(RowMap(rows, tables), 0, 25, None, got)
     nothing = torch.zeros(5)
     wanted = torch.cat([values[0][1], nothing, values[0][4], values[1][2], nothing])
-    assert got.tolist() == wanted.tolist()
+    gathered = Gathered.of("e", (5, 5), tables_of(sources), rows)
+    assert floats(gathered, sources, dirty=True) == wanted.tolist()
 
 
-def test_two_maps_have_a_mean_each(tmp_path: Path) -> None:
+def test_two_tensors_of_one_name_have_a_mean_each(tmp_path: Path) -> None:
     values = random(1, torch.float32, 4, 3), random(2, torch.float32, 4, 3)
     sources = written(tmp_path, a={"e": values[0]}, b={"e": values[1]})
-    reader, none = RowReader(SourceReader(sources), Buffers()), np.zeros(0, np.int64)
+    means, none = evaluation(SourceReader(sources), limit=1000), np.zeros(0, np.int64)
     for number, source in enumerate(sources):
         rows = Rows.of(
             np.array([number] * 3 + [MEAN]), np.array([0, 1, 2, 0]), 3,
             (np.zeros(1, np.int64), none, none),
         )  # fmt: skip
-        tables = tuple((n, s.tensors["e"]) for n, s in enumerate(sources))
-        got = np.empty(3, np.float32)
-        reader.read_into(RowMap(rows, tables), 9, 12, None, got)
+        gathered = Gathered.of("e", (4, 3), tables_of(sources), rows)
+        found = np.frombuffer(read(means, gathered, 9, 12), np.float32)
         wanted = values[number][:3].double().mean(0).float()
-        assert got.tolist() == wanted.tolist(), source.ref
+        assert found.tolist() == wanted.tolist(), source.ref
 
 
 # Copies, and tensors of nothing
@@ -188,8 +197,8 @@ def test_a_copy_is_hashed_by_its_output_alone(tmp_path: Path) -> None:
     assert not evaluator.needs_statistics(unit)
     place = evaluator.copied_from(unit, range(1, 3))
     assert place is not None
-    offset = unit.expression.operands[0].tensor.offset
-    assert place[1] == offset + 4 * BLOCK
+    assert isinstance(unit.expression, Stored)
+    assert place[1] == unit.expression.offset + 4 * BLOCK
     assert evaluator.input_hashes(unit, 1, [0]) == hash_block(bits(values[BLOCK : 2 * BLOCK]))
 
 

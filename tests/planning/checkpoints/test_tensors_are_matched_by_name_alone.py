@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_up_plans import tensor
+from made_up_plans import expression, tensor
 
 from resumerge.errors import InputError, Problem
 from resumerge.planning import Plan, Unshared, make_plan
 from resumerge.planning.fingerprint import fingerprint_parts
 from resumerge.recipe import ModelRef, parse_recipe
-from resumerge.sources.types import Source, SourceFile, TensorInfo
+from resumerge.sources.types import Source, SourceFile
+from resumerge.tensors import Stored
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 SLERP = "merge_method: slerp\nbase_model: a\nparameters: {t: 0.5}\nmodels: [{model: b}]\n"
@@ -23,7 +24,7 @@ TIES = (
 )
 
 
-def checkpoint(name: str, *tensors: TensorInfo | str, single: bool = True) -> Source:
+def checkpoint(name: str, *tensors: Stored | str, single: bool = True) -> Source:
     found = [tensor(t, (4, 4)) if isinstance(t, str) else t for t in tensors]
     placed = {t.name: replace(t, offset=64 * number) for number, t in enumerate(found)}
     files = {"m.safetensors": SourceFile("m.safetensors", 64 * len(found), {"header": name})}
@@ -48,7 +49,7 @@ def problems(recipe: str, *models: Source, unshared: Unshared = Unshared.REFUSED
 def inputs(found: Plan) -> dict[str, list[str]]:
     """The models that each tensor of the output is made from."""
     return {
-        unit.name: [found.sources[o.source].ref.text for o in unit.expression.operands]
+        unit.name: [found.sources[o.source].ref.text for o in expression(unit).operands]
         for unit in found.units
     }
 
@@ -73,7 +74,7 @@ def test_union_copies_what_a_method_cannot_merge_alone() -> None:
     found = plan(
         SLERP, checkpoint("a", "w", "ours"), checkpoint("b", "w", "theirs"), unshared=Unshared.UNION
     )
-    methods = {unit.name: unit.expression.method for unit in found.units}
+    methods = {unit.name: expression(unit).method for unit in found.units}
     assert methods == {"w": "slerp", "ours": "copy", "theirs": "copy"}
     told = [note for note in found.notes if "copied from it" in note]
     assert [note.split(" are ")[0] for note in told] == [

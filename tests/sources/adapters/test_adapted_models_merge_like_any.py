@@ -16,6 +16,7 @@ import torch
 from adapters import write_adapter, write_base
 from memory_growth import measure_growth
 from merging import merge, shards_of, tensors_of, working_in
+from reading import evaluation, read
 from safetensors.torch import load_file, save_file
 from tiny_models import LLAMA, finetuned, llama_shapes, random_tensors, write_model
 
@@ -130,15 +131,12 @@ def test_an_element_has_the_same_bits_in_whatever_range_it_is_read(wide: Path) -
     chosen = random.Random(0)
     for name in ("model.layers.0.mlp.down_proj.weight", "model.layers.1.self_attn.k_proj.weight"):
         info = source.tensors[name]
-        whole = bytearray(info.nbytes)
-        reader.read_into(0, info, 0, info.numel, memoryview(whole))
+        whole = read(evaluation(reader), info)
         for _ in range(30):
             start, stop = sorted(chosen.choices(range(info.numel + 1), k=2))
             start = max(start, stop - chosen.choice([1, 100, 300_000]))
-            part = bytearray(2 * (stop - start))
             again = SourceReader([source]) if chosen.random() < 0.2 else reader
-            again.read_into(0, info, start, stop, memoryview(part))
-            assert part == whole[2 * start : 2 * stop]
+            assert read(evaluation(again), info, start, stop) == whole[2 * start : 2 * stop]
     reader.close()
 
 

@@ -6,18 +6,22 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from merging import working_in
+from reading import evaluation, read
 from safetensors.torch import save_file
 from tiny_models import write_model
 
+from resumerge.planning import Plan, make_plan
+from resumerge.planning.estimates.memory import held_limit
+from resumerge.recipe import parse_recipe
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
-from resumerge.sources.adapters.lora import AdaptedTensor
-from resumerge.sources.adapters.overlay import Overlays
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Adapted
+from resumerge.tensors.evaluation import InFile
 
 NAMES = [f"layers.{n}.proj" for n in range(4)]
 ROWS, COLUMNS, RANK = 6, 5, 2
@@ -46,25 +50,33 @@ class Reads:
 
     def __init__(self, sources: list[Source]) -> None:
         self.matrices: Counter[str] = Counter()
-        self._sources, self._reader = sources, SourceReader(sources)
-        self._overlays = Overlays(sources, self._read_into)
+        self._sources = [source.numbered(number) for number, source in enumerate(sources)]
+        self._reader = SourceReader(self._sources)
+        plans = (make_plan_of(source) for source in sources)
+        self._evaluation = evaluation(self, sum(held_limit(plan) for plan in plans))
 
-    def _read_into(
-        self, source: int, tensor: TensorInfo, start: int, stop: int, buffer: memoryview
-    ) -> int:
+    def descriptor(self, tensor: InFile) -> int:
+        """Asked for with each read."""
         if "lora_A" in tensor.name:
             self.matrices[tensor.name.removesuffix(".lora_A.weight")] += 1
-        return self._reader.read_into(source, tensor, start, stop, buffer)
+        return self._reader.descriptor(tensor)
+
+    def fill(self, tensor: InFile, offset: int, buffer: memoryview) -> None:
+        self._reader.fill(tensor, offset, buffer)
 
     def read(self, name: str, source: int = 0, start: int = 0, stop: int = ROWS * COLUMNS) -> float:
         """The value of the elements ``start:stop`` of a tensor, which all have the same one."""
         tensor = self._sources[source].tensors[f"{name}.weight"]
-        assert isinstance(tensor, AdaptedTensor)
-        found = torch.empty(stop - start)
-        buffer = found.numpy().view("u1").data
-        self._overlays.read_into(source, tensor, start, stop, buffer)
+        assert isinstance(tensor, Adapted)
+        found = np.frombuffer(read(self._evaluation, tensor, start, stop), np.float32)
         assert (found == found[0]).all()
-        return found[0].item()
+        return float(found[0])
+
+
+def make_plan_of(source: Source) -> Plan:
+    recipe = parse_recipe("merge_method: passthrough\nmodels: [{model: a}]\n")
+    [ref] = recipe.models
+    return make_plan(recipe, {ref: source}, seed=0, shard_size=1 << 30)
 
 
 def test_a_tensor_that_is_read_range_by_range_reads_its_matrices_once(

@@ -11,20 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from resumerge.sources.adapters.lora import LowRank
-from resumerge.sources.adapters.overlay import _as_integers, _Delta, _folded_sum
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors.low_rank import Change, _as_integers, folded_sum
 
-NOWHERE = TensorInfo("x", "F32", (), "file", 0, 0)
 RANKS = [1, 2, 3, 4, 5, 8, 9, 16, 17, 64, 65, 256, 1000, 1025]
 
 
-def delta(a: Tensor, b: Tensor, *, scale: float = 1.0, transposed: bool = False) -> _Delta:
+def delta(a: Tensor, b: Tensor, *, scale: float = 1.0, transposed: bool = False) -> Change:
     """``scale * b @ a``."""
-    return _Delta(a, b, LowRank(NOWHERE, NOWHERE, len(a), scale, transposed, None), 0)
+    return Change(a, b, scale, transposed)
 
 
-def added(change: _Delta, rows: int, columns: int) -> Tensor:
+def added(change: Change, rows: int, columns: int) -> Tensor:
     weight = torch.zeros(rows, columns, dtype=torch.float64)
     return change.added(weight, slice(0, rows), slice(0, columns))
 
@@ -125,8 +122,8 @@ def by_halves(values: list[float]) -> float:
 def test_squares_are_added_by_halves(count: int) -> None:
     values = torch.randn(3, count, dtype=torch.float64, generator=torch.manual_seed(count))
     expected = [by_halves(row) for row in values.tolist()]
-    assert _folded_sum(values.clone(), 1).tolist() == expected
-    assert _folded_sum(values.T.clone(), 0).tolist() == expected
+    assert folded_sum(values.clone(), 1).tolist() == expected
+    assert folded_sum(values.T.clone(), 0).tolist() == expected
 
 
 def test_magnitudes_are_of_the_outputs() -> None:

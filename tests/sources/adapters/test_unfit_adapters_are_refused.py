@@ -20,7 +20,7 @@ from resumerge.errors import InputError
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
 from resumerge.sources.adapters.config import UNMERGEABLE, parse_adapter_config
-from resumerge.sources.adapters.lora import AdaptedTensor
+from resumerge.tensors import Adapted, stored_in
 
 QUERY = "base_model.model.model.layers.0.self_attn.q_proj"
 A, B = torch.ones(2, 16), torch.ones(16, 2)
@@ -236,7 +236,7 @@ def test_a_prefix_that_a_file_has_and_the_adapter_has_not_is_found(
 ) -> None:
     tensors = {f"{prefix}.self_attn.q_proj.lora_{x}.weight": m for x, m in (("A", A), ("B", B))}
     found = adapted(folder, tensors).tensors
-    changed = [name for name, info in found.items() if isinstance(info, AdaptedTensor)]
+    changed = [name for name, info in found.items() if isinstance(info, Adapted)]
     assert changed == ["model.layers.0.self_attn.q_proj.weight"]
 
 
@@ -261,7 +261,7 @@ def test_whole_numbers_that_an_adapter_replaces_stay_as_they_are(folder: Path) -
         folder, {**more, "base_model.model.model.ids": torch.ones(3, dtype=torch.int32)}
     )
     replaced = found.tensors["model.ids"]
-    assert replaced.dtype == "I32" and not isinstance(replaced, AdaptedTensor)
+    assert replaced.dtype == "I32" and not isinstance(replaced, Adapted)
 
 
 def test_dora_without_magnitudes(folder: Path) -> None:
@@ -330,5 +330,5 @@ def test_any_tensors_are_laid_over_or_refused(
 ) -> None:
     tensors = {f"{place}.{name}": torch.ones(shape) for (place, name), shape in shapes.items()}
     with suppress(InputError):
-        for info in adapted(folder, tensors).tensors.values():
-            assert info.parts
+        for name, tensor in adapted(folder, tensors).tensors.items():
+            assert tensor.name == name and list(stored_in(tensor))

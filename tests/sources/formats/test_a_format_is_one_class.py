@@ -17,7 +17,7 @@ from resumerge.recipe.types import ModelRef
 from resumerge.sources import open_source
 from resumerge.sources.formats import registry
 from resumerge.sources.formats.base import Header, ReadRange, WeightFormat
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Stored
 
 NAMES = [f"model.layers.{layer}.mlp.down_proj.weight" for layer in range(2)]
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2}
@@ -38,9 +38,7 @@ class Raw(WeightFormat):
         raw = read(8, 8 + length)
         tensors, offset = {}, 8 + length
         for name, shape in json.loads(raw).items():
-            info = TensorInfo(
-                name, "F32", tuple(shape), file, offset, 4 * torch.Size(shape).numel()
-            )
+            info = Stored(name, "F32", tuple(shape), file, offset)
             tensors[name], offset = info, offset + info.nbytes
         if offset != size:
             raise self.damaged(where, f"{offset} bytes", f"{size} bytes")

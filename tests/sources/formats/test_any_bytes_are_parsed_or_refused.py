@@ -17,10 +17,10 @@ from safetensors.torch import save
 from resumerge.errors import InputError
 from resumerge.sources.formats.safetensors import header_length, parse_header
 from resumerge.sources.index import parse_index
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Stored
 
 
-def parse(file: bytes) -> dict[str, TensorInfo]:
+def parse(file: bytes) -> dict[str, Stored]:
     length = header_length(file[:8], file_size=len(file), where="file")
     return parse_header(file[8 : 8 + length], file_size=len(file), file="file", where="file")
 

@@ -16,7 +16,7 @@ from resumerge.errors import InputError
 from resumerge.recipe import ModelRef
 from resumerge.sources import Source, open_source
 from resumerge.sources.formats.torch_checkpoint import TorchCheckpoint
-from resumerge.sources.types import TensorInfo
+from resumerge.tensors import Stored
 
 
 def opened(folder: Path, content: bytes) -> Source:
@@ -24,7 +24,7 @@ def opened(folder: Path, content: bytes) -> Source:
     return open_source(ModelRef(str(folder), str(folder)))
 
 
-def parse(content: bytes) -> dict[str, TensorInfo]:
+def parse(content: bytes) -> dict[str, Stored]:
     return (
         TorchCheckpoint()
         .read_header(
@@ -135,8 +135,8 @@ def test_any_byte_changed(zipped: bool, data: st.DataObject) -> None:
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     with suppress(InputError):
         for info in parse(bytes(content)).values():
-            assert 0 <= info.offset <= info.offset + info.nbytes * (type(info) is TensorInfo)
-            assert type(info) is not TensorInfo or info.offset + info.nbytes <= len(content)
+            assert 0 <= info.offset <= info.offset + info.nbytes * (type(info) is Stored)
+            assert type(info) is not Stored or info.offset + info.nbytes <= len(content)
 
 
 @settings(max_examples=200)

@@ -1,4 +1,4 @@
-"""`SourceReader.read_into` gives the bytes that torch has, for any range of any tensor."""
+"""A stored tensor has the bytes that torch has, in any range."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from reading import evaluation, read
 from safetensors.torch import save_file
 
 from resumerge.errors import Resumable
@@ -44,12 +45,9 @@ def test_ranges(name: str, source: Source) -> None:
     ranges = [(0, numel), (0, 0), (numel, numel)]
     ranges += [tuple(sorted(chosen.choices(range(numel + 1), k=2))) for _ in range(50)]
     reader = SourceReader([source])
-    buffer = bytearray(8 * numel + 16)
     for start, stop in ranges:
-        buffer[:] = b"\xaa" * len(buffer)
-        count = reader.read_into(0, source.tensors[name], start, stop, memoryview(buffer))
-        assert bytes(buffer[:count]) == expected(name, start, stop)
-        assert set(buffer[count:]) == {0xAA}, "bytes after the range were touched"
+        found = read(evaluation(reader), source.tensors[name], start, stop)
+        assert found == expected(name, start, stop)
     reader.close()
 
 
@@ -57,13 +55,13 @@ def test_many_threads_at_once(source: Source) -> None:
     reader = SourceReader([source])
     info = source.tensors["bf16"]
 
-    def read(start: int) -> bool:
-        buffer = bytearray(20)
-        reader.read_into(0, info, start, start + 10, memoryview(buffer))
-        return bytes(buffer) == expected("bf16", start, start + 10)
+    shared = evaluation(reader)
+
+    def is_right(start: int) -> bool:
+        return read(shared, info, start, start + 10) == expected("bf16", start, start + 10)
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(read, list(range(390)) * 3))
+        assert all(pool.map(is_right, list(range(390)) * 3))
     reader.close()
 
 
@@ -75,8 +73,8 @@ def test_a_file_that_became_shorter_or_went_away_stops_the_run_and_can_be_resume
     whole, last = path.read_bytes(), max(source.tensors.values(), key=lambda info: info.offset)
     path.write_bytes(whole[: last.offset])
     with pytest.raises(Resumable, match="became shorter"):
-        reader.read_into(0, last, 0, last.numel, memoryview(bytearray(last.nbytes)))
+        read(evaluation(reader), last)
     reader.close()
     path.unlink()
     with pytest.raises(Resumable, match="No such file"):
-        reader.read_into(0, last, 0, last.numel, memoryview(bytearray(last.nbytes)))
+        read(evaluation(reader), last)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from memory_growth import measure_growth
 from merging import merge, tensors_of
+from reading import evaluation, read
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_family
 from torch import Tensor
 
@@ -65,11 +66,8 @@ def compare(source: Source, tensors: dict[str, Tensor]) -> None:
         ranges = [(0, numel), (numel, numel)]
         ranges += [tuple(sorted(chosen.choices(range(numel + 1), k=2))) for _ in range(20)]
         for start, stop in ranges:
-            buffer = bytearray(8 * numel + 8)
-            count = reader.read_into(0, info, start, stop, memoryview(buffer))
             expected = bytes(flat[start:stop].view(torch.uint8).numpy()) if stop > start else b""
-            assert bytes(buffer[:count]) == expected, (name, start, stop)
-            assert not any(buffer[count:])
+            assert read(evaluation(reader), info, start, stop) == expected, (name, start, stop)
     reader.close()
 
 

@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_growth import measure_growth
 from merging import merge, shards_of
+from reading import evaluation, read
 from safetensors.torch import save_file
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
 from token_models import write_relatives
 from torch import Tensor
 
-from resumerge.engine.execute.evaluation.buffers import Buffers
-from resumerge.engine.execute.evaluation.row_gather import RowReader
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.tokenizers.row_map import AVERAGE, MEAN, ZERO, RowMap, Rows
+from resumerge.tensors import Gathered
+from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 WIDTH, HEIGHT = 5, 12
 DTYPES = (torch.float32, torch.bfloat16, torch.float32)
@@ -43,8 +43,9 @@ class Tables:
             path = str(folder / f"{number}")
             sources.append(open_source(ModelRef(path, path)))
             self.values.append(values.float())
-        self.tables = tuple((number, s.tensors["e"]) for number, s in enumerate(sources))
-        self.reader = RowReader(SourceReader(sources), Buffers())
+        numbered = [source.numbered(number) for number, source in enumerate(sources)]
+        self.tables = tuple(source.tensors["e"] for source in numbered)
+        self.evaluation = evaluation(SourceReader(numbered))
 
 
 @pytest.fixture(scope="module")
@@ -86,16 +87,14 @@ def test_any_rows_cut_anywhere(
             np.array([row for _, row in flat], np.int64),
         ),
     )
-    map_ = RowMap(found_rows, tables.tables)
-    assert map_.width == WIDTH
+    gathered = Gathered.of("e", tuple(wanted.shape), tables.tables, found_rows)
+    assert gathered.width == WIDTH
     total = wanted.numel()
     places = sorted({0, total, *(cut % total for cut in cuts)})
     parts = []
     for start, stop in pairwise(places):
-        part = torch.full((stop - start,), torch.nan)
-        tables.reader.read_into(map_, start, stop, None, part.numpy())
-        parts.append(part)
-    assert torch.cat(parts).equal(wanted.flatten())
+        parts.append(read(tables.evaluation, gathered, start, stop))
+    assert b"".join(parts) == wanted.numpy().tobytes()
 
 
 def test_consecutive_rows_are_one_run() -> None:

@@ -1,4 +1,4 @@
-"""Computing blocks: a pure function of the unit's expression and the blocks' numbers.
+"""Computing blocks: a pure function of the unit's tree of tensors and the blocks' numbers.
 
 An evaluator reads the sources and changes neither ledger nor output. Another process or machine
 that evaluates the same block gets the same bits.
@@ -6,56 +6,42 @@ that evaluates the same block gets the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from resumerge.engine.execute.checksums import hash_block
-from resumerge.engine.execute.evaluation.buffers import Buffers
 from resumerge.engine.execute.evaluation.input_hashes import hashed_operands
 from resumerge.engine.execute.evaluation.kernel_backend import KernelBackend
-from resumerge.engine.execute.evaluation.method_failures import (
-    failures_named,
-    keeps_inputs,
-    kept_inputs,
-)
-from resumerge.engine.execute.evaluation.operands import Operands
-from resumerge.engine.execute.evaluation.row_gather import RowReader
-from resumerge.kernels.blocks import MapFunction, Run, Scan
-from resumerge.methods import METHODS, KernelMethod, Method
-from resumerge.native import CODES, Vector
+from resumerge.engine.execute.evaluation.method_failures import failures_named
+from resumerge.kernels.blocks import MapFunction, Scan
+from resumerge.native import Vector
 from resumerge.planning.backend import needs_torch
-from resumerge.planning.plan import Expression, Plan, Unit
-from resumerge.sources.dtypes import FLOATS
+from resumerge.planning.estimates.memory import held_limit
+from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
+from resumerge.tensors import Merged, Stored, Tensor
+from resumerge.tensors.buffers import Buffers
+from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.evaluation import Evaluation, HeldValues, Seen, unseen
 
 if TYPE_CHECKING:
     from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
 
+Statistics = Mapping[Merged, Any]
+"""By tensor, what the reductions over the whole of its operands found."""
 
-@dataclass(frozen=True)
-class _Prepared:
-    """What is found out once for all blocks of a unit.
-
-    Args:
-        hashed: numbers of the operands that are hashed, ascending.
-    """
-
-    operands: Operands
-    backend: KernelBackend | TorchBackend
-    hashed: list[int]
+ScanOf = Callable[[Merged, Statistics], Scan[Any]]
+"""Gives the scan of a tensor's operands, with the statistics of what these are computed from."""
 
 
 class Evaluator:
     """Evaluates blocks of the units of one plan; may be used by many threads at once.
 
     Every thread reads and computes in buffers of its own, which it uses again for the next blocks:
-    memory depends on the number of operands and threads, not on the size of a tensor. torch is
-    imported only for methods that compute with it.
+    memory depends on the depth of the trees, the number of operands and of threads, not on the size
+    of a tensor. torch is imported only for what computes with it.
     """
 
     def __init__(
@@ -66,14 +52,20 @@ class Evaluator:
             device: where torch computes.
             hashes: whether `compute` hashes what it reads from local models.
         """
-        self._plan = plan
         self._reader = reader
         self._device = device
-        self._hashes = hashes
         self._buffers = Buffers()
-        self._rows = RowReader(reader, self._buffers)
+        self._held = HeldValues(held_limit(plan))
         self._needs_torch = needs_torch(plan)
-        self._prepared = lru_cache(16)(self._prepare)
+        self._backend = lru_cache(16)(self._choose_backend)
+        self._hashed = lru_cache(16)(
+            lambda number: _hashed_as_read(plan, plan.units[number]) if hashes else []
+        )
+        self._statistics_of_operands = lru_cache(1)(
+            lambda number: self._statistics(
+                plan.units[number].expression.children(), self.serial_scan
+            )
+        )
 
     def start_thread(self) -> None:
         """Prepare the calling thread; every thread that evaluates calls this first."""
@@ -83,39 +75,47 @@ class Evaluator:
             use_one_thread()
 
     def needs_statistics(self, unit: Unit) -> bool:
-        """Whether the unit's blocks depend on reductions over the whole tensor."""
-        if unit.expression.method == "copy" or unit.numel == 0:
-            return False
-        return METHODS[unit.expression.method].passes(unit.context(self._plan.seed)) > 1
+        """Whether the unit's blocks depend on reductions over whole tensors."""
+        return any(merged.needs_statistics for merged in _merged(unit.expression))
 
-    def statistics(self, unit: Unit, scan: Scan[Any]) -> Any:
-        """The reductions over the whole tensor that each of its blocks needs."""
-        with failures_named(unit):
-            tensor = unit.context(self._plan.seed)
-            return METHODS[unit.expression.method].statistics(tensor, scan)
+    def statistics(self, unit: Unit, scan_of: ScanOf) -> Statistics:
+        """The reductions over whole tensors that the unit's blocks need.
 
-    def serial_scan(self, unit: Unit) -> Scan[Any]:
-        """A scan over a unit's blocks, one after the other, in the calling thread."""
+        Args:
+            scan_of: gives the scan of the tensor whose reductions are next.
+        """
+        return self._statistics([unit.expression], scan_of)
+
+    def serial_scan(self, merged: Merged, statistics: Statistics) -> Scan[Any]:
+        """A scan over a tensor's blocks, one after the other, in the calling thread."""
 
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
-            for index in range(unit.blocks):
-                yield from self.map_blocks(unit, range(index, index + 1), function, sample)
+            for index in range(merged.blocks):
+                indices = range(index, index + 1)
+                yield from self.map_blocks(merged, statistics, indices, function, sample)
 
         return scan
 
     def map_blocks(
-        self, unit: Unit, indices: range, function: MapFunction[Any], sample: bool = False
+        self,
+        merged: Merged,
+        statistics: Statistics,
+        indices: range,
+        function: MapFunction[Any],
+        sample: bool = False,
     ) -> list[Any]:
-        """The partial results of `function` for consecutive blocks, or for samples of them."""
-        prepared, run = self._prepared(unit.index), unit.run(indices, sample=sample)
-        inputs = prepared.operands.read(run, _unseen)
-        with failures_named(unit):
-            partials = prepared.backend.map(function, inputs, run)
-        if prepared.backend.is_users and keeps_inputs(partials, inputs):
-            raise kept_inputs(unit)
-        return partials
+        """The partial results of `function` for consecutive blocks, or for samples of them.
 
-    def compute(self, unit: Unit, indices: range, statistics: Any) -> tuple[memoryview, bytes]:
+        Args:
+            statistics: of the tensors that it is computed from.
+        """
+        run = merged.run(indices, sample=sample)
+        inputs = merged.inputs(self._evaluation(statistics), run)
+        return self._backend(merged).map(function, inputs, run)
+
+    def compute(
+        self, unit: Unit, indices: range, statistics: Statistics
+    ) -> tuple[memoryview, bytes]:
         """Consecutive blocks of the output.
 
         Returns:
@@ -123,17 +123,11 @@ class Evaluator:
             computed from: for each block one for each of `hashed_operands`, none for a copy.
 
         Raises:
-            Resumable: the method fails, or returns something else than a block.
+            Resumable: a method fails, or returns something else than a block.
         """
-        if unit.expression.method == "copy" or unit.numel == 0:
-            return self._copied(unit, indices), b""
-        prepared, run = self._prepared(unit.index), unit.run(indices)
-        hashes = _Hashes(prepared.hashed, run)
-        inputs = prepared.operands.read(run, hashes.add)
-        out = self._buffers.vector("out", run.length, CODES[FLOATS[unit.dtype]])
-        with failures_named(unit):
-            prepared.backend.compute(inputs, run, statistics, out)
-        return out.data.view(np.uint8).data, hashes.of_blocks()
+        hashes = _Hashes(self._hashed(unit.index), unit.block_elements)
+        data = self._read(unit, indices, self._evaluation(statistics, hashes.add))
+        return data, hashes.of_blocks()
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
         """Read some operands of a block again, and hash them as `compute` does.
@@ -143,70 +137,85 @@ class Evaluator:
         """
         if unit.numel == 0:
             return b""
+        evaluation = self._evaluation(self._statistics_of_operands(unit.index))
         indices = range(index, index + 1)
-        if unit.expression.method == "copy":
-            return hash_block(self._copied(unit, indices))
-        chosen = tuple(unit.expression.operands[number] for number in operands)
-        run = unit.run(indices)
-        hashes = _Hashes(range(len(chosen)), run)
-        self._read_only(replace(unit.expression, operands=chosen)).read(run, hashes.add)
-        return hashes.of_blocks()
+        if not isinstance(unit.expression, Merged):
+            return hash_block(self._read(unit, indices, evaluation))
+        [(start, stop)], hashes = unit.run(indices).ranges(), []
+        for number in operands:
+            tensor = unit.expression.operands[number].unrounded
+            data = evaluation.take("again", nbytes(tensor.dtype, stop - start))
+            tensor.read(evaluation.inner(), start, stop, data)
+            hashes.append(hash_block(data.data))
+        return b"".join(hashes)
 
     def copied_from(self, unit: Unit, indices: range) -> tuple[int, int] | None:
         """(file descriptor, offset) of the bytes that blocks copy; None if they are computed."""
-        if unit.expression.method != "copy" or unit.numel == 0:
+        stored = unit.expression
+        if not isinstance(stored, Stored) or stored.strides is not None or unit.numel == 0:
             return None
-        operand, [(start, stop)] = unit.expression.operands[0], unit.run(indices).ranges()
-        span = self._reader.span(operand.source, operand.tensor, start, stop)
-        return span and span[:2]
+        start = indices.start * unit.block_elements
+        return self._reader.descriptor(stored), stored.byte_range(start, start)[0]
 
-    def _copied(self, unit: Unit, indices: range) -> memoryview:
+    def _read(self, unit: Unit, indices: range, evaluation: Evaluation) -> memoryview:
         if unit.numel == 0:
             return memoryview(b"")
-        operand, [(start, stop)] = unit.expression.operands[0], unit.run(indices).ranges()
-        view = self._buffers.take("copy", unit.span(indices)[1]).data
-        self._reader.read_into(operand.source, operand.tensor, start, stop, view)
-        return view
+        start = indices.start * unit.block_elements
+        stop = min(indices.stop * unit.block_elements, unit.numel)
+        out = evaluation.take("out", unit.span(indices)[1])
+        unit.expression.read(evaluation, start, stop, out)
+        return out.data
 
-    def _prepare(self, number: int) -> _Prepared:
-        unit = self._plan.units[number]
-        hashed = list(hashed_operands(self._plan, unit)) if self._hashes else []
-        return _Prepared(self._read_only(unit.expression), self._choose_backend(unit), hashed)
+    def _evaluation(self, statistics: Statistics, seen: Seen = unseen) -> Evaluation:
+        return Evaluation(self._reader, self._buffers, self._held, self._backend, statistics, seen)
 
-    def _read_only(self, expression: Expression) -> Operands:
-        return Operands(expression, self._reader, self._buffers, self._rows)
+    def _statistics(self, tensors: Iterable[Tensor], scan_of: ScanOf) -> Statistics:
+        known: dict[Merged, Any] = {}
+        for tensor in tensors:
+            for merged in _merged(tensor):
+                if merged.needs_statistics and merged not in known:
+                    with failures_named(merged):
+                        scan = scan_of(merged, known)
+                        known[merged] = merged.merge_method.statistics(merged.context, scan)
+        return known
 
-    def _choose_backend(self, unit: Unit) -> KernelBackend | TorchBackend:
-        method, tensor = METHODS[unit.expression.method], unit.context(self._plan.seed)
-        if isinstance(method, KernelMethod):
-            return KernelBackend(unit, method, tensor)
+    def _choose_backend(self, merged: Merged) -> KernelBackend | TorchBackend:
+        if not merged.uses_torch:
+            return KernelBackend(merged)
         from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
 
-        assert isinstance(method, Method)
-        return TorchBackend(unit, method, tensor, self._buffers, self._device)
+        return TorchBackend(merged, self._buffers, self._device)
+
+
+def _hashed_as_read(plan: Plan, unit: Unit) -> list[int]:
+    """The operands that are hashed as blocks are computed: none of what is copied, or empty."""
+    computed = isinstance(unit.expression, Merged) and unit.numel
+    return list(hashed_operands(plan, unit)) if computed else []
+
+
+def _merged(tensor: Tensor) -> Iterator[Merged]:
+    """What methods compute of a tensor: first that which others are computed from."""
+    return (node for node in tensor.nodes() if isinstance(node, Merged))
 
 
 class _Hashes:
-    """Collects the hashes of a run's operands while they are read.
+    """Collects the hashes of blocks' operands while they are read, one run after the other.
 
     Args:
         wanted: numbers of the operands, ascending.
+        size: elements of a block.
     """
 
-    def __init__(self, wanted: Sequence[int], run: Run) -> None:
-        self._wanted = wanted
-        self._blocks = list(run.blocks()) if wanted else []
-        self._found: list[list[bytes]] = []
+    def __init__(self, wanted: Sequence[int], size: int) -> None:
+        self._found: dict[int, list[bytes]] = {operand: [] for operand in wanted}
+        self._size = size
 
     def add(self, operand: int, vector: Vector) -> None:
-        if operand in self._wanted:
-            data = vector.data.data
-            self._found.append([hash_block(data[block]) for block in self._blocks])
+        if operand in self._found:
+            data, size = vector.data.data, self._size
+            hashes = (hash_block(data[at : at + size]) for at in range(0, len(data), size))
+            self._found[operand].extend(hashes)
 
     def of_blocks(self) -> bytes:
         """For each block its operands' hashes, one after the other."""
-        return b"".join(chain.from_iterable(zip(*self._found)))
-
-
-def _unseen(operand: int, vector: Vector) -> None:
-    """Of a scan nothing is hashed."""
+        return b"".join(chain.from_iterable(zip(*self._found.values())))

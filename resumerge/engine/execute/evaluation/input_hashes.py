@@ -16,14 +16,14 @@ import xxhash
 from resumerge.engine.execute.checksums import HASH_BYTES
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
+from resumerge.tensors import Merged
 
 
 def hashed_operands(plan: Plan, unit: Unit) -> dict[int, frozenset[SourceFileKey]]:
     """The operands of a unit whose bytes are hashed, with their local files, by number."""
-    files = {
-        number: plan.files_of(operand, "local")
-        for number, operand in enumerate(unit.expression.operands)
-    }
+    tensor = unit.expression
+    operands = tensor.operands if isinstance(tensor, Merged) else (tensor,)
+    files = {number: plan.files_of(operand, "local") for number, operand in enumerate(operands)}
     return {number: some for number, some in files.items() if some}
 
 
@@ -43,7 +43,7 @@ def known_hashes(unit: Unit, row: Mapping[str, bytes | None]) -> bytes:
     Args:
         row: of the ledger's table `units`.
     """
-    return row["block_hashes" if unit.expression.method == "copy" else "input_hashes"] or b""
+    return row["input_hashes" if isinstance(unit.expression, Merged) else "block_hashes"] or b""
 
 
 def operand_hashes(hashes: bytes, place: int, count: int) -> Iterator[bytes]:

@@ -7,24 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.engine.execute.evaluation.method_failures import described, wrong_result
+from resumerge.engine.execute.evaluation.method_failures import (
+    described,
+    failures_named,
+    keeps_inputs,
+    kept_inputs,
+    wrong_result,
+)
 from resumerge.kernels import Run, l1_norms
-from resumerge.methods import KernelMethod, TensorContext
+from resumerge.methods import KernelMethod
 from resumerge.methods.contract import is_users
 from resumerge.native import Vector
-from resumerge.planning.plan import Unit
+from resumerge.tensors import Merged
 
 
 class KernelBackend:
-    """Computes the blocks of one unit.
+    """Computes the blocks of one tensor."""
 
-    Attributes:
-        is_users: whether the method is a user's, so that what it returns is checked.
-    """
-
-    def __init__(self, unit: Unit, method: KernelMethod, tensor: TensorContext) -> None:
-        self._unit, self._method, self._tensor = unit, method, tensor
-        self.is_users = is_users(method.name)
+    def __init__(self, merged: Merged) -> None:
+        assert isinstance(merged.merge_method, KernelMethod)
+        self._merged, self._method, self._tensor = merged, merged.merge_method, merged.context
+        self._is_users = is_users(merged.method)
 
     def map(
         self,
@@ -32,25 +35,34 @@ class KernelBackend:
         inputs: list[Vector],
         run: Run,
     ) -> list[Any]:
-        """The partial result of a map function of `statistics`: one for the run."""
-        return [function(inputs, run)]
+        """The partial result of a map function of `statistics`: one for the run.
+
+        Raises:
+            Resumable: a method of a user fails, or keeps its inputs.
+        """
+        with failures_named(self._merged):
+            partials = [function(inputs, run)]
+        if self._is_users and keeps_inputs(partials, inputs):
+            raise kept_inputs(self._merged)
+        return partials
 
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
-            Resumable: a method of a user did not write them, or returned something.
+            Resumable: a method of a user fails, did not write them, or returned something.
         """
-        checked = self.is_users and _are_finite(inputs)
+        checked = self._is_users and _are_finite(inputs)
         if checked:
             out.data.view(np.uint8).fill(0xFF)  # NaN: what is not written is noticed
-        result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)
+        with failures_named(self._merged):
+            result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)
         if result is not None:
             expected = "None: results go to `out`"
-            raise wrong_result(self._unit, run.in_tensor(), expected, described(result))
+            raise wrong_result(self._merged, run.in_tensor(), expected, described(result))
         if checked and not _are_finite([out]):
             expected = "finite numbers in all of `out`, as all inputs are"
-            raise wrong_result(self._unit, run.in_tensor(), expected, "NaN or infinity")
+            raise wrong_result(self._merged, run.in_tensor(), expected, "NaN or infinity")
 
 
 def _are_finite(vectors: Sequence[Vector]) -> bool:

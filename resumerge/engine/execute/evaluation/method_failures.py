@@ -14,7 +14,7 @@ from resumerge.methods import Block
 from resumerge.methods.contract import file_of, is_users, place_of_block
 from resumerge.methods.user_code import is_raised_in, line_of, raised
 from resumerge.native import Vector
-from resumerge.planning.plan import Unit
+from resumerge.tensors import Merged
 
 METHOD = "method"
 """Reason of a stop: the merge method failed."""
@@ -26,14 +26,14 @@ _MEND = (
 
 
 @contextmanager
-def failures_named(unit: Unit) -> Iterator[None]:
+def failures_named(merged: Merged) -> Iterator[None]:
     """Raise `Resumable` for what a method of the user raises inside, `SystemExit` too."""
     try:
         yield
     except ResumergeError:
         raise
     except BaseException as error:
-        name = unit.expression.method
+        name = merged.method
         if not is_users(name):
             raise
         file = file_of(name)
@@ -43,22 +43,22 @@ def failures_named(unit: Unit) -> Iterator[None]:
             error.add_note(f"in your method {name!r}, {line_of(error, file)}")
             raise
         what = f"An error in your method {name!r}"
-        raise _stopped(unit, what, found=raised(error, file)) from error
+        raise _stopped(merged, what, found=raised(error, file)) from error
 
 
-def wrong_result(unit: Unit, blocks: Sequence[Block], expected: str, found: str) -> Resumable:
+def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: str) -> Resumable:
     """The error for a result that is no block."""
     elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
-    name = unit.expression.method
+    name = merged.method
     what = f"The merge method {name!r} did not return a block"
-    return _stopped(unit, what, elements, expected, f"{found} ({place_of_block(name)})")
+    return _stopped(merged, what, elements, expected, f"{found} ({place_of_block(name)})")
 
 
-def kept_inputs(unit: Unit) -> Resumable:
+def kept_inputs(merged: Merged) -> Resumable:
     """The error for a partial result that the next block would overwrite."""
     return _stopped(
-        unit,
-        f"The merge method {unit.expression.method!r} keeps a reference to its inputs",
+        merged,
+        f"The merge method {merged.method!r} keeps a reference to its inputs",
         "the function that statistics() passes to scan()",
         "new memory, or a copy: the next block overwrites the inputs",
         "a view of an input",
@@ -103,8 +103,8 @@ def _address(values: Any) -> int | None:
 
 
 def _stopped(
-    unit: Unit, what: str, part: str = "", expected: str = "", found: str = ""
+    merged: Merged, what: str, part: str = "", expected: str = "", found: str = ""
 ) -> Resumable:
-    where = f"tensor {unit.name}" + (f", {part}" if part else "")
+    where = f"tensor {merged.name}" + (f", {part}" if part else "")
     problem = Problem(what, where, expected=expected, found=found, fix=_MEND)
     return Resumable(METHOD, str(problem))

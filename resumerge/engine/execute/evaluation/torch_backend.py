@@ -8,13 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from resumerge.engine.execute.evaluation.buffers import Buffers
-from resumerge.engine.execute.evaluation.method_failures import described, wrong_result
+from resumerge.engine.execute.evaluation.method_failures import (
+    described,
+    failures_named,
+    keeps_inputs,
+    kept_inputs,
+    wrong_result,
+)
 from resumerge.kernels import round_to
-from resumerge.methods import Block, Method, Run, TensorContext
+from resumerge.methods import Block, Method, Run
 from resumerge.methods.contract import is_users
 from resumerge.native import CODES, F32, Vector
-from resumerge.planning.plan import Unit
+from resumerge.tensors import Merged
+from resumerge.tensors.buffers import Buffers
 
 
 def use_one_thread() -> None:
@@ -23,20 +29,16 @@ def use_one_thread() -> None:
 
 
 class TorchBackend:
-    """Computes the blocks of one unit.
+    """Computes the blocks of one tensor.
 
     Args:
         device: name of the device to compute on.
-
-    Attributes:
-        is_users: whether the method is a user's, so that what it returns is checked.
     """
 
-    def __init__(
-        self, unit: Unit, method: Method, tensor: TensorContext, buffers: Buffers, device: str
-    ) -> None:
-        self._unit, self._method, self._tensor = unit, method, tensor
-        self.is_users = is_users(method.name)
+    def __init__(self, merged: Merged, buffers: Buffers, device: str) -> None:
+        assert isinstance(merged.merge_method, Method)
+        self._merged, self._method, self._tensor = merged, merged.merge_method, merged.context
+        self._is_users = is_users(merged.method)
         self._buffers = buffers
         self._device = torch.empty(0, device=device).device  # cuda:0, where cuda is asked for
 
@@ -46,25 +48,36 @@ class TorchBackend:
         inputs: list[Vector],
         run: Run,
     ) -> list[Any]:
-        """The partial results of a map function of `statistics`, one for each block."""
-        return [function(tensors, block) for block, _, tensors in self._tensors(inputs, run)]
+        """The partial results of a map function of `statistics`, one for each block.
+
+        Raises:
+            Resumable: a method of a user fails, or keeps its inputs.
+        """
+        with failures_named(self._merged):
+            partials = [
+                function(tensors, block) for block, _, tensors in self._tensors(inputs, run)
+            ]
+        if self._is_users and keeps_inputs(partials, inputs):
+            raise kept_inputs(self._merged)
+        return partials
 
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
-            Resumable: the method returned something else than a block.
+            Resumable: a method of a user fails, or returned something else than a block.
         """
         for block, part, tensors in self._tensors(inputs, run):
-            checked = self.is_users and _are_finite(tensors)
-            result = self._method.block(self._tensor, tensors, block, statistics)
+            checked = self._is_users and _are_finite(tensors)
+            with failures_named(self._merged):
+                result = self._method.block(self._tensor, tensors, block, statistics)
             if not self._is_block(result, block):
                 count = block.stop - block.start
                 expected = f"Tensor, torch.float32, {self._device}, of shape {(count,)}"
-                raise wrong_result(self._unit, [block], expected, described(result))
+                raise wrong_result(self._merged, [block], expected, described(result))
             if checked and not _are_finite([result]):
                 expected = "finite numbers, as all inputs are"
-                raise wrong_result(self._unit, [block], expected, "NaN or infinity")
+                raise wrong_result(self._merged, [block], expected, "NaN or infinity")
             found = Vector(result.detach().cpu().contiguous().numpy())
             round_to(found, Vector(out.data[part], out.dtype))
 

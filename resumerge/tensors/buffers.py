@@ -8,7 +8,10 @@ from collections.abc import Hashable
 import numpy as np
 
 from resumerge.native import KINDS, Vector
-from resumerge.planning.estimates.memory import REUSED
+
+REUSED = 64 << 20
+"""Bytes: memory of finished blocks up to this size stays with the process for the next ones; what
+is larger is given back at once."""
 
 
 class _Local(threading.local):

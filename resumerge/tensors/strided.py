@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from resumerge.sources.dtypes import BITS
-from resumerge.sources.types import StridedTensor
-
 SPAN = 1 << 20
 """Bytes read at once; elements that are further apart are read piece by piece."""
 
@@ -43,22 +40,28 @@ def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
 
 
 def read_strided(
-    read: ReadBytes, tensor: StridedTensor, start: int, stop: int, buffer: memoryview
+    read: ReadBytes,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    start: int,
+    stop: int,
+    out: np.ndarray,
 ) -> None:
-    """Fill a buffer with elements ``start:stop`` of a tensor, in row-major order."""
-    width = BITS[tensor.dtype] // 8
-    out = np.frombuffer(buffer, f"u{width}", stop - start)
+    """Read elements ``start:stop`` of a tensor, in row-major order.
+
+    Args:
+        offset: of its first element in the file, in bytes.
+        strides: distance of neighbours in each dimension, in elements.
+        out: whole numbers as wide as the elements, as many as these are.
+    """
     done = 0
-    for box in boxes(tensor.shape, start, stop):
+    for box in boxes(shape, start, stop):
         counts = tuple(last - first for first, last in box)
-        begin = sum(first * stride for (first, _), stride in zip(box, tensor.strides))
+        begin = sum(first * stride for (first, _), stride in zip(box, strides))
         numel = int(np.prod(counts, dtype=np.int64))
-        _gather(
-            read,
-            tensor.offset + begin * width,
-            tensor.strides,
-            out[done : done + numel].reshape(counts),
-        )
+        part = out[done : done + numel].reshape(counts)
+        _gather(read, offset + begin * out.itemsize, strides, part)
         done += numel
 
 

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from resumerge.sources.types import TensorInfo
-
 ZERO = -1
 """Origin of a row of zeros."""
 
@@ -129,31 +127,6 @@ class Rows:
     def _arrays(self) -> tuple[np.ndarray, ...]:
         averages = (self.offsets, self.member_origins, self.member_rows)
         return (self.starts, self.origins, self.firsts, *averages)
-
-
-@dataclass(frozen=True, eq=False)
-class RowMap:
-    """`Rows` of certain tensors.
-
-    Args:
-        tables: source number and tensor, in the numbering of `rows`. All rows have the same length.
-    """
-
-    rows: Rows
-    tables: tuple[tuple[int, TensorInfo], ...]
-
-    @property
-    def width(self) -> int:
-        """Number of elements of a row."""
-        source_rows = vocabulary_axis(self.tables[0][1].shape)
-        return self.tables[0][1].numel // max(1, source_rows)
-
-    def as_json(self) -> dict[str, Any]:
-        """For the ledger."""
-        return {
-            **self.rows.as_json(),
-            "tables": [{"source": number, "tensor": t.name} for number, t in self.tables],
-        }
 
 
 def vocabulary_axis(shape: tuple[int, ...]) -> int:

@@ -1,0 +1,27 @@
+"""The algebra of tensors: what a tensor is computed from, as a tree whose leaves lie in files.
+
+One small file for each kind of tensor: its shape and dtype, its memory, its JSON, and how a range
+of it is computed (`read`). Any tensor can be an operand of another. `evaluation.py` has what they
+are computed with. Imports methods, kernels and native, and nothing that knows of models.
+"""
+
+from resumerge.tensors.adapted import Adapted
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.gathered import Gathered
+from resumerge.tensors.merged import Merged
+from resumerge.tensors.rounded import Rounded, rounded_input
+from resumerge.tensors.stacked import Stacked
+from resumerge.tensors.stored import Stored, stored_in, with_stored
+
+__all__ = [
+    "Adapted",
+    "Gathered",
+    "Merged",
+    "Rounded",
+    "Stacked",
+    "Stored",
+    "Tensor",
+    "rounded_input",
+    "stored_in",
+    "with_stored",
+]

@@ -1,0 +1,170 @@
+"""A weight as an adapter changes it, computed range by range as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.dtypes import BITS, FLOATS
+from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.low_rank import Change, folded_sum
+from resumerge.tensors.strided import boxes
+
+if TYPE_CHECKING:
+    import torch
+
+CHUNK = 1 << 16
+"""Elements computed at once: half a MiB in float64, which fits the processor's cache."""
+
+ADAPTER_SCRATCH = 6 * 8 * CHUNK
+"""Bytes for one chunk: the weight, the change, and intermediate results."""
+
+MATMUL_BYTES = 12 << 20
+"""Bytes that the library for matrix products keeps; processes without adapters do not need them
+(measured: up to 8.3 MiB, with two threads on a busy machine)."""
+
+
+@dataclass(frozen=True)
+class Adapted(Tensor):
+    """``weight + scale * B @ A``, rounded to the dtype of the weight; DoRA rescales its outputs.
+
+    Args:
+        a: shape (rank, in), with further dimensions for a convolution.
+        b: shape (out, rank).
+        transposed: whether the weight is stored as (in, out), like GPT-2's Conv1D and embeddings.
+        magnitude: of DoRA: one number for each output.
+    """
+
+    weight: Tensor
+    a: Tensor
+    b: Tensor
+    scale: float
+    transposed: bool
+    magnitude: Tensor | None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        weight: Tensor,
+        a: Tensor,
+        b: Tensor,
+        scale: float,
+        transposed: bool,
+        magnitude: Tensor | None,
+    ) -> Adapted:
+        """A weight with the change of an adapter: of the weight's dtype and shape."""
+        return cls(name, weight.dtype, weight.shape, weight, a, b, scale, transposed, magnitude)
+
+    @property
+    def rank(self) -> int:
+        return self.a.shape[0]
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """(rows, columns) of the weight as a matrix; a row of a convolution is one output."""
+        return self.shape[0], self.numel // max(1, self.shape[0])
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held in memory while blocks of it are read: the matrices, not their product."""
+        rows, columns = self.matrix
+        left = BITS[self.a.dtype] // 8 if self.transposed else 4
+        left = max(left, BITS[self.b.dtype] // 8)
+        factors = 8 * max(rows, columns) if self.magnitude else 0
+        return self.rank * (rows * left + columns * 8) + factors
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.weight, *self._of_adapter())
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        weight, a, b, *magnitude = children
+        return replace(self, weight=weight, a=a, b=b, magnitude=magnitude[0] if magnitude else None)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        return self.weight.passed(start, stop)
+
+    def working_bytes(self, elements: int) -> float:
+        return ADAPTER_SCRATCH + self.weight.working_bytes(elements)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        if start == stop:
+            return
+        inner = evaluation.inner()
+        self.weight.read(inner, start, stop, out)
+        values = _as_torch(out, self.dtype)
+        change = evaluation.held.get(self, self.held_bytes, lambda: self._change(inner))
+        done = 0
+        for rows, columns in _pieces(self.matrix, start, stop):
+            shape = (rows.stop - rows.start, columns.stop - columns.start)
+            size = shape[0] * shape[1]
+            part = values[done : done + size].view(shape)
+            part.copy_(change.added(part.double(), rows, columns))
+            done += size
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "adapted": self.weight.as_json(),
+            "by": [matrix.as_json() for matrix in self._of_adapter()],
+            "scale": self.scale,
+        }
+
+    def _of_adapter(self) -> tuple[Tensor, ...]:
+        return (self.a, self.b, *((self.magnitude,) if self.magnitude else ()))
+
+    def _change(self, evaluation: Evaluation) -> Change:
+        a = _whole(evaluation, self.a).view(self.rank, -1)
+        b = _whole(evaluation, self.b).view(-1, self.rank)
+        change = Change(a, b, self.scale, self.transposed)
+        if self.magnitude is not None:
+            magnitude = _whole(evaluation, self.magnitude)
+            change.factors = magnitude.double() / self._norms(evaluation, change)
+        return change
+
+    def _norms(self, evaluation: Evaluation, change: Change) -> torch.Tensor:
+        """The norm of the changed weights of each output: shape (outputs,), float64."""
+        import torch
+
+        rows, columns = self.matrix
+        squares = torch.zeros(columns if self.transposed else rows, dtype=torch.float64)
+        step = max(1, CHUNK // max(1, columns))
+        for first in range(0, rows, step):
+            some = slice(first, min(first + step, rows))
+            weight = _whole(evaluation, self.weight, some.start * columns, some.stop * columns)
+            changed = change.added(weight.double().view(-1, columns), some, slice(0, columns))
+            if self.transposed:
+                squares += folded_sum(changed.square_(), 0)
+            else:
+                squares[some] = folded_sum(changed.square_(), 1)
+        return squares.sqrt_()
+
+
+def _whole(
+    evaluation: Evaluation, tensor: Tensor, start: int = 0, stop: int | None = None
+) -> torch.Tensor:
+    """Elements of a tensor in new memory: all, or ``start:stop``."""
+    stop = tensor.numel if stop is None else stop
+    raw = np.empty((stop - start) * (BITS[tensor.dtype] // 8), np.uint8)
+    tensor.read(evaluation, start, stop, raw)
+    return _as_torch(raw, tensor.dtype)
+
+
+def _as_torch(data: np.ndarray, dtype: str) -> torch.Tensor:
+    """Bytes as a flat tensor of a dtype, given by safetensors' name, in the same memory."""
+    import torch
+
+    return torch.from_numpy(data).view(getattr(torch, FLOATS[dtype]))
+
+
+def _pieces(matrix: tuple[int, int], start: int, stop: int) -> list[tuple[slice, slice]]:
+    """Elements ``start:stop`` as slices of rows and columns, of about `CHUNK` elements each."""
+    found = []
+    for (top, bottom), (left, right) in boxes(matrix, start, stop):
+        step = max(1, CHUNK // (right - left))
+        for first in range(top, bottom, step):
+            found.append((slice(first, min(first + step, bottom)), slice(left, right)))
+    return found

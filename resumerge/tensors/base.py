@@ -1,0 +1,88 @@
+"""What every tensor of the algebra is: a name, a dtype, a shape, and what it is computed from."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.evaluation import Evaluation
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor(ABC):
+    """A tensor that is stored, or computed from others: a tree whose leaves are stored.
+
+    Kinds whose fields can be compared are equal where these are; the others are equal to themselves
+    alone, as keys of what is held for them.
+
+    Args:
+        name: in its model.
+        dtype: of its elements, by safetensors' name.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @cached_property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Length of its elements in bytes."""
+        return nbytes(self.dtype, self.numel)
+
+    @property
+    def unrounded(self) -> Tensor:
+        """The tensor before it is rounded as an input of a merge: itself where it is not."""
+        return self
+
+    def children(self) -> tuple[Tensor, ...]:
+        """What it is computed from."""
+        return ()
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        """The same computation of others, in the order of `children`."""
+        assert not children
+        return self
+
+    def nodes(self) -> Iterator[Tensor]:
+        """Itself and all that it is computed from, what is computed first in front."""
+        for child in self.children():
+            yield from child.nodes()
+        yield self
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        """(leaf, first element, one past the last) of what elements ``start:stop`` read, and no
+        later element reads, where elements are read in order.
+        """
+        for child in self.children():
+            yield from child.passed(start, stop)
+
+    def working_bytes(self, elements: int) -> float:
+        """Bytes of buffers, beside the result, while so many elements of it are read at once."""
+        return max((child.working_bytes(elements) for child in self.children()), default=0)
+
+    @abstractmethod
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        """Compute elements ``start:stop``, the same bits however a tensor is split into ranges.
+
+        Args:
+            out: bytes (uint8), as many as the elements have.
+
+        Raises:
+            Resumable: a file is missing, shorter than its header says, or not readable.
+        """
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """For the ledger."""

@@ -1,0 +1,146 @@
+"""What tensors are computed with: files, buffers, and what stays from block to block."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from resumerge.kernels.blocks import Run
+from resumerge.native import CODES, KINDS, Vector
+from resumerge.tensors.buffers import Buffers
+from resumerge.tensors.dtypes import FLOATS
+
+Kept = TypeVar("Kept")
+
+
+class InFile(Protocol):
+    """A tensor that lies in a file."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> int: ...
+    @property
+    def file(self) -> str: ...
+
+
+class Files(Protocol):
+    """The files of all sources. `SourceReader` is one."""
+
+    def descriptor(self, tensor: InFile) -> int:
+        """An open descriptor of a tensor's file."""
+
+    def fill(self, tensor: InFile, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer from an offset (bytes) of a tensor's file."""
+
+
+class MethodCall(Protocol):
+    """Calls the merge method of one tensor."""
+
+    def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
+        """Compute consecutive blocks into `out`, rounded to its type."""
+
+
+Seen = Callable[[int, Vector], None]
+"""Is called with the number of an operand and its elements, which are valid during the call."""
+
+
+def unseen(operand: int, vector: Vector) -> None:
+    """For reads that nobody looks at."""
+
+
+class HeldValues:
+    """Values that are computed once and used for many blocks: those that were used last.
+
+    Args:
+        limit: bytes of all together; the value that was asked for last stays in any case.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def get(self, key: Hashable, nbytes: int, make: Callable[[], Kept]) -> Kept:
+        """A value, made by the first caller; the others wait.
+
+        Args:
+            nbytes: of the value.
+        """
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = nbytes, make()
+                while len(self._values) > 1 and sum(n for n, _ in self._values.values()) > (
+                    self._limit
+                ):
+                    self._values.popitem(last=False)
+            self._values.move_to_end(key)
+            found: Kept = self._values[key][1]
+            return found
+
+
+class Evaluation:
+    """The means of one evaluation, at one depth of the tree. Threads may share it.
+
+    Buffers belong to a thread, a name and a depth: what is computed one after the other at one
+    depth uses the same ones, so that a thread's memory is bounded by the depth of the tree.
+
+    Args:
+        call: the call of the method of a `Merged`.
+        statistics: by `Merged`, what the reductions over the whole of it found.
+        seen: called with the operands of the root, as they are before a rounding.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        buffers: Buffers,
+        held: HeldValues,
+        call: Callable[[Any], MethodCall],
+        statistics: Mapping[Any, Any],
+        seen: Seen = unseen,
+        depth: int = 0,
+    ) -> None:
+        self.files, self.held = files, held
+        self.call, self.statistics, self.seen = call, statistics, seen
+        self._buffers, self._depth = buffers, depth
+
+    def inner(self) -> Evaluation:
+        """For what a tensor is computed from."""
+        return Evaluation(
+            self.files,
+            self._buffers,
+            self.held,
+            self.call,
+            self.statistics,
+            depth=self._depth + 1,
+        )
+
+    def take(self, name: Hashable, size: int) -> np.ndarray:
+        """`size` bytes (uint8) of a buffer; their content is undefined."""
+        return self._buffers.take((self._depth, name), size)
+
+    def vector(self, name: Hashable, length: int, code: int) -> Vector:
+        """A vector in a buffer, of an element type from `CODES`; it is not one of `take`."""
+        return self._buffers.vector((self._depth, name), length, code)
+
+
+def code_of(dtype: str) -> int:
+    """The element type of `CODES` that a float type has, given by safetensors' name."""
+    return CODES[FLOATS[dtype]]
+
+
+def as_vector(data: np.ndarray, dtype: str) -> Vector:
+    """Bytes as a vector of a float type, given by safetensors' name."""
+    code = code_of(dtype)
+    return Vector(data.view(KINDS[code]), code)
+
+
+def bytes_of(vector: Vector) -> np.ndarray:
+    """The bytes (uint8) of a vector."""
+    data: np.ndarray = vector.data
+    return data.view(np.uint8)

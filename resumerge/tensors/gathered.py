@@ -1,0 +1,170 @@
+"""A tensor whose rows are rows of several tensors: an embedding in another order of tokens.
+
+A range is gathered by one read for each run of consecutive rows, so that neither a permutation
+matrix nor a whole tensor is ever in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels import round_to
+from resumerge.native import Vector
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.evaluation import Evaluation, as_vector, code_of
+from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_axis
+
+MEAN_ELEMENTS = 1 << 18
+"""Elements that the mean of all rows is summed up by: it decides the order of the sum."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered(Tensor):
+    """Rows of tables, their averages, and zeros, in float32.
+
+    Args:
+        tables: in the numbering of `rows`. All rows have the same length.
+    """
+
+    tables: tuple[Tensor, ...]
+    rows: Rows
+
+    @classmethod
+    def of(
+        cls, name: str, shape: tuple[int, ...], tables: tuple[Tensor, ...], rows: Rows
+    ) -> Gathered:
+        """Rows of tables as a tensor of a shape."""
+        return cls(name, "F32", shape, tables, rows)
+
+    @property
+    def width(self) -> int:
+        """Number of elements of a row."""
+        return self.tables[0].numel // max(1, vocabulary_axis(self.tables[0].shape))
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held in memory while blocks of it are read: the mean of all rows."""
+        return 4 * self.width if self.rows.has_mean else 0
+
+    def children(self) -> tuple[Tensor, ...]:
+        return self.tables
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        return replace(self, tables=children)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        """Everything after the last element: any element may read any row."""
+        if stop == self.numel:
+            for table in self.tables:
+                yield from table.passed(0, table.numel)
+
+    def working_bytes(self, elements: int) -> float:
+        row = max(
+            BITS[table.unrounded.dtype] // 8
+            + (BITS[table.dtype] // 8 if table.unrounded is not table else 0)
+            for table in self.tables
+        )
+        mean = 3 * 4 * self.rows.has_mean  # rows to take the mean of, and their sums in float64
+        return elements * (row + mean) + super().working_bytes(elements)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        if start == stop:
+            return
+        values, inner, width = out.view(np.float32), evaluation.inner(), self.width
+        runs = self.rows.runs(start // width, -(-stop // width))
+        begins = np.maximum(runs.begins * width, start) - start
+        ends = np.minimum(runs.ends * width, stop) - start
+        if (runs.origins == ZERO).any():
+            values[:] = 0.0
+        used = [origin for origin in np.unique(runs.origins).tolist() if origin >= 0]
+        kinds = {origin: _kind(self.tables[origin]) for origin in used}
+        for kind in dict.fromkeys(kinds.values()):
+            origins = [origin for origin in used if kinds[origin] == kind]
+            stored, rounded = kind
+            size = BITS[stored] // 8
+            raw = evaluation.take("rows", len(values) * size)
+            for origin in origins:
+                table, mine = self.tables[origin].unrounded, runs.origins == origin
+                shifts = runs.shifts[mine] * width + start
+                places = zip(begins[mine].tolist(), ends[mine].tolist(), shifts.tolist())
+                for begin, end, shift in places:
+                    table.read(inner, begin + shift, end + shift, raw[begin * size : end * size])
+            mine = np.isin(runs.origins, origins)
+            for begin, end in _joined(begins[mine], ends[mine]):
+                part = as_vector(raw[begin * size : end * size], stored)
+                _widen(evaluation, part, stored, rounded, values[begin:end])
+        for run in np.flatnonzero(runs.origins == MEAN).tolist():
+            within = np.arange(int(begins[run]) + start, int(ends[run]) + start) % width
+            values[begins[run] : ends[run]] = self._mean(evaluation)[within]
+        for run in np.flatnonzero(runs.origins == AVERAGE).tolist():
+            begin, end = int(begins[run]), int(ends[run])
+            shift = int(runs.shifts[run])
+            self._average(evaluation, begin + start, end + start, shift, values[begin:end])
+
+    def as_json(self) -> dict[str, Any]:
+        return {"rows": self.rows.as_json(), "tables": [table.as_json() for table in self.tables]}
+
+    def _average(
+        self, evaluation: Evaluation, begin: int, end: int, row_shift: int, target: np.ndarray
+    ) -> None:
+        """The average of the rows of those tensors that have the token, summed in float64."""
+        width, inner = self.width, evaluation.inner()
+        for row in range(begin // width, -(-end // width)):
+            first, last = max(begin, row * width), min(end, (row + 1) * width)
+            members = self.rows.members(row + row_shift)
+            total = np.zeros(last - first)
+            values = np.empty(last - first, np.float32)
+            for origin, member_row in members:
+                table = self.tables[origin]
+                stored, rounded = _kind(table)
+                shift = (member_row - row) * width
+                raw = evaluation.take("member", (last - first) * (BITS[stored] // 8))
+                table.unrounded.read(inner, first + shift, last + shift, raw)
+                _widen(evaluation, as_vector(raw, stored), stored, rounded, values)
+                total += values
+            target[first - begin : last - begin] = total / len(members)
+
+    def _mean(self, evaluation: Evaluation) -> np.ndarray:
+        """The mean of all rows that have a token, in float32; computed once, in a fixed order."""
+
+        def mean() -> np.ndarray:
+            width, named = self.width, self.rows.named
+            step = max(1, MEAN_ELEMENTS // width)
+            total = np.zeros(width)
+            held = np.empty(step * width, np.float32)
+            for first in range(0, named, step):
+                stop = min(first + step, named)
+                part = held[: (stop - first) * width]
+                self.read(evaluation.inner(), first * width, stop * width, part.view(np.uint8))
+                total += part.reshape(-1, width).sum(0, dtype=np.float64)
+            return (total / max(1, named)).astype(np.float32)
+
+        return evaluation.held.get(self, self.held_bytes, mean)
+
+
+def _kind(table: Tensor) -> tuple[str, str]:
+    """The dtypes of a table before and after a rounding."""
+    return table.unrounded.dtype, table.dtype
+
+
+def _widen(
+    evaluation: Evaluation, read: Vector, stored: str, rounded: str, values: np.ndarray
+) -> None:
+    """Write rows as float32, rounded before where their table is."""
+    if stored != rounded:
+        narrow = evaluation.vector("rounded", len(read), code_of(rounded))
+        round_to(read, narrow)
+        read = narrow
+    round_to(read, Vector(values))
+
+
+def _joined(begins: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
+    """The ranges that runs cover, those that touch as one."""
+    first = np.concatenate(([True], begins[1:] != ends[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return list(zip(begins[first].tolist(), ends[last].tolist()))

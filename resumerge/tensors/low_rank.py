@@ -1,0 +1,77 @@
+"""The product of an adapter's matrices, added to parts of a weight.
+
+Every element has the same bits whatever range, thread or processor it is computed by, because sums
+are exact: the entries of both matrices are scaled, by a power of two for each row of one and each
+column of the other, to integers of so few bits (22 or more) that a float64 holds every sum of their
+products. The rest is elementwise in float64, with one rounding to the dtype of the weight.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Change:
+    """``scale * left @ right``, in the layout of the stored weight.
+
+    Args:
+        a: shape (rank, in).
+        b: shape (out, rank).
+        transposed: whether the weight is stored as (in, out).
+
+    Attributes:
+        factors: of each output, by which the changed weight is multiplied: float64, or None.
+    """
+
+    def __init__(self, a: Tensor, b: Tensor, scale: float, transposed: bool) -> None:
+        self.transposed = transposed
+        self.factors: Tensor | None = None
+        left, right = (a.T, b.T) if transposed else (b, a)
+        self._left = left
+        self._scale = scale
+        self._bits = (53 - (len(a) - 1).bit_length()) // 2
+        self._right, self._right_unit = _as_integers(right, 0, self._bits)
+
+    def added(self, weight: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Add the change to a part of the weight, in place.
+
+        Args:
+            weight: the given rows and columns, float64.
+        """
+        left, unit = _as_integers(self._left[rows], 1, self._bits)
+        change = left @ self._right[:, columns]
+        change *= self._right_unit[:, columns]
+        change *= unit * self._scale
+        weight += change
+        if self.factors is not None:
+            weight *= self.factors[columns] if self.transposed else self.factors[rows, None]
+        return weight
+
+
+def _as_integers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
+    """A matrix as integers of at most `bits` bits, and the power of two by which each row
+    (`dim` 1) or column (`dim` 0) of them is to be multiplied. Both are float64.
+    """
+    import torch
+
+    wide = matrix.double()
+    largest = wide.abs().amax(dim, keepdim=True).numpy()
+    exponents = np.maximum(np.frexp(largest)[1], -900) - bits
+    up, down = np.ldexp(1.0, -exponents), np.ldexp(1.0, exponents)
+    return (wide * torch.from_numpy(up)).round_(), torch.from_numpy(down)
+
+
+def folded_sum(values: Tensor, dim: int) -> Tensor:
+    """The sum along a dimension, by adding halves: in the same order on every processor."""
+    while (count := values.shape[dim]) > 1:
+        half = count // 2
+        folded = values.narrow(dim, 0, half) + values.narrow(dim, half, half)
+        if count % 2:
+            folded.narrow(dim, 0, 1).add_(values.narrow(dim, count - 1, 1))
+        values = folded
+    return values.squeeze(dim)

@@ -1,0 +1,201 @@
+"""A tensor that a merge method computes from others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels import Run, round_to
+from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
+from resumerge.native import Vector, read_ranges
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.evaluation import Evaluation, Files, as_vector, bytes_of, code_of
+from resumerge.tensors.stored import Stored
+
+RUN_BLOCKS = 4
+"""Blocks that are read, computed and written together, by one call each: a thread holds the
+interpreter's lock between the calls. Fewer under memory pressure."""
+
+FLOAT32 = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Merged(Tensor):
+    """A merge method over tensors, rounded to `dtype` as it is computed.
+
+    It is computed in whole blocks: a range that begins or ends inside one costs that block.
+
+    Args:
+        method: name of the merge method.
+        params: the parameters of the merge, resolved for this tensor.
+        per_operand: those of each operand.
+        base: which operand is the base model, if one is.
+        seed: of random masks.
+        block_elements: of a block: what is computed at once, and keys random masks.
+    """
+
+    method: str
+    operands: tuple[Tensor, ...]
+    params: Mapping[str, Value]
+    per_operand: tuple[Mapping[str, Value], ...]
+    base: int | None
+    seed: int
+    block_elements: int
+
+    @property
+    def merge_method(self) -> MergeMethod:
+        return METHODS[self.method]
+
+    @cached_property
+    def context(self) -> TensorContext:
+        """What the method is told."""
+        return TensorContext(
+            shape=self.shape,
+            params=self.params,
+            per_model=self.per_operand,
+            base=self.base,
+            name=self.name,
+            seed=self.seed,
+            bits=max(BITS[operand.unrounded.dtype] for operand in self.operands),
+        )
+
+    @cached_property
+    def needs_statistics(self) -> bool:
+        """Whether its blocks depend on reductions over the whole of its operands."""
+        return self.numel > 0 and self.merge_method.passes(self.context) > 1
+
+    @property
+    def uses_torch(self) -> bool:
+        """Whether its method computes with torch, rather than with the kernels."""
+        return not isinstance(self.merge_method, KernelMethod)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks; an empty tensor has one, empty too."""
+        return max(1, -(-self.numel // self.block_elements))
+
+    def run(self, indices: range, *, sample: bool = False) -> Run:
+        """Consecutive blocks, which are read and computed together, or samples of them."""
+        return Run.of(self.numel, self.block_elements, indices, sample=sample)
+
+    def children(self) -> tuple[Tensor, ...]:
+        return self.operands
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        return replace(self, operands=children)
+
+    def computing_bytes(self, elements: int) -> float:
+        """Bytes of buffers, beside the result, while so many elements are computed at once."""
+        cost, inputs = self.merge_method.cost, len(self.operands)
+        widths = sum(BITS[operand.dtype] // 8 for operand in self.operands)
+        scratch = FLOAT32 * (cost.scratch + cost.per_input * inputs)
+        within = super().working_bytes(elements)
+        if self.uses_torch:  # block by block, with inputs in float32
+            block = min(self.numel, self.block_elements)
+            return within + elements * widths + block * (FLOAT32 * inputs + scratch)
+        return within + elements * (widths + scratch)
+
+    def working_bytes(self, elements: int) -> float:
+        blocks = min(RUN_BLOCKS, -(-elements // self.block_elements) + 1)
+        run = min(self.numel, blocks * self.block_elements)
+        return run * (BITS[self.dtype] // 8) + self.computing_bytes(run)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        size, length = self.block_elements, stop - start
+        whole_blocks = start % size == 0 and (length % size == 0 or stop == self.numel)
+        if whole_blocks and length <= RUN_BLOCKS * size:
+            run = Run(start // size, size, length)
+            self._compute(evaluation, run, as_vector(out, self.dtype))
+        else:
+            self._read_parts(evaluation, start, stop, out)
+
+    def _read_parts(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        """Compute elements run by run, and blocks that the range has a part of beside `out`."""
+        width, size = BITS[self.dtype] // 8, self.block_elements
+        last = -(-stop // size)
+        for at in range(start // size, last, RUN_BLOCKS):
+            run = self.run(range(at, min(at + RUN_BLOCKS, last)))
+            first, end = at * size, at * size + run.length
+            if start <= first and end <= stop:
+                part = out[(first - start) * width : (end - start) * width]
+                self._compute(evaluation, run, as_vector(part, self.dtype))
+                continue
+            whole = evaluation.vector("blocks", run.length, code_of(self.dtype))
+            self._compute(evaluation, run, whole)
+            begin, until = max(start, first), min(stop, end)
+            part = bytes_of(whole)[(begin - first) * width : (until - first) * width]
+            out[(begin - start) * width : (until - start) * width] = part
+
+    def inputs(self, evaluation: Evaluation, run: Run) -> list[Vector]:
+        """The elements of a run of every operand, one block after the other."""
+        length, ranges = run.length, run.ranges()
+        vectors = [evaluation.vector(k, length, code) for k, code in enumerate(self._codes)]
+        if self._stored and read_ranges(self._places(evaluation.files, vectors, ranges)):
+            for k, vector in enumerate(vectors):
+                evaluation.seen(k, vector)
+            return vectors
+        inner = evaluation.inner()
+        for k, (operand, vector) in enumerate(zip(self.operands, vectors)):
+            before, read = operand.unrounded, vector
+            if before is not operand:
+                read = evaluation.vector("unrounded", length, code_of(before.dtype))
+            for (start, stop), part in zip(ranges, _parts(read, ranges)):
+                before.read(inner, start, stop, part.view(np.uint8))
+            evaluation.seen(k, read)
+            if read is not vector:
+                round_to(read, vector)
+        return vectors
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "params": dict(self.params),
+            "base": self.base,
+            "dtype": self.dtype,
+            "operands": [
+                {"params": dict(params), "of": operand.as_json()}
+                for params, operand in zip(self.per_operand, self.operands)
+            ],
+        }
+
+    def _compute(self, evaluation: Evaluation, run: Run, out: Vector) -> None:
+        inputs = self.inputs(evaluation, run)
+        evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
+
+    @cached_property
+    def _codes(self) -> list[int]:
+        """The element types of the operands."""
+        return [code_of(operand.dtype) for operand in self.operands]
+
+    @cached_property
+    def _stored(self) -> list[Stored]:
+        """The operands, where all are contiguous in files, so that one call reads them."""
+        stored = [o for o in self.operands if isinstance(o, Stored) and o.strides is None]
+        return stored if len(stored) == len(self.operands) else []
+
+    def _places(
+        self, files: Files, vectors: Sequence[Vector], ranges: Sequence[tuple[int, int]]
+    ) -> list[tuple[int, int, np.ndarray]]:
+        """Where the operands are (descriptor, offset in bytes), and where they go."""
+        places = []
+        for stored, vector in zip(self._stored, vectors):
+            descriptor = files.descriptor(stored)
+            for (start, stop), part in zip(ranges, _parts(vector, ranges)):
+                places.append((descriptor, stored.byte_range(start, stop)[0], part))
+        return places
+
+
+def _parts(vector: Vector, ranges: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    """The elements of a vector that each range fills."""
+    if len(ranges) == 1:
+        return [vector.data]
+    parts, at = [], 0
+    for start, stop in ranges:
+        parts.append(vector.data[at : at + stop - start])
+        at += stop - start
+    return parts

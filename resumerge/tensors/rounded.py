@@ -1,0 +1,70 @@
+"""A tensor in another dtype."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels import round_to
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
+from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
+
+
+@dataclass(frozen=True)
+class Rounded(Tensor):
+    """Each element rounded to `dtype`: to nearest, ties to even.
+
+    Args:
+        operand: of a float type.
+        as_input: whether a merge rounds its input, rather than a model its tensor: what is hashed
+            is what a model has.
+    """
+
+    operand: Tensor
+    as_input: bool = False
+
+    @classmethod
+    def of(cls, operand: Tensor, dtype: str, *, as_input: bool = False) -> Tensor:
+        """A tensor rounded to a dtype; itself where it has that one."""
+        if operand.dtype == dtype:
+            return operand
+        return cls(operand.name, dtype, operand.shape, operand, as_input)
+
+    @property
+    def unrounded(self) -> Tensor:
+        return self.operand if self.as_input else self
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.operand,)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        [operand] = children
+        return replace(self, operand=operand)
+
+    def working_bytes(self, elements: int) -> float:
+        width = BITS[self.operand.dtype] // 8
+        return elements * width + self.operand.working_bytes(elements)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        before = evaluation.vector("unrounded", stop - start, code_of(self.operand.dtype))
+        self.operand.read(evaluation.inner(), start, stop, bytes_of(before))
+        round_to(before, as_vector(out, self.dtype))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"rounded": self.dtype, "operand": self.operand.as_json()}
+
+
+def rounded_input(operand: Tensor, dtype: str | None) -> Tensor:
+    """An operand of a merge, rounded to the recipe's dtype first.
+
+    float32 and float64 hold whatever a method computes with: nothing is rounded to them.
+
+    Args:
+        dtype: torch's name; None where the recipe has none.
+    """
+    if dtype in (None, "float32", "float64"):
+        return operand
+    return Rounded.of(operand, BY_TORCH_NAME[dtype], as_input=True)

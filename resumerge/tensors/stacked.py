@@ -1,0 +1,60 @@
+"""Several tensors as one: they follow each other in its elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Stacked(Tensor):
+    """Parts one after the other, as along the first axis.
+
+    Args:
+        parts: of one dtype and shape.
+    """
+
+    parts: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, name: str, shape: tuple[int, ...], parts: tuple[Tensor, ...]) -> Stacked:
+        """Parts as one tensor of a shape that holds them."""
+        assert math.prod(shape) == sum(part.numel for part in parts)
+        return cls(name, parts[0].dtype, shape, parts)
+
+    def children(self) -> tuple[Tensor, ...]:
+        return self.parts
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        return Stacked(self.name, self.dtype, self.shape, children)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        for part, first, last in self._pieces(start, stop):
+            yield from part.passed(first, last)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        inner, done = evaluation.inner(), 0
+        for part, first, last in self._pieces(start, stop):
+            size = nbytes(self.dtype, last - first)
+            part.read(inner, first, last, out[done : done + size])
+            done += size
+
+    def as_json(self) -> dict[str, Any]:
+        return {"stacked": [part.as_json() for part in self.parts], "shape": list(self.shape)}
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        """(part, first element, one past the last) of the parts in elements ``start:stop``."""
+        size = self.parts[0].numel
+        while start < stop:
+            number, first = divmod(start, size)
+            last = min(size, first + stop - start)
+            yield self.parts[number], first, last
+            start += last - first

@@ -1,0 +1,69 @@
+"""A tensor that lies in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from resumerge.native import read_ranges
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.dtypes import BITS, nbytes
+from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.strided import read_strided
+
+
+@dataclass(frozen=True)
+class Stored(Tensor):
+    """The place of a tensor in a file.
+
+    Args:
+        file: path relative to the source's folder.
+        offset: of the first byte, from the start of the file.
+        strides: distance of neighbours in each dimension, in elements, 0 or more; None where the
+            elements follow each other.
+        source: number of its source in the plan.
+    """
+
+    file: str
+    offset: int
+    strides: tuple[int, ...] | None = None
+    source: int = 0
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        yield self, start, stop
+
+    def byte_range(self, start: int, stop: int) -> tuple[int, int]:
+        """(offset in the file, length) of elements ``start:stop`` of a contiguous tensor."""
+        first = nbytes(self.dtype, start)
+        return self.offset + first, nbytes(self.dtype, stop) - first
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        files = evaluation.files
+        if self.strides is None:
+            offset = self.offset + nbytes(self.dtype, start)
+            if not read_ranges([(files.descriptor(self), offset, out)]):
+                files.fill(self, offset, out.data)  # which says what is wrong
+            return
+        fill, elements = partial(files.fill, self), out.view(f"u{BITS[self.dtype] // 8}")
+        read_strided(fill, self.offset, self.shape, self.strides, start, stop, elements)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"source": self.source, "tensor": self.name}
+
+
+def stored_in(tensor: Tensor) -> Iterator[Stored]:
+    """The stored tensors that a tensor is read from, in the order of its operands."""
+    for node in tensor.nodes():
+        if isinstance(node, Stored):
+            yield node
+
+
+def with_stored(tensor: Tensor, change: Callable[[Stored], Stored]) -> Tensor:
+    """The same computation of other stored tensors."""
+    if isinstance(tensor, Stored):
+        return change(tensor)
+    return tensor.with_children(tuple(with_stored(t, change) for t in tensor.children()))
