@@ -16,7 +16,7 @@ from resumerge.sources.index import INDEX_FILE
 
 def test_the_file_that_the_others_are_made_from_is_valid(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(VALID)
-    tensors, _ = read_header(tmp_path / "model.safetensors", "model.safetensors")
+    tensors = read_header(tmp_path / "model.safetensors", "model.safetensors").tensors
     assert tensors["a"].shape == (2,)
 
 
@@ -133,5 +133,5 @@ def test_an_empty_tensor_begins_where_the_next_one_does(tmp_path: Path, names: s
     entries = {"a": tensor(), "b": tensor(shape=[0], offsets=(0, 0))}
     path = tmp_path / "model.safetensors"
     path.write_bytes(file_of({name: entries[name] for name in names}, DATA))
-    found, _ = read_header(path, path.name)
+    found = read_header(path, path.name).tensors
     assert {name: info.nbytes for name, info in found.items()} == {"a": 8, "b": 0}
