@@ -16,7 +16,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import METADATA, Moved, Store
 from resumerge.mirror.stores.registry import has_scheme, open_store
-from resumerge.sources.index import INDEX_FILE, MODEL, read_index
+from resumerge.sources.index import INDEX_SUFFIX, MODEL, read_index
 from resumerge.storage import Storage
 
 WEIGHTS = (".safetensors", ".bin")
@@ -106,7 +106,7 @@ def _files(out: Path) -> list[str]:
     if absent := _indexed(out) - set(map(str, found)):
         raise refuse(
             "The model is incomplete",
-            where=out / INDEX_FILE,
+            where=out,
             found=f"missing: {', '.join(sorted(absent)[:3])}",
             fix="copy or download the missing files, or name the output folder of a run",
         )
@@ -114,9 +114,13 @@ def _files(out: Path) -> list[str]:
 
 
 def _indexed(out: Path) -> set[str]:
-    """The files that the index names, if there is one."""
-    index = out / INDEX_FILE
-    return set(read_index(index).values()) if index.exists() else set()
+    """The files that the indexes name: of the model, or of the components of a pipeline."""
+    indexes = out.rglob(f"*.safetensors{INDEX_SUFFIX}")
+    return {
+        str(index.with_name(file).relative_to(out))
+        for index in indexes
+        for file in read_index(index).values()
+    }
 
 
 def _check(out: Path, runs: RunStore) -> None:

@@ -121,7 +121,11 @@ TABLES: dict[str, Table] = {
     "shards": Table(
         (
             Column("number", int, integer()),
-            Column("name", str, like(r"model(-[0-9]{5}-of-[0-9]{5})?\.safetensors")),
+            Column(
+                "name",
+                str,
+                like(r"(\w+/)?(diffusion_pytorch_)?model(-[0-9]{5}-of-[0-9]{5})?\.safetensors"),
+            ),
             Column("nbytes", int, integer()),
             Column("header_bytes", int, integer()),
             Column("header_checksum", str, _XXH3),

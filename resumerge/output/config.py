@@ -78,11 +78,15 @@ def _as_count(value: Any, default: int) -> int:
     return value if type(value) is int and 0 < value <= _MOST_LAYERS else default
 
 
-def main_dtype(plan: Plan) -> str | None:
-    """The float dtype (torch's name) that most bytes of the output have."""
+def main_dtype(plan: Plan, prefix: str = "") -> str | None:
+    """The float dtype (torch's name) that most bytes of the output have.
+
+    Args:
+        prefix: of the names of the tensors that count.
+    """
     counts: Counter[str] = Counter()
     for unit in plan.units:
-        if unit.dtype in FLOATS:
+        if unit.dtype in FLOATS and unit.name.startswith(prefix):
             counts[FLOATS[unit.dtype]] += unit.nbytes
     return counts.most_common(1)[0][0] if counts else None
 

@@ -1,21 +1,38 @@
-"""``model.safetensors.index.json`` of the output."""
+"""The indexes of the output: of the model, or of each component of a pipeline."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import PurePosixPath
 
-from resumerge.planning.plan import Plan
+from resumerge.planning.plan import Plan, Shard
+from resumerge.sources.index import INDEX_SUFFIX
 
 
-def index_json(plan: Plan) -> str:
-    """Which shard holds which tensor, as transformers reads it."""
+def index_files(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The name and the JSON of the index of each folder that has several shards."""
+    for folder, group in groupby(plan.shards, lambda shard: PurePosixPath(shard.name).parent):
+        shards = list(group)
+        if len(shards) > 1:
+            stem = PurePosixPath(shards[0].name).name.partition("-")[0]
+            yield str(folder / f"{stem}.safetensors{INDEX_SUFFIX}"), index_json(plan, shards)
+
+
+def index_json(plan: Plan, shards: list[Shard]) -> str:
+    """Which of these shards holds which tensor, as transformers and diffusers read it."""
+    units = [unit for unit in plan.units if shards[0].first <= unit.index < shards[-1].last]
+    prefix = shards[0].name.removesuffix(PurePosixPath(shards[0].name).name)
+    files = {
+        name.removeprefix(prefix): plan.shards[unit.shard].name.removeprefix(prefix)
+        for unit in units
+        for name in unit.tensors
+    }
     return json.dumps(
         {
-            "metadata": {"total_size": sum(unit.nbytes for unit in plan.units)},
-            "weight_map": {
-                name: plan.shards[shard].name
-                for name, shard in sorted((name, u.shard) for u in plan.units for name in u.tensors)
-            },
+            "metadata": {"total_size": sum(unit.nbytes for unit in units)},
+            "weight_map": dict(sorted(files.items())),
         },
         indent=2,
         ensure_ascii=False,

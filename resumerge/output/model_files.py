@@ -9,14 +9,14 @@ from typing import Any
 
 from resumerge.backup_names import CARD
 from resumerge.output.card import model_card
-from resumerge.output.config import output_config
-from resumerge.output.index import index_json
+from resumerge.output.config import main_dtype, output_config
+from resumerge.output.index import index_files
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
 from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
-from resumerge.sources.index import INDEX_FILE
+from resumerge.sources.pipelines import PIPELINE
 from resumerge.sources.tokenizers.origin import tokenizer_part
 from resumerge.sources.tokenizers.vocabulary import read_json
 
@@ -51,18 +51,23 @@ def companions(
         names = [n for n in names if not is_tokenizer_file(n)]
         yield from tokenizer_files(plan, metadata, offline=offline)
     fetch(carrier, names, metadata, offline=offline)
-    for companion in names:
+    for companion in sorted(names, key=lambda name: name == PIPELINE):
         path = carrier.folder / companion
         if companion == GENERATION and plan.vocabulary is not None:
             host_config = _generation_config_of_host(plan, metadata, offline=offline)
             yield companion, _json(remap_token_ids(read_json(path), plan.vocabulary, host_config))
+        elif companion == PIPELINE:
+            yield from ((name, text.encode()) for name, text in index_files(plan))
+            yield companion, path
+        elif config := _component_config(plan, path, companion):
+            yield companion, _json(config)
         else:
             yield companion, path
-    if len(plan.shards) > 1:
-        yield INDEX_FILE, index_json(plan).encode()
+    if not carrier.components:
+        yield from ((name, text.encode()) for name, text in index_files(plan))
     yield RECIPE_FILE, plan.recipe.text.encode()
     config = output_config(plan)
-    library = "transformers" if config else None
+    library = "transformers" if config else "diffusers" if carrier.components else None
     library = "sentence-transformers" if "modules.json" in names else library
     yield CARD, model_card(plan, name, contents, library).encode()
     if config:
@@ -79,6 +84,17 @@ def _generation_config_of_host(
         return dict(host.config)
     fetch(host, [GENERATION], metadata, offline=offline)
     return read_json(host.folder / GENERATION)
+
+
+def _component_config(plan: Plan, path: Path, name: str) -> dict[str, Any] | None:
+    """The config of a pipeline's component, if it states a dtype that the output does not have."""
+    folder = name.removesuffix("config.json")
+    dtype = main_dtype(plan, folder) if name.endswith("/config.json") else None
+    if dtype is None:
+        return None
+    config = read_json(path)
+    stated = [key for key in ("dtype", "torch_dtype") if config.get(key) not in (None, dtype)]
+    return {**config, **dict.fromkeys(stated, dtype)} if stated else None
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

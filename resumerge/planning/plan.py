@@ -108,7 +108,7 @@ class Shard:
     """One output file.
 
     Args:
-        name: final name, without ``.partial``.
+        name: final name, without ``.partial``; with the folder of its component, if it has one.
         header: the file's first bytes: the length and the JSON.
         nbytes: size of the whole file.
         first: index of its first unit.

@@ -18,7 +18,7 @@ from resumerge.planning.mismatch import Mismatches, listed
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
-from resumerge.planning.shards import pack
+from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
 from resumerge.planning.tokenizers.alignment import Alignment
@@ -103,7 +103,8 @@ class _Planner:
         self._add_notes(modules, unnamed, layer_maps, unused)
         reference = self.models.reference
         single = self.sources[reference].single
-        units, shards = pack(targets, sys.maxsize if single else shard_size)
+        parts = parts_of(self.sources[reference])
+        units, shards = pack(targets, sys.maxsize if single else shard_size, parts)
         return Plan(
             recipe=self.recipe,
             sources=tuple(self.sources.values()),

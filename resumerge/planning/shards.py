@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from resumerge.planning.plan import Shard, Unit
+from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 from resumerge.tensors.dtypes import BITS, nbytes
 
@@ -28,13 +29,46 @@ class Target:
         return nbytes(self.dtype, math.prod(self.shape))
 
 
-def pack(targets: Sequence[Target], shard_size: int) -> tuple[tuple[Unit, ...], tuple[Shard, ...]]:
-    """Fill shards in the order of the targets.
+MODEL: Mapping[str, str] = {"": "model"}
+"""A model of one part, in files that transformers looks for."""
+
+
+def parts_of(reference: Source) -> Mapping[str, str]:
+    """How the names of the output's weight files begin, by the prefix of their tensors."""
+    parts = {f"{name}/": stem for name, stem in reference.components.items() if stem}
+    return parts or MODEL
+
+
+def pack(
+    targets: Sequence[Target], shard_size: int, parts: Mapping[str, str] = MODEL
+) -> tuple[tuple[Unit, ...], tuple[Shard, ...]]:
+    """Fill shards in the order of the targets, part by part.
 
     A shard is closed when the next tensor would make its data larger than `shard_size` bytes; a
     larger tensor has a shard of its own. Within a shard, wider dtypes come first, so that every
     tensor is aligned to its element size.
+
+    Args:
+        parts: how the names of each part's files begin, by the prefix of its tensors, which is its
+            folder. In the files the tensors have their names without it.
     """
+    units: list[Unit] = []
+    shards: list[Shard] = []
+    for prefix, stem in parts.items():
+        own = [target for target in targets if target.name.startswith(prefix)]
+        _pack_part(own, shard_size, prefix, stem, units, shards)
+    return tuple(units), tuple(shards)
+
+
+def _pack_part(
+    targets: Sequence[Target],
+    shard_size: int,
+    prefix: str,
+    stem: str,
+    units: list[Unit],
+    shards: list[Shard],
+) -> None:
+    """Append the units and shards of one part."""
     groups: list[list[Target]] = []
     filled = 0
     for target in targets:
@@ -43,11 +77,10 @@ def pack(targets: Sequence[Target], shard_size: int) -> tuple[tuple[Unit, ...], 
             filled = 0
         groups[-1].append(target)
         filled += target.nbytes
-    units: list[Unit] = []
-    shards: list[Shard] = []
-    for number, group in enumerate(groups):
+    for index, group in enumerate(groups):
+        number = len(shards)
         group.sort(key=lambda target: -BITS[target.dtype])
-        header = _header(group)
+        header = _header(group, prefix)
         first, offset = len(units), len(header)
         for target in group:
             units.append(
@@ -65,25 +98,24 @@ def pack(targets: Sequence[Target], shard_size: int) -> tuple[tuple[Unit, ...], 
                 )
             )
             offset += target.nbytes
-        name = shard_name(number, len(groups))
+        name = prefix + shard_name(index, len(groups), stem)
         shards.append(Shard(number, name, header, offset, first, len(units)))
-    return tuple(units), tuple(shards)
 
 
-def shard_name(number: int, count: int) -> str:
-    """The name that transformers looks for."""
+def shard_name(number: int, count: int, stem: str = "model") -> str:
+    """The name that transformers and diffusers look for."""
     if count == 1:
-        return "model.safetensors"
-    return f"model-{number + 1:05d}-of-{count:05d}.safetensors"
+        return f"{stem}.safetensors"
+    return f"{stem}-{number + 1:05d}-of-{count:05d}.safetensors"
 
 
-def _header(group: Sequence[Target]) -> bytes:
+def _header(group: Sequence[Target], prefix: str) -> bytes:
     entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for target in group:
         for name, shape in target.tensors.items():
             begin, end = end, end + nbytes(target.dtype, math.prod(shape))
-            entries[name] = {
+            entries[name.removeprefix(prefix)] = {
                 "dtype": target.dtype,
                 "shape": list(shape),
                 "data_offsets": [begin, end],

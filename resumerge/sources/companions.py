@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
 from resumerge.sources.formats.registry import FORMATS
+from resumerge.sources.pipelines import PIPELINE
 
 LARGEST = 100_000_000
 """Bytes; a larger file is data, not a companion."""
@@ -33,6 +34,8 @@ _OF_TOKENIZERS = re.compile(
 """The first line covers most tokenizers; the others are names that single classes of transformers
 use, and further chat templates, which a tokenizer is loaded with like its first."""
 
+_OF_SCHEDULERS = re.compile(r"scheduler_config\.json")
+
 _CODE = re.compile(r"\w+\.py")
 """The model's own code, named by ``auto_map`` of its config, with the modules that it imports."""
 
@@ -40,7 +43,7 @@ _TERMS = re.compile(r"(licen[cs]e|notice|copying|use_policy)(\.txt|\.md)?", re.I
 """Terms that must accompany a copy of the model."""
 
 
-def companion_files(sizes: Mapping[str, int]) -> list[str]:
+def companion_files(sizes: Mapping[str, int], components: Collection[str] = ()) -> list[str]:
     """Choose the companion files of a model from a listing, by name.
 
     They are at the top level or in one of `NEEDED_FOLDERS`, like sentence-transformers'
@@ -49,24 +52,26 @@ def companion_files(sizes: Mapping[str, int]) -> list[str]:
 
     Args:
         sizes: bytes by file name, with ``/`` between folders.
+        components: of a pipeline: folders whose configs and tokenizers belong to it, too.
 
     Returns:
         The chosen names, sorted; config.json is one of them.
     """
-    return sorted(name for name, size in sizes.items() if size <= LARGEST and _belongs(name))
+    small = (name for name, size in sizes.items() if size <= LARGEST)
+    return sorted(name for name in small if _belongs(name) or _of_component(name, components))
 
 
-def folder_companions(folder: Path) -> list[str]:
+def folder_companions(folder: Path, components: Collection[str] = ()) -> list[str]:
     """`companion_files` of a local folder, without `outward_links`."""
-    return [name for name in _by_name(folder) if not _leads_out(folder, name)]
+    return [name for name in _by_name(folder, components) if not _leads_out(folder, name)]
 
 
-def outward_links(folder: Path) -> list[str]:
+def outward_links(folder: Path, components: Collection[str] = ()) -> list[str]:
     """Files with a companion's name that are links to files outside the folder.
 
     Links from a snapshot in the cache of huggingface_hub to the blobs of its own repo are fine.
     """
-    return [name for name in _by_name(folder) if _leads_out(folder, name)]
+    return [name for name in _by_name(folder, components) if _leads_out(folder, name)]
 
 
 def oversized_tokenizer_files(folder: Path) -> list[str]:
@@ -75,8 +80,8 @@ def oversized_tokenizer_files(folder: Path) -> list[str]:
     return sorted(n for n, size in sizes.items() if size > LARGEST and is_tokenizer_file(n))
 
 
-def _by_name(folder: Path) -> list[str]:
-    return companion_files(_sizes(folder))
+def _by_name(folder: Path, components: Collection[str]) -> list[str]:
+    return companion_files(_sizes(folder), components)
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -108,6 +113,15 @@ def _belongs(name: str) -> bool:
             return path.suffix == ".jinja"
     rules = (_CONFIGS, _OF_TOKENIZERS, _CODE, _TERMS)
     return any(rule.fullmatch(path.name) for rule in rules)
+
+
+def _of_component(name: str, components: Collection[str]) -> bool:
+    """Whether a file belongs to a pipeline: its index, or a file of one of its components."""
+    folder, _, file = name.rpartition("/")
+    if not folder:
+        return bool(components) and name == PIPELINE
+    rules = (_CONFIGS, _OF_TOKENIZERS, _OF_SCHEDULERS, _CODE, _TERMS)
+    return folder in components and any(rule.fullmatch(file) for rule in rules)
 
 
 def is_tokenizer_file(name: str) -> bool:

@@ -33,12 +33,14 @@ class Contents:
         config: name of the configuration file.
         single: the name of the only weight file, if there is only one, in a format.
         fix: what to do where no weights are found.
+        prefix: the folder of all of them, with a slash; empty for the model's own.
     """
 
     kind: str
     config: str
     single: Callable[[WeightFormat], str]
     fix: str
+    prefix: str = ""
 
     @property
     def weights(self) -> list[tuple[str, str]]:
@@ -88,16 +90,17 @@ ADAPTER = Contents(
 )
 
 
-def read_index(path: Path) -> dict[str, str]:
-    """`parse_index` of a file.
+def read_index(path: Path, prefix: str = "") -> dict[str, str]:
+    """`parse_index` of a file, with a prefix before the names of files.
 
     Raises:
         InputError: as for `parse_index`, or the file is too large.
     """
     try:
-        return parse_index(read_foreign(path, LARGEST_INDEX), str(path))
+        found = parse_index(read_foreign(path, LARGEST_INDEX), str(path))
     except UnfitFile as error:
         raise _unreadable_index(str(path), str(error)) from None
+    return {tensor: prefix + file for tensor, file in found.items()}
 
 
 def parse_index(raw: bytes, where: str) -> dict[str, str]:
@@ -159,7 +162,7 @@ def combined(headers: Mapping[str, Header], where: str) -> dict[str, Stored]:
     return tensors
 
 
-def check_index(path: Path, tensors: Mapping[str, Stored]) -> None:
+def check_index(path: Path, tensors: Mapping[str, Stored], prefix: str = "") -> None:
     """Check that every tensor of an index is in the file that the index names.
 
     Raises:
@@ -173,7 +176,7 @@ def check_index(path: Path, tensors: Mapping[str, Stored]) -> None:
             found=f"in {tensors[tensor].file}" if tensor in tensors else "no such tensor",
             fix="download or save the model again",
         )
-        for tensor, file in read_index(path).items()
+        for tensor, file in read_index(path, prefix).items()
         if tensor not in tensors or tensors[tensor].file != file
     ]
     if problems:

@@ -22,7 +22,16 @@ from resumerge.sources.index import (
     read_config,
     read_index,
 )
+from resumerge.sources.pipelines import (
+    PIPELINE,
+    component,
+    component_names,
+    has_weights,
+    is_pipeline,
+    weights_stem,
+)
 from resumerge.sources.types import FileStamp, Source, SourceFile
+from resumerge.tensors import Stored
 
 
 def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = MODEL) -> Source:
@@ -57,9 +66,43 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
             where=f"{folder / (single or '')}".encode(errors="backslashreplace").decode(),
             fix="rename it",
         )
+    if single is None and is_pipeline(contents, [path.name for path in folder.iterdir()]):
+        return _open_pipeline(ref, folder)
+    index, names = _weight_files(folder, contents) if single is None else (None, [single])
+    tensors, headers, files = _read_weights(folder, contents, index, names)
+    config = read_config(folder, contents.config) if single is None else {}
+    tensors, notes = checkpoint_tensors(ref.text, headers, tensors, config)
+    is_single = single is not None
+    return Source(ref, "local", folder, None, config, tensors, files, single=is_single, notes=notes)
+
+
+def _open_pipeline(ref: ModelRef, folder: Path) -> Source:
+    """Open all components of a pipeline as one model."""
+    tensors: dict[str, Stored] = {}
     headers: dict[str, Header] = {}
     files: dict[str, SourceFile] = {}
-    index, names = _weight_files(folder, contents) if single is None else (None, [single])
+    stems: dict[str, str] = {}
+    present = [p.relative_to(folder).as_posix() for p in folder.glob("*/*") if p.is_file()]
+    for name in component_names(read_config(folder, PIPELINE)):
+        part, stems[name] = component(name), ""
+        if not has_weights(part, present):
+            continue
+        index, names = _weight_files(folder, part)
+        stems[name] = weights_stem(index or names[0])
+        found, more_headers, more_files = _read_weights(folder, part, index, names)
+        tensors |= part.named(found)
+        headers |= more_headers
+        files |= more_files
+    _, notes = checkpoint_tensors(ref.text, headers, tensors, {})
+    return Source(ref, "local", folder, None, {}, tensors, files, notes=notes, components=stems)
+
+
+def _read_weights(
+    folder: Path, contents: Contents, index: str | None, names: list[str]
+) -> tuple[dict[str, Stored], dict[str, Header], dict[str, SourceFile]]:
+    """The tensors in weight files, with the header of each file and what pins it."""
+    headers: dict[str, Header] = {}
+    files: dict[str, SourceFile] = {}
     for name in names:
         path = folder / name
         stamp = FileStamp.of(path.stat())
@@ -67,11 +110,8 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
         files[name] = SourceFile(name, stamp.size, {"header": headers[name].digest}, stamp=stamp)
     tensors = combined(headers, str(folder))
     if index is not None:
-        check_index(folder / index, tensors)
-    config = read_config(folder, contents.config) if single is None else {}
-    tensors, notes = checkpoint_tensors(ref.text, headers, tensors, config)
-    is_single = single is not None
-    return Source(ref, "local", folder, None, config, tensors, files, single=is_single, notes=notes)
+        check_index(folder / index, tensors, contents.prefix)
+    return tensors, headers, files
 
 
 def _located(ref: ModelRef, folder: Path | None) -> Path:
@@ -96,7 +136,7 @@ def _weight_files(folder: Path, contents: Contents) -> tuple[str | None, list[st
     for index, single in contents.weights:
         path = folder / index
         if path.exists():
-            names = sorted(set(read_index(path).values()))
+            names = sorted(set(read_index(path, contents.prefix).values()))
             absent = [name for name in names if not os.path.isfile(folder / name)]  # noqa: PTH113
             if absent:
                 raise refuse(
@@ -109,7 +149,7 @@ def _weight_files(folder: Path, contents: Contents) -> tuple[str | None, list[st
             return index, names
         if (folder / single).is_file():
             return None, [single]
-    present = sorted(path.name for path in folder.iterdir())
+    present = sorted(path.name for path in (folder / contents.prefix).iterdir())
     if contents.may_have_any_name(present) and (names := checkpoint_files(present)):
         return None, names
     raise contents.missing(str(folder), present)

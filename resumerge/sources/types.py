@@ -78,6 +78,8 @@ class Source:
         base: of a ``lora``, the model without its adapter.
         adapter: of a ``lora``, the adapter alone: its config is adapter_config.json.
         notes: what a person should know of it, a line each.
+        components: of a pipeline of diffusers, how the names of each component's weight files
+            begin; empty for a component without weights.
         single: whether the reference names one weight file: what lies beside it in `folder` is
             not the model's.
     """
@@ -94,6 +96,7 @@ class Source:
     adapter: Source | None = None
     single: bool = False
     notes: tuple[str, ...] = ()
+    components: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, Source]:

@@ -13,7 +13,7 @@ from made_up_plans import REST, llama, plan, tensor
 
 from resumerge.output.card import model_card
 from resumerge.output.config import main_dtype, output_config
-from resumerge.output.index import index_json
+from resumerge.output.index import index_files
 from resumerge.output.model_files import companions
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.output.tokenizer import extended_tokenizer
@@ -142,7 +142,9 @@ def test_a_head_of_its_own_is_not_tied_by_a_nested_config_either() -> None:
 def test_the_index_names_the_shard_of_each_tensor() -> None:
     found = plan(COPY, llama("a"), shard_size=200)
     assert len(found.shards) > 2
-    index = json.loads(index_json(found))
+    [(name, text)] = index_files(found)
+    index = json.loads(text)
+    assert name == "model.safetensors.index.json"
     assert index["metadata"] == {"total_size": sum(unit.nbytes for unit in found.units)}
     assert index["weight_map"] == {unit.name: found.shards[unit.shard].name for unit in found.units}
     assert list(index["weight_map"]) == sorted(index["weight_map"])

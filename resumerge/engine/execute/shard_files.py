@@ -38,6 +38,7 @@ class ShardFiles:
     def create(self, shard: Shard) -> None:
         """Create the partial file at its full size, with its header."""
         path = self.partial(shard)
+        self._storage.make_folder(path.parent)
         self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
 
     def unallocated(self, shard: Shard) -> int:

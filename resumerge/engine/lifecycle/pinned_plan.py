@@ -86,7 +86,7 @@ def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:
 def _notes_on_links(plan: Plan) -> Iterator[str]:
     for part in plan.sources[plan.reference].parts.values():
         is_folder = part.kind == "local" and not part.single
-        names = outward_links(part.folder) if is_folder else []
+        names = outward_links(part.folder, part.components) if is_folder else []
         if names:
             yield (
                 f"not copied: {', '.join(names)}, which are links to files outside of "

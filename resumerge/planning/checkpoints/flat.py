@@ -130,6 +130,7 @@ class FlatMatching:
         if self._unfit:
             self.problems.append(self._cannot_merge())
         self._note_whole_numbers(specs)
+        self._check_components(specs)
 
     def _note_whole_numbers(self, specs: list[TensorSpec]) -> None:
         """Note which tensors are copied because their type cannot be averaged."""
@@ -144,6 +145,35 @@ class FlatMatching:
             self.notes.append(
                 f"{len(names)} tensors are not of floating-point numbers and are copied from "
                 f"{ref}: {listed(names)}"
+            )
+
+    def _check_components(self, specs: list[TensorSpec]) -> None:
+        """Check that the output has the components that the reference's pipeline has."""
+        reference = self.models.reference
+        ours = [name for name, stem in self.models.sources[reference].components.items() if stem]
+        if not ours:
+            return
+        self.notes.append(f"the components of {reference} are merged: {', '.join(ours)}")
+        found = {spec.name.partition("/")[0] for spec in specs}
+        empty = ", ".join(name for name in ours if name not in found)
+        others = ", ".join(sorted(found.difference(ours)))
+        if (empty or others) and not self.problems:
+            self.problems.append(
+                self.recipe.problem(
+                    "The components of the pipelines differ",
+                    "models",
+                    expected=f"{', '.join(ours)}, as in {reference}",
+                    found="; ".join(
+                        text
+                        for text in (
+                            f"without any tensor: {empty}" if empty else "",
+                            f"in other models only: {others}" if others else "",
+                        )
+                        if text
+                    ),
+                    fix="Use --tensor-union where components are missing from other models; merge "
+                    "pipelines of the same kind, or name the base model that has all components",
+                )
             )
 
     def _not_in_all(self, lacking: str) -> Problem:

@@ -111,7 +111,9 @@ def list_companions(source: Source) -> list[str]:
     """
     if source.single:
         return []
-    return folder_companions(source.folder) if source.kind != "hub" else sorted(source.companions)
+    if source.kind == "hub":
+        return sorted(source.companions)
+    return folder_companions(source.folder, source.components)
 
 
 def partial_bytes(file: HubFile) -> int:

@@ -5,8 +5,10 @@ Everything goes through the standard cache of huggingface_hub, which other progr
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.hub.cache import COMMIT, HubFile
@@ -28,7 +30,18 @@ from resumerge.sources.index import (
     read_config,
     read_index,
 )
+from resumerge.sources.pipelines import (
+    PIPELINE,
+    component,
+    component_names,
+    has_weights,
+    is_pipeline,
+    weights_stem,
+)
 from resumerge.sources.types import Source, SourceFile
+from resumerge.tensors import Stored
+
+NO_COMPONENTS: Mapping[str, str] = {}
 
 HEADER_THREADS = 8
 """Headers read at once: a model of 200 files takes 200 round trips."""
@@ -86,25 +99,75 @@ def _open(
 ) -> Source:
     if ref.file:
         return _open_file(ref, snapshot, metadata)
+    if is_pipeline(contents, snapshot.files):
+        return _open_pipeline(ref, snapshot, metadata)
+    tensors, headers, _ = _read_weights(ref, snapshot, metadata, contents)
+    config = read_config(snapshot.folder, contents.config)
+    tensors, notes = checkpoint_tensors(ref.text, headers, tensors, config)
+    return _source(ref, snapshot, metadata, config, tensors, headers, notes)
+
+
+def _open_pipeline(ref: ModelRef, snapshot: RepoSnapshot, metadata: MetadataCache) -> Source:
+    """Open all components of a pipeline as one model."""
+    snapshot = _with_cached(snapshot, metadata, [PIPELINE])
+    tensors: dict[str, Stored] = {}
+    headers: dict[str, Header] = {}
+    stems: dict[str, str] = {}
+    for name in component_names(read_config(snapshot.folder, PIPELINE)):
+        part, stems[name] = component(name), ""
+        if has_weights(part, snapshot.files):
+            found, more, described = _read_weights(ref, snapshot, metadata, part)
+            stems[name] = weights_stem(described)
+            tensors |= part.named(found)
+            headers |= more
+    _, notes = checkpoint_tensors(ref.text, headers, tensors, {})
+    return _source(ref, snapshot, metadata, {}, tensors, headers, notes, stems)
+
+
+def _with_cached(
+    snapshot: RepoSnapshot, metadata: MetadataCache, names: Iterable[str]
+) -> RepoSnapshot:
+    """The snapshot, after small files of it have been downloaded into the cache."""
+    snapshot = with_etags(snapshot, names)
+    for name in sorted(names):
+        ensure_cached(snapshot.files[name], metadata, offline=not snapshot.online)
+    return snapshot
+
+
+def _read_weights(
+    ref: ModelRef, snapshot: RepoSnapshot, metadata: MetadataCache, contents: Contents
+) -> tuple[dict[str, Stored], dict[str, Header], str]:
+    """The tensors in weight files, the header of each file, and the index or else the only file."""
     index, single = next(
         (pair for pair in contents.weights if not snapshot.files.keys().isdisjoint(pair)),
         contents.weights[0],
     )
-    described = snapshot.files.keys() & {contents.config, index}
-    snapshot = with_etags(snapshot, described)
-    for name in sorted(described):
-        ensure_cached(snapshot.files[name], metadata, offline=not snapshot.online)
+    snapshot = _with_cached(snapshot, metadata, snapshot.files.keys() & {contents.config, index})
     names = _weight_names(snapshot, metadata, contents, index, single)
-    companions = companion_files({name: max(0, file.size) for name, file in snapshot.files.items()})
-    snapshot = with_etags(snapshot, [*names, *companions])
+    snapshot = with_etags(snapshot, names)
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
         found = pool.map(lambda n: _header(snapshot.files[n], metadata, snapshot.online), names)
         headers = dict(zip(names, found))
     tensors = combined(headers, ref.text)
-    if index in snapshot.files:
-        check_index(snapshot.folder / index, tensors)
-    config = read_config(snapshot.folder, contents.config)
-    tensors, notes = checkpoint_tensors(ref.text, headers, tensors, config)
+    if index not in snapshot.files:
+        return tensors, headers, single
+    check_index(snapshot.folder / index, tensors, contents.prefix)
+    return tensors, headers, index
+
+
+def _source(
+    ref: ModelRef,
+    snapshot: RepoSnapshot,
+    metadata: MetadataCache,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Stored],
+    names: Iterable[str],
+    notes: tuple[str, ...],
+    components: Mapping[str, str] = NO_COMPONENTS,
+) -> Source:
+    sizes = {name: max(0, file.size) for name, file in snapshot.files.items()}
+    companions = companion_files(sizes, components)
+    snapshot = with_etags(snapshot, [*names, *companions])
     return Source(
         ref,
         "hub",
@@ -115,6 +178,7 @@ def _open(
         {name: _source_file(snapshot.files[name], metadata) for name in names},
         {name: _source_file(snapshot.files[name], metadata) for name in companions},
         notes=notes,
+        components=components,
     )
 
 
@@ -140,7 +204,7 @@ def _weight_names(
     names: list[str] = []
     is_listed = snapshot.online or bool(metadata.listing(snapshot.repo, snapshot.commit))
     if index in snapshot.files:
-        names = sorted(set(read_index(snapshot.folder / index).values()))
+        names = sorted(set(read_index(snapshot.folder / index, contents.prefix).values()))
     elif single in snapshot.files:
         names = [single]
     elif contents.may_have_any_name(snapshot.files):

@@ -1,7 +1,8 @@
-"""Promise: a merge of weight files without a config.json is resumed as any other."""
+"""Promise: a merge of weight files, or of pipelines of diffusers, is resumed as any other."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ models:
   - {model: second.ckpt, parameters: {weight: 0.4}}
 out_dtype: bfloat16
 """
+PIPELINES = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: one}, {model: two}]\n"
 POINTS = 12
 
 
@@ -35,6 +37,35 @@ def checkpoints(workplace: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def pipelines(workplace: Path) -> Path:
+    """Two pipelines of two components with weights, and one without."""
+    folder = workplace / "pipelines"
+    draw = torch.Generator().manual_seed(0)
+    for name in ("one", "two"):
+        parts = ("unet", "vae", "scheduler")
+        for part in parts:
+            (folder / name / part).mkdir(parents=True)
+        described = {part: ["diffusers", "Some"] for part in parts}
+        (folder / name / "model_index.json").write_text(json.dumps(described))
+        (folder / name / "scheduler/scheduler_config.json").write_text("{}")
+        for part in parts[:2]:
+            tensors = {f"{k}.weight": torch.randn(40, 30, generator=draw) for k in range(4)}
+            file = f"{part}/diffusion_pytorch_model.safetensors"
+            save_file(tensors, folder / name / file)
+    return folder
+
+
+def test_pipelines_are_killed_and_resumed(
+    workplace: Path, pipelines: Path, request: pytest.FixtureRequest
+) -> None:
+    bench = Bench(workplace / "of pipelines", pipelines, PIPELINES, {"shard_size": 10_000})
+    request.addfinalizer(bench.close)
+    ended, reference = bench.calm()
+    assert sum(name.endswith(".safetensors") for name in reference) == 4
+    check_all(bench, reference, len(ended.kinds))
+
+
 def test_killed_and_resumed(
     workplace: Path, checkpoints: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -44,6 +75,11 @@ def test_killed_and_resumed(
     ended, reference = bench.calm()
     operations = len(ended.kinds)
     assert sorted(reference) == ["README.md", "mergekit_config.yml", "model.safetensors"]
+    check_all(bench, reference, operations)
+
+
+def check_all(bench: Bench, reference: dict[str, bytes], operations: int) -> None:
+    """Kill at some of the operations, resume, and compare."""
     crashed = []
 
     def check(merge: Merge, at: int) -> None:

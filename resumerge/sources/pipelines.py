@@ -1,0 +1,95 @@
+"""Pipelines of diffusers: ``model_index.json``, and a folder for each component.
+
+A component with weights is a part of the model: its folder's name and a slash stand before the
+names of its tensors. Other components (schedulers, tokenizers) are companions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from resumerge.sources.index import INDEX_SUFFIX, Contents
+from resumerge.tensors import Stored
+
+PIPELINE = "model_index.json"
+"""Says which class each component is of. It makes a folder a pipeline."""
+
+_WEIGHTS = (
+    *("diffusion_pytorch_model.safetensors", "model.safetensors"),
+    *("diffusion_pytorch_model.bin", "pytorch_model.bin"),
+)
+"""What diffusers and transformers call the weights of a component, in order of preference."""
+
+_VARIANTS = ("", ".fp16", ".bf16")
+"""Of the weights, where they have another dtype. The full ones are preferred."""
+
+
+@dataclass(frozen=True)
+class Component(Contents):
+    """The weights of one component."""
+
+    @property
+    def weights(self) -> list[tuple[str, str]]:
+        found = []
+        for variant in _VARIANTS:
+            for name in _WEIGHTS:
+                stem, _, suffix = name.partition(".")
+                index = name + INDEX_SUFFIX.replace(".json", f"{variant}.json")
+                single = f"{stem}{variant}.{suffix}"
+                found.append((self.prefix + index, self.prefix + single))
+        return found
+
+    def named(self, tensors: Mapping[str, Stored]) -> dict[str, Stored]:
+        """The component's tensors by their names in the pipeline."""
+        return {
+            (own := self.prefix + name): replace(tensor, name=own)
+            for name, tensor in tensors.items()
+        }
+
+
+def component(name: str) -> Component:
+    """What is looked for in a component's folder."""
+    return Component(
+        f"the component {name}",
+        f"{name}/config.json",
+        lambda known: known.model_file,
+        "save the pipeline with diffusers' save_pretrained",
+        f"{name}/",
+    )
+
+
+def is_pipeline(contents: Contents, files: Collection[str]) -> bool:
+    """Whether these are the files of a pipeline, not of a model."""
+    return contents.may_have_any_name(files) and PIPELINE in files
+
+
+def component_names(described: Mapping[str, Any]) -> list[str]:
+    """The components that a pipeline has.
+
+    Args:
+        described: model_index.json: the library and class of each component, or two nulls.
+    """
+    return sorted(
+        name
+        for name, value in described.items()
+        if isinstance(value, list) and len(value) == 2 and all(value)
+        if PurePosixPath(name).name == name and name not in (".", "..") and "\\" not in name
+    )
+
+
+def has_weights(part: Component, files: Collection[str]) -> bool:
+    """Whether a component has weights, or a config that says that it should."""
+    return part.config in files or any(not {*pair}.isdisjoint(files) for pair in part.weights)
+
+
+def weights_stem(file: str) -> str:
+    """How the names of a component's weight files begin in the output.
+
+    Args:
+        file: its index, or its only weight file.
+    """
+    stem = PurePosixPath(file).name.partition(".")[0]
+    return "model" if stem == "pytorch_model" else stem

@@ -1,0 +1,117 @@
+"""Pipelines of diffusers are merged component by component, and diffusers loads the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from merging import merge
+from safetensors.torch import load_file
+from torch import Tensor
+
+diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
+
+from tiny_pipelines import write_flux, write_sdxl  # noqa: E402
+
+RECIPE = """\
+merge_method: linear
+models:
+  - model: one
+    parameters:
+      weight:
+        - {filter: text_encoder/, value: 1}
+        - {filter: vae/, value: 0}
+        - {value: 0.25}
+  - model: two
+    parameters:
+      weight:
+        - {filter: text_encoder/, value: 0}
+        - {filter: vae/, value: 1}
+        - {value: 0.75}
+"""
+SHARE = {"text_encoder": 1.0, "vae": 0.0}
+"""Of the first pipeline in each component; a quarter in all others."""
+
+KINDS = {
+    "sdxl": (write_sdxl, diffusers.StableDiffusionXLPipeline, "unet"),
+    "flux": (write_flux, diffusers.FluxPipeline, "transformer"),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A folder with the pipelines `one` and `two`, their class, and their largest component."""
+    write, pipeline, largest = KINDS[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    write(folder / "one", seed=1)
+    write(folder / "two", seed=2, max_shard_size="40KB")  # in several files, with indexes
+    return folder, pipeline, largest
+
+
+def states(pipeline: Any, load: Callable[[], Any]) -> dict[str, dict[str, Tensor]]:
+    """The tensors of each component of a pipeline that diffusers loads."""
+    loaded = load()
+    assert isinstance(loaded, pipeline)
+    return {
+        name: part.state_dict()
+        for name, part in loaded.components.items()
+        if isinstance(part, torch.nn.Module)
+    }
+
+
+@pytest.mark.parametrize("shard_size", [None, 60_000])
+def test_a_folder(kind: Any, shard_size: int | None, tmp_path: Path) -> None:
+    folder, pipeline, largest = kind
+    out = merge(folder, RECIPE, tmp_path / "out", shard_size=shard_size)
+    sharded = out / largest / "diffusion_pytorch_model.safetensors.index.json"
+    assert sharded.exists() == (shard_size is not None)
+    one, two, merged = (
+        states(pipeline, lambda path=path: pipeline.from_pretrained(path))
+        for path in (folder / "one", folder / "two", out)
+    )
+    assert len(merged) == 4 and merged.keys() == one.keys()
+    for name, tensors in merged.items():
+        share = SHARE.get(name, 0.25)
+        for key, tensor in tensors.items():
+            expected = share * one[name][key] + (1 - share) * two[name][key]
+            torch.testing.assert_close(tensor, expected, rtol=1e-5, atol=1e-6)
+    assert "library_name: diffusers" in (out / "README.md").read_text()
+
+
+def test_in_half_precision_the_configs_of_text_encoders_say_so(kind: Any, tmp_path: Path) -> None:
+    folder, pipeline, largest = kind
+    out = merge(folder, f"{RECIPE}out_dtype: bfloat16\n", tmp_path / "out")
+    loaded = pipeline.from_pretrained(out, torch_dtype=torch.bfloat16)
+    assert getattr(loaded, largest).dtype == torch.bfloat16
+    for name in ("text_encoder", "text_encoder_2"):
+        config = json.loads((out / name / "config.json").read_text())
+        assert config["dtype"] == "bfloat16"
+        assert {t.dtype for t in load_file(out / name / "model.safetensors").values()} == {
+            torch.bfloat16
+        }
+
+
+def test_a_single_file(kind: Any, tmp_path: Path) -> None:
+    folder, _, largest = kind
+    kinds = {"unet": "UNet2DConditionModel", "transformer": "FluxTransformer2DModel"}
+    component = getattr(diffusers, kinds[largest])
+    own = component.from_pretrained(folder / "two", subfolder=largest)
+    own.save_pretrained(tmp_path / "two")  # in one file
+    first = folder / "one" / largest / "diffusion_pytorch_model.safetensors"
+    second = tmp_path / "two" / "diffusion_pytorch_model.safetensors"
+    recipe = (
+        "merge_method: linear\nparameters: {weight: 0.5}\n"
+        f"models: [{{model: {first}}}, {{model: {second}}}]\n"
+    )
+    out = merge(tmp_path, recipe, tmp_path / "out")
+    loaded = component.from_single_file(
+        str(out / "model.safetensors"), config=str(folder / "one"), subfolder=largest
+    )
+    one = component.from_pretrained(folder / "one", subfolder=largest).state_dict()
+    two = own.state_dict()
+    for name, tensor in loaded.state_dict().items():
+        torch.testing.assert_close(tensor, (one[name] + two[name]) / 2)
