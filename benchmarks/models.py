@@ -90,6 +90,8 @@ class Size:
 
 
 SIZES = {
+    # 13.5 GB each: two are larger than the page cache of most machines.
+    "7b": Size(hidden=4096, intermediate=11008, layers=32, heads=32, kv_heads=32, shards=3),
     # As 0.85b, but for one tensor of 1 GB.
     "1.3b": Size(2048, 3808, 22, heads=32, kv_heads=4, shards=3, vocab=262144, tied=True),
     "0.85b": Size(hidden=2048, intermediate=3808, layers=22, heads=32, kv_heads=4, shards=3),
