@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGTERM
 
@@ -15,6 +15,9 @@ from choosing_kernels import use_kernels
 from hypothesis import settings
 from loopback_hub.pointing import hub, sleeps
 from tiny_models import LLAMA, write_family
+
+from resumerge.sources.reader import SourceReader
+from resumerge.sources.types import Source
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anything
 
@@ -45,6 +48,22 @@ def as_deaf_as_before() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def readers_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files that a test reads by itself: a process has few descriptors, and many tests."""
+    opened: list[SourceReader] = []
+    init = SourceReader.__init__
+
+    def noted(self: SourceReader, sources: Sequence[Source]) -> None:
+        init(self, sources)
+        opened.append(self)
+
+    monkeypatch.setattr(SourceReader, "__init__", noted)
+    yield
+    for reader in opened:
+        reader.close()
 
 
 @pytest.fixture(scope="session")

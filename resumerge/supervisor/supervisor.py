@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -176,7 +176,7 @@ class Supervisor:
         stalled: WorkerExit | None = None
         while worker.exit_code() is None:
             pipes = [worker.listener.fd] if worker.listener.is_open else []
-            select.select([self._wake, *pipes], [], [], LOOK_SECONDS)
+            wait([self._wake, *pipes], LOOK_SECONDS)
             self._forward_signals(worker)
             self._oom_kills.look(worker.pid)
             worker.measure()
@@ -233,14 +233,14 @@ class Supervisor:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            select.select([self._wake], [], [], left)
+            wait([self._wake], left)
             self._take_signals()
         return not self._signals
 
     # Signals
 
     def _listen(self) -> None:
-        """Have signals arrive in a pipe, so that `select` waits for them and the worker."""
+        """Have signals arrive in a pipe, so that `wait` waits for them and the worker."""
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         for signum in (*stop_signals(), signal.SIGTSTP, signal.SIGCHLD):
             if signum != signal.SIGTSTP or signal.getsignal(signum) == signal.SIG_DFL:

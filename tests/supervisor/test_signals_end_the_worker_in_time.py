@@ -104,7 +104,7 @@ def test_who_ends_by_itself_after_two_signals_is_recorded(supervise: Supervise) 
             return 130
     """)
     supervising.send_after("listens", signal.SIGINT, signal.SIGTERM)
-    assert supervising.kinds("listens") == ["recorded", "ended"]
+    assert supervising.kinds("listens", "stopping") == ["recorded", "ended"]
     assert supervising.of("recorded")[0]["cause"] == "interrupted"
     assert supervising.code == 130
 

@@ -284,3 +284,18 @@ def test_what_was_printed_before_is_printed_once(supervise: Supervise) -> None:
     """)
     supervising.end()
     assert len(supervising.of("printed")) == 1
+
+
+def test_a_process_with_many_open_files_supervises_too(supervise: Supervise) -> None:
+    """`select` takes descriptors below 1,024 only; a notebook's process may have more."""
+    supervising = supervise("""
+        import resource
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4096), most))
+        for _ in range(1100):
+            os.open("/dev/null", os.O_RDONLY)
+        def work(pipe, spec, number):
+            time.sleep(0.3)
+            return 0
+    """)
+    assert supervising.kinds() == ["ended"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-import select
+import selectors
 import sys
 from contextlib import suppress
 from typing import Any, TextIO
@@ -28,12 +28,17 @@ class LossyFile(io.FileIO):
         view = memoryview(data)
         try:
             written = super().write(view)
-            if written is None and select.select([], [self], [], self._patience)[1]:
+            if written is None and self._takes_more():
                 written = super().write(view)
         except OSError:
             written = None
         self._patience = PATIENCE if written else 0.0
         return view.nbytes if written is None else written
+
+    def _takes_more(self) -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_WRITE)
+            return bool(selector.select(self._patience))
 
 
 def occupy_closed_streams() -> None:
