@@ -22,14 +22,7 @@ from resumerge.sources.index import (
     read_config,
     read_index,
 )
-from resumerge.sources.pipelines import (
-    PIPELINE,
-    component,
-    component_names,
-    has_weights,
-    is_pipeline,
-    weights_stem,
-)
+from resumerge.sources.pipelines import PIPELINE, Component, is_pipeline, read_pipeline
 from resumerge.sources.types import FileStamp, Source, SourceFile
 from resumerge.tensors import Stored
 
@@ -78,23 +71,22 @@ def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = M
 
 def _open_pipeline(ref: ModelRef, folder: Path) -> Source:
     """Open all components of a pipeline as one model."""
-    tensors: dict[str, Stored] = {}
-    headers: dict[str, Header] = {}
     files: dict[str, SourceFile] = {}
-    stems: dict[str, str] = {}
-    present = [p.relative_to(folder).as_posix() for p in folder.glob("*/*") if p.is_file()]
-    for name in component_names(read_config(folder, PIPELINE)):
-        part, stems[name] = component(name), ""
-        if not has_weights(part, present):
-            continue
+
+    def read(part: Component) -> tuple[dict[str, Stored], dict[str, Header], str]:
         index, names = _weight_files(folder, part)
-        stems[name] = weights_stem(index or names[0])
-        found, more_headers, more_files = _read_weights(folder, part, index, names)
-        tensors |= part.named(found)
-        headers |= more_headers
-        files |= more_files
-    _, notes = checkpoint_tensors(ref.text, headers, tensors, {})
-    return Source(ref, "local", folder, None, {}, tensors, files, notes=notes, components=stems)
+        tensors, headers, more = _read_weights(folder, part, index, names)
+        files.update(more)
+        return tensors, headers, index or names[0]
+
+    present = [p.relative_to(folder).as_posix() for p in folder.glob("*/*") if p.is_file()]
+    found = read_pipeline(read_config(folder, PIPELINE), present, read)
+    _, notes = checkpoint_tensors(ref.text, found.headers, found.tensors, {})
+    return Source(
+        *(ref, "local", folder, None, {}, found.tensors, files),
+        notes=notes,
+        components=found.stems,
+    )
 
 
 def _read_weights(

@@ -6,11 +6,12 @@ names of its tensors. Other components (schedulers, tokenizers) are companions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from resumerge.sources.formats.base import Header
 from resumerge.sources.index import INDEX_SUFFIX, Contents
 from resumerge.tensors import Stored
 
@@ -78,6 +79,47 @@ def component_names(described: Mapping[str, Any]) -> list[str]:
         if isinstance(value, list) and len(value) == 2 and all(value)
         if PurePosixPath(name).name == name and name not in (".", "..") and "\\" not in name
     )
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The weights of all components of a pipeline, as those of one model.
+
+    Args:
+        tensors: by their names in the pipeline.
+        headers: of the weight files.
+        stems: by component, `weights_stem` of it; empty where it has no weights.
+    """
+
+    tensors: dict[str, Stored]
+    headers: dict[str, Header]
+    stems: dict[str, str]
+
+
+def read_pipeline(
+    described: Mapping[str, Any],
+    files: Collection[str],
+    read: Callable[[Component], tuple[dict[str, Stored], dict[str, Header], str]],
+) -> Pipeline:
+    """The weights of every component that has some.
+
+    Args:
+        described: model_index.json.
+        files: those of the components' folders.
+        read: gives a component's tensors by their names there, the header of each weight file, and
+            the name of the index or else of the only weight file.
+    """
+    tensors: dict[str, Stored] = {}
+    headers: dict[str, Header] = {}
+    stems: dict[str, str] = {}
+    for name in component_names(described):
+        part, stems[name] = component(name), ""
+        if has_weights(part, files):
+            found, more, file = read(part)
+            stems[name] = weights_stem(file)
+            tensors |= part.named(found)
+            headers |= more
+    return Pipeline(tensors, headers, stems)
 
 
 def has_weights(part: Component, files: Collection[str]) -> bool:

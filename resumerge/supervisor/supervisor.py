@@ -240,7 +240,7 @@ class Supervisor:
     # Signals
 
     def _listen(self) -> None:
-        """Have signals arrive in a pipe, so that `wait` waits for them and the worker."""
+        """Have signals arrive in a pipe, so that `wait` ends for them and the worker."""
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         for signum in (*stop_signals(), signal.SIGTSTP, signal.SIGCHLD):
             if signum != signal.SIGTSTP or signal.getsignal(signum) == signal.SIG_DFL:

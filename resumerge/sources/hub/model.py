@@ -30,14 +30,7 @@ from resumerge.sources.index import (
     read_config,
     read_index,
 )
-from resumerge.sources.pipelines import (
-    PIPELINE,
-    component,
-    component_names,
-    has_weights,
-    is_pipeline,
-    weights_stem,
-)
+from resumerge.sources.pipelines import PIPELINE, is_pipeline, read_pipeline
 from resumerge.sources.types import Source, SourceFile
 from resumerge.tensors import Stored
 
@@ -110,18 +103,13 @@ def _open(
 def _open_pipeline(ref: ModelRef, snapshot: RepoSnapshot, metadata: MetadataCache) -> Source:
     """Open all components of a pipeline as one model."""
     snapshot = _with_cached(snapshot, metadata, [PIPELINE])
-    tensors: dict[str, Stored] = {}
-    headers: dict[str, Header] = {}
-    stems: dict[str, str] = {}
-    for name in component_names(read_config(snapshot.folder, PIPELINE)):
-        part, stems[name] = component(name), ""
-        if has_weights(part, snapshot.files):
-            found, more, described = _read_weights(ref, snapshot, metadata, part)
-            stems[name] = weights_stem(described)
-            tensors |= part.named(found)
-            headers |= more
-    _, notes = checkpoint_tensors(ref.text, headers, tensors, {})
-    return _source(ref, snapshot, metadata, {}, tensors, headers, notes, stems)
+    found = read_pipeline(
+        read_config(snapshot.folder, PIPELINE),
+        snapshot.files,
+        lambda part: _read_weights(ref, snapshot, metadata, part),
+    )
+    _, notes = checkpoint_tensors(ref.text, found.headers, found.tensors, {})
+    return _source(ref, snapshot, metadata, {}, found.tensors, found.headers, notes, found.stems)
 
 
 def _with_cached(

@@ -320,6 +320,22 @@ class Bench:
             list(pool.map(work, range(count), [todo[k::count] for k in range(count)]))
         assert not wrong, f"{len(wrong)} of {len(todo)}:\n" + "\n".join(wrong[:5])
 
+    def check_kills(self, reference: Mapping[str, bytes], operations: int, points: int) -> None:
+        """Kill at about so many of the operations, resume, and compare."""
+        crashed = []
+
+        def check(merge: Merge, at: int) -> None:
+            first = merge.run(at)
+            assert first.code in (KILLED, 0), first.stderr
+            merge.assert_finals_are(reference)
+            merge.finish()
+            merge.assert_done(reference)
+            assert merge.rewritten() <= merge.batch_bytes()
+            crashed.append(first.code == KILLED)
+
+        self.each(range(1, operations + 1, max(1, operations // points)), check)
+        assert sum(crashed) >= points - 1
+
     def close(self) -> None:
         for driver in self._drivers:
             driver.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from crashing import KILLED, Bench, Merge
+from crashing import Bench
 from safetensors.torch import save_file
 
 RECIPE = """\
@@ -63,7 +63,7 @@ def test_pipelines_are_killed_and_resumed(
     request.addfinalizer(bench.close)
     ended, reference = bench.calm()
     assert sum(name.endswith(".safetensors") for name in reference) == 4
-    check_all(bench, reference, len(ended.kinds))
+    bench.check_kills(reference, len(ended.kinds), POINTS)
 
 
 def test_killed_and_resumed(
@@ -75,21 +75,4 @@ def test_killed_and_resumed(
     ended, reference = bench.calm()
     operations = len(ended.kinds)
     assert sorted(reference) == ["README.md", "mergekit_config.yml", "model.safetensors"]
-    check_all(bench, reference, operations)
-
-
-def check_all(bench: Bench, reference: dict[str, bytes], operations: int) -> None:
-    """Kill at some of the operations, resume, and compare."""
-    crashed = []
-
-    def check(merge: Merge, at: int) -> None:
-        first = merge.run(at)
-        assert first.code in (KILLED, 0), first.stderr
-        merge.assert_finals_are(reference)
-        merge.finish()
-        merge.assert_done(reference)
-        assert merge.rewritten() <= merge.batch_bytes()
-        crashed.append(first.code == KILLED)
-
-    bench.each(range(1, operations + 1, max(1, operations // POINTS)), check)
-    assert sum(crashed) >= POINTS - 1
+    bench.check_kills(reference, operations, POINTS)

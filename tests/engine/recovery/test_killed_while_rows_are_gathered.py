@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from crashing import KILLED, Bench, Merge
+from crashing import Bench
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
 
 RECIPE = """\
@@ -54,16 +54,4 @@ def test_killed_and_resumed(
     ended, reference = bench.calm()
     operations = len(ended.kinds)
     assert json.loads(reference["config.json"])["vocab_size"] == 192
-    crashed = []
-
-    def check(merge: Merge, at: int) -> None:
-        first = merge.run(at)
-        assert first.code in (KILLED, 0), first.stderr
-        merge.assert_finals_are(reference)
-        merge.finish()
-        merge.assert_done(reference)
-        assert merge.rewritten() <= merge.batch_bytes()
-        crashed.append(first.code == KILLED)
-
-    bench.each(range(1, operations + 1, max(1, operations // POINTS)), check)
-    assert sum(crashed) >= POINTS - 1
+    bench.check_kills(reference, operations, POINTS)
