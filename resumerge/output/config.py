@@ -45,7 +45,7 @@ def output_config(plan: Plan) -> dict[str, Any]:
 def _has_own_head(plan: Plan) -> bool:
     """Whether the output's head is made from one that a model does not tie to its embedding."""
     heads = {source.tensors[name] for source in plan.sources if (name := own_head(source))}
-    return any(node in heads for unit in plan.units for node in unit.expression.nodes())
+    return any(node in heads for node in plan.nodes())
 
 
 def _slice_layer_lists(

@@ -8,15 +8,9 @@ from resumerge.tensors import Adapted, Merged
 
 def needs_torch(plan: Plan) -> bool:
     """Whether torch has to be loaded: it takes a second, and 200 MB."""
-    return computes_with_torch(plan) or any(
-        isinstance(node, Adapted) for unit in plan.units for node in unit.expression.nodes()
-    )
+    return computes_with_torch(plan) or any(isinstance(node, Adapted) for node in plan.nodes())
 
 
 def computes_with_torch(plan: Plan) -> bool:
     """Whether a method computes with torch, which it can do on a GPU."""
-    return any(
-        isinstance(node, Merged) and node.uses_torch
-        for unit in plan.units
-        for node in unit.expression.nodes()
-    )
+    return any(isinstance(node, Merged) and node.uses_torch for node in plan.nodes())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -190,6 +190,11 @@ class Plan:
     def output_bytes(self) -> int:
         """Size of all shards."""
         return sum(shard.nbytes for shard in self.shards)
+
+    def nodes(self) -> Iterator[Tensor]:
+        """Every tensor that the output is computed from, as often as it is used, and its units'."""
+        for unit in self.units:
+            yield from unit.expression.nodes()
 
     def files_of(self, tensor: Tensor, kind: str) -> frozenset[SourceFileKey]:
         """The weight files that a tensor is read from.

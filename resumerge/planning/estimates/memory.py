@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sizes import show_size
-from resumerge.tensors import Adapted, Gathered, Merged, Tensor, stored_in
+from resumerge.tensors import Adapted, Gathered, Merged, stored_in
 from resumerge.tensors.adapted import MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
 from resumerge.tensors.dtypes import BITS
@@ -105,13 +104,13 @@ def vocabulary_bytes(plan: Plan) -> int:
     """What tokenizers take that are read, and the maps of rows made from them, each once."""
     if plan.vocabulary is None:
         return 0
-    maps = {id(node.rows): node.rows.nbytes for node in _nodes(plan) if isinstance(node, Gathered)}
+    maps = {id(node.rows): node.rows.nbytes for node in plan.nodes() if isinstance(node, Gathered)}
     return sum(maps.values()) + TOKEN_BYTES * len(plan.tokenizers) * plan.vocabulary.rows
 
 
 def across_blocks(plan: Plan) -> int:
     """Bytes of what is held from block to block, and of what multiplies the matrices in it."""
-    return held_limit(plan) + MATMUL_BYTES * any(isinstance(n, Adapted) for n in _nodes(plan))
+    return held_limit(plan) + MATMUL_BYTES * any(isinstance(n, Adapted) for n in plan.nodes())
 
 
 def held_limit(plan: Plan) -> int:
@@ -120,7 +119,7 @@ def held_limit(plan: Plan) -> int:
     """
     largest: dict[int, int] = {}
     means = 0
-    for node in _nodes(plan):
+    for node in plan.nodes():
         if isinstance(node, Adapted):
             adapter = next(stored_in(node.a)).source
             largest[adapter] = max(largest.get(adapter, 0), node.held_bytes)
@@ -171,11 +170,6 @@ def _run_bytes(unit: Unit) -> int:
     else:
         within = tensor.working_bytes(elements)
     return int(elements * (BITS[unit.dtype] // 8) + within)
-
-
-def _nodes(plan: Plan) -> Iterator[Tensor]:
-    for unit in plan.units:
-        yield from unit.expression.nodes()
 
 
 def _base(plan: Plan) -> int:

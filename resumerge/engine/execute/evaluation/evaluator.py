@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.evaluation.input_hashes import hashed_operands
 from resumerge.engine.execute.evaluation.kernel_backend import KernelBackend
-from resumerge.engine.execute.evaluation.method_failures import failures_named
+from resumerge.engine.execute.evaluation.method_failures import (
+    failures_named,
+    keeps_inputs,
+    kept_inputs,
+)
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.native import Vector
 from resumerge.planning.backend import needs_torch
@@ -108,10 +112,17 @@ class Evaluator:
 
         Args:
             statistics: of the tensors that it is computed from.
+
+        Raises:
+            Resumable: a method of a user fails, or keeps its inputs.
         """
-        run = merged.run(indices, sample=sample)
+        run, backend = merged.run(indices, sample=sample), self._backend(merged)
         inputs = merged.inputs(self._evaluation(statistics), run)
-        return self._backend(merged).map(function, inputs, run)
+        with failures_named(merged):
+            partials = backend.map(function, inputs, run)
+        if backend.is_users and keeps_inputs(partials, inputs):
+            raise kept_inputs(merged)
+        return partials
 
     def compute(
         self, unit: Unit, indices: range, statistics: Statistics

@@ -11,8 +11,6 @@ from torch import Tensor
 from resumerge.engine.execute.evaluation.method_failures import (
     described,
     failures_named,
-    keeps_inputs,
-    kept_inputs,
     wrong_result,
 )
 from resumerge.kernels import round_to
@@ -33,12 +31,15 @@ class TorchBackend:
 
     Args:
         device: name of the device to compute on.
+
+    Attributes:
+        is_users: whether the method is a user's, so that what it returns is checked.
     """
 
     def __init__(self, merged: Merged, buffers: Buffers, device: str) -> None:
         assert isinstance(merged.merge_method, Method)
         self._merged, self._method, self._tensor = merged, merged.merge_method, merged.context
-        self._is_users = is_users(merged.method)
+        self.is_users = is_users(merged.method)
         self._buffers = buffers
         self._device = torch.empty(0, device=device).device  # cuda:0, where cuda is asked for
 
@@ -48,18 +49,8 @@ class TorchBackend:
         inputs: list[Vector],
         run: Run,
     ) -> list[Any]:
-        """The partial results of a map function of `statistics`, one for each block.
-
-        Raises:
-            Resumable: a method of a user fails, or keeps its inputs.
-        """
-        with failures_named(self._merged):
-            partials = [
-                function(tensors, block) for block, _, tensors in self._tensors(inputs, run)
-            ]
-        if self._is_users and keeps_inputs(partials, inputs):
-            raise kept_inputs(self._merged)
-        return partials
+        """The partial results of a map function of `statistics`, one for each block."""
+        return [function(tensors, block) for block, _, tensors in self._tensors(inputs, run)]
 
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
@@ -68,7 +59,7 @@ class TorchBackend:
             Resumable: a method of a user fails, or returned something else than a block.
         """
         for block, part, tensors in self._tensors(inputs, run):
-            checked = self._is_users and _are_finite(tensors)
+            checked = self.is_users and _are_finite(tensors)
             with failures_named(self._merged):
                 result = self._method.block(self._tensor, tensors, block, statistics)
             if not self._is_block(result, block):
