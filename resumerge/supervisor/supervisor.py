@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import selectors
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -176,7 +176,7 @@ class Supervisor:
         stalled: WorkerExit | None = None
         while worker.exit_code() is None:
             pipes = [worker.listener.fd] if worker.listener.is_open else []
-            wait([self._wake, *pipes], LOOK_SECONDS)
+            _wait([self._wake, *pipes], LOOK_SECONDS)
             self._forward_signals(worker)
             self._oom_kills.look(worker.pid)
             worker.measure()
@@ -233,14 +233,14 @@ class Supervisor:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            wait([self._wake], left)
+            _wait([self._wake], left)
             self._take_signals()
         return not self._signals
 
     # Signals
 
     def _listen(self) -> None:
-        """Have signals arrive in a pipe, so that `wait` ends for them and the worker."""
+        """Have signals arrive in a pipe, so that `_wait` ends for them and the worker."""
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         for signum in (*stop_signals(), signal.SIGTSTP, signal.SIGCHLD):
             if signum != signal.SIGTSTP or signal.getsignal(signum) == signal.SIG_DFL:
@@ -284,6 +284,14 @@ class Supervisor:
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, _ignore)
         worker.send(signal.SIGCONT)
+
+
+def _wait(descriptors: list[int], seconds: float) -> None:
+    """Until one of them can be read, or the time is over."""
+    with selectors.DefaultSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        selector.select(seconds)
 
 
 def _ignore(signum: int, frame: FrameType | None) -> None:
