@@ -35,6 +35,7 @@
         .l1_norms = l1_norms_unchecked,                     \
         .keys = keys_unchecked,                             \
         .keys_in_bracket = keys_in_bracket_unchecked,       \
+        .key_of_rank = key_of_rank_unchecked,               \
         .equal_count = equal_count_unchecked,               \
         .mask_above = mask_above_unchecked,                 \
         .add_task_vectors = add_task_vectors_unchecked,     \

@@ -511,6 +511,32 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(key_of_rank_doc,
+             "key_of_rank(keys, counts, rank): (key, rank among equal ones) of the rank-th largest of "
+             "so many elements of each key, uint32; None where there are fewer, or rank < 1");
+
+static PyObject *key_of_rank(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given_keys, *given_counts, *given_rank, *result = NULL;
+    Array keys = {0}, counts = {0};
+    int64_t rank, among;
+    uint32_t key;
+    if (!PyArg_ParseTuple(args, "OOO:key_of_rank", &given_keys, &given_counts, &given_rank))
+        return NULL;
+    if (!take_integer(given_rank, "rank", INT64_MIN, INT64_MAX, &rank) ||
+        !take_array(given_keys, "keys", "IL", 4, 0, ANY_LENGTH, &keys) ||
+        !take_array(given_counts, "counts", "IL", 4, 0, keys.view.len / 4, &counts))
+        goto done;
+    int found;
+    RUN(found = kernels->key_of_rank(keys.view.buf, counts.view.buf, keys.view.len / 4, rank, &key,
+                                     &among));
+    result = found ? Py_BuildValue("IL", (unsigned int)key, (long long)among) : Py_NewRef(Py_None);
+done:
+    drop_array(&counts);
+    drop_array(&keys);
+    return result;
+}
+
 PyDoc_STRVAR(equal_counts_doc,
              "equal_counts(vector, ordered, key, block): how many elements of each block have a key");
 
@@ -800,6 +826,7 @@ static PyMethodDef functions[] = {
     FUNCTION(count_changes),
     FUNCTION(equal_counts),
     FUNCTION(gram),
+    FUNCTION(key_of_rank),
     FUNCTION(keys),
     FUNCTION(keys_in_bracket),
     FUNCTION(l1_norms),

@@ -122,6 +122,29 @@ static int64_t keys_in_bracket_unchecked(const Vector *v, int64_t count, int kin
     return different;
 }
 
+/* The key of the rank-th largest of so many elements of each key, and its rank among equal ones; 0
+ * where there are fewer elements. By histograms of 11 bits, from the upper ones. */
+static int key_of_rank_unchecked(const uint32_t *keys, const uint32_t *counts, int64_t count,
+                                 int64_t rank, uint32_t *key, int64_t *among) {
+    enum { BINS = 1 << 11 };
+    static const int shifts[] = {21, 10, 0};
+    uint32_t found = 0, known = 0;
+    if (rank < 1) return 0;
+    for (int pass = 0; pass < 3; pass++) {
+        int shift = shifts[pass], bin = BINS - 1;
+        int64_t numbers[BINS] = {0};
+        for (int64_t i = 0; i < count; i++)
+            if (!((keys[i] ^ found) & known)) numbers[(keys[i] >> shift) % BINS] += counts[i];
+        while (bin >= 0 && rank > numbers[bin]) rank -= numbers[bin--];
+        if (bin < 0) return 0;
+        found |= (uint32_t)bin << shift;
+        known = UINT32_MAX << shift;
+    }
+    *key = found;
+    *among = rank;
+    return 1;
+}
+
 /* How many elements have a key. */
 static int64_t equal_count_unchecked(const Vector *v, int64_t count, int kind, uint32_t key) {
     float held[CHUNK];

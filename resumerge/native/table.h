@@ -35,6 +35,7 @@ typedef struct {
     void (*keys)(const Vector *, int64_t, int, uint32_t *);
     int64_t (*keys_in_bracket)(const Vector *, int64_t, int, uint32_t, uint32_t, int64_t *,
                                uint32_t *, uint32_t *);
+    int (*key_of_rank)(const uint32_t *, const uint32_t *, int64_t, int64_t, uint32_t *, int64_t *);
     int64_t (*equal_count)(const Vector *, int64_t, int, uint32_t);
     void (*mask_above)(const Vector *, int64_t, int, uint32_t, int64_t, uint8_t *);
     int (*add_task_vectors)(const Vector *, const Vector *, const uint8_t *const *,

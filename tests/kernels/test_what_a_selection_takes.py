@@ -34,25 +34,25 @@ def test_a_sample_is_thinned_as_far_as_it_must_be(numel: int, step: int) -> None
 
 def test_what_is_inside_the_brackets_is_held_with_its_counts() -> None:
     assert selection_bytes(NUMEL, []) == 0
-    assert selection_bytes(NUMEL, [[0.5]]) == (8 + 5) * HALF
-    assert selection_bytes(NUMEL, [[0.5], [0.5]]) == (8 + 8 + 5) * HALF
-    assert selection_bytes(NUMEL, [[0.5, 0.5]]) == (8 + 8 + 5) * HALF
+    assert selection_bytes(NUMEL, [[0.5]]) == (8 + 1) * HALF
+    assert selection_bytes(NUMEL, [[0.5], [0.5]]) == (8 + 8 + 1) * HALF
+    assert selection_bytes(NUMEL, [[0.5, 0.5]]) == (8 + 8 + 1) * HALF
     at_the_end = HALF // 2
-    assert selection_bytes(NUMEL, [[0.0]]) == selection_bytes(NUMEL, [[1.0]]) == 13 * at_the_end
+    assert selection_bytes(NUMEL, [[0.0]]) == selection_bytes(NUMEL, [[1.0]]) == 9 * at_the_end
     for shares in ([[0.5, 0.0]], [[0.0, 0.5]]):
-        assert selection_bytes(NUMEL, shares) == 8 * (HALF + at_the_end) + 5 * HALF
+        assert selection_bytes(NUMEL, shares) == 8 * (HALF + at_the_end) + HALF
 
 
 def test_where_few_keys_differ_the_samples_take_more() -> None:
     assert selection_bytes(NUMEL, [[0.5]], 16) == 4 * 2 * SAMPLE
-    assert selection_bytes(NUMEL, [[0.5]] * 3, 16) == max(4 * 4 * SAMPLE, (3 * 8 + 5) * (HALF // 8))
-    assert selection_bytes(NUMEL, [[0.5]], 17) == (8 + 5) * HALF
+    assert selection_bytes(NUMEL, [[0.5]] * 3, 16) == max(4 * 4 * SAMPLE, (3 * 8 + 1) * (HALF // 8))
+    assert selection_bytes(NUMEL, [[0.5]], 17) == (8 + 1) * HALF
 
 
 def test_no_more_is_held_than_there_is_or_than_is_collected() -> None:
-    assert selection_bytes(100, [[0.5]]) == 13 * 100
-    assert selection_bytes(1 << 40, [[0.5]]) == 13 * MAX_COLLECTED
-    assert selection_bytes(1, [[0.5]]) == 13
+    assert selection_bytes(100, [[0.5]]) == 9 * 100
+    assert selection_bytes(1 << 40, [[0.5]]) == 9 * MAX_COLLECTED
+    assert selection_bytes(1, [[0.5]]) == 9
 
 
 def test_an_array_grows() -> None:

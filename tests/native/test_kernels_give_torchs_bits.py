@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -178,6 +180,22 @@ def test_keys_are_counted(compiled: str, data: st.DataObject) -> None:
     ):
         found, expected = both(compute)
         assert found == expected
+
+
+@varied
+@given(
+    st.lists(st.tuples(st.integers(0, 2**32 - 1) | st.integers(0, 9), st.integers(0, 2**32 - 1))),
+    st.data(),
+)
+def test_a_key_of_a_rank(compiled: str, some: list[tuple[int, int]], data: st.DataObject) -> None:
+    keys, counts = np.array(some, np.uint32).reshape(-1, 2).T.copy()
+    elements = int(counts.sum(dtype=np.int64))
+    rank = data.draw(
+        st.integers(-1, elements + 1) | st.sampled_from([0, 1, elements, elements + 1])
+    )
+    found, expected = both(partial(_kernels.key_of_rank, keys, counts, rank))
+    assert found == expected
+    assert (found is not None) == (1 <= rank <= elements)
 
 
 @pytest.mark.parametrize("dtype", sorted(TORCH))

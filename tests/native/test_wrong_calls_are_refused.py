@@ -95,6 +95,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "a row of nothing": lambda out: _kernels.gram([vector()], 0, out),
     "all cut away": lambda out: _kernels.trimmed_mean([vector()] * 2, 1, Vector(out)),
     "a bracket upside down": lambda out: _kernels.keys_in_bracket(vector(), False, 2, 1, 4),
+    "fewer counts than keys": lambda out: _kernels.key_of_rank(
+        np.zeros(4, np.uint32), np.zeros(3, np.uint32), 1
+    ),
+    "keys that are floats": lambda out: _kernels.key_of_rank(out, np.zeros(4, np.uint32), 1),
+    "a rank of 64 bits": lambda out: _kernels.key_of_rank(
+        np.zeros(1, np.uint32), np.zeros(1, np.uint32), 1 << 63
+    ),
     "a key of 33 bits": lambda out: _kernels.equal_counts(vector(), False, 1 << 32, 4),
     "a quota below zero": lambda out: _kernels.mask_above(
         vector(16), False, 0, -1, out.view(np.uint8)

@@ -9,14 +9,11 @@ import numpy as np
 
 from resumerge.kernels.selection.chosen import Selection
 from resumerge.kernels.selection.growing_array import GrowingArray
-from resumerge.kernels.selection.histograms import locate_bin
 from resumerge.kernels.selection.limits import MAX_COLLECTED
+from resumerge.native import _kernels
 
-_FINE_BITS = 12
 _EXPECTED = 64
 """One in this many elements is usually inside the bracket, at most."""
-_AT_ONCE = 1 << 16
-"""Keys that are counted at a time: NumPy makes 8-byte weights for them."""
 
 
 class BracketKeys:
@@ -25,11 +22,10 @@ class BracketKeys:
     Args:
         rank: of the threshold (from 1, the largest key).
         numel: elements of the vector.
-        low: the least key of the bracket.
     """
 
-    def __init__(self, rank: int, numel: int, low: np.uint32) -> None:
-        self._rank, self._low = rank, low
+    def __init__(self, rank: int, numel: int) -> None:
+        self._rank = rank
         expected = min(numel // _EXPECTED, MAX_COLLECTED)
         self._keys, self._counts = GrowingArray(expected), GrowingArray(expected)
         self._ends: list[int] = []
@@ -61,30 +57,14 @@ class BracketKeys:
     def selection(self) -> Selection | None:
         """The selection; None if the rank is not inside the bracket, or too many keys are."""
         keys, counts = self._keys.whole, self._counts.whole
-        if self._too_many or not 1 <= self._rank <= counts.sum(dtype=np.int64):
+        found = None if self._too_many else _kernels.key_of_rank(keys, counts, self._rank)
+        if found is None:
             return None
-        threshold, rank = self._within(keys, counts)
-        selection = Selection(int(threshold), rank)
+        threshold, rank = found
+        selection = Selection(threshold, rank)
         places = np.flatnonzero(keys == threshold)
         equal = np.zeros(len(self._ends), np.int64)
         equal[np.searchsorted(self._ends, places, side="right")] = counts[places]
         if rank < equal.sum():
             selection.before = [0, *accumulate(equal.tolist())]
         return selection
-
-    def _within(self, keys: np.ndarray, counts: np.ndarray) -> tuple[np.uint32, int]:
-        """The key of the rank, and its rank among equal ones.
-
-        By a histogram, then a sort of the keys in one bin.
-        """
-        shift = np.uint32(max(0, int(keys.max() - self._low).bit_length() - _FINE_BITS))
-        bins = (keys - self._low) >> shift
-        numbers = np.zeros(1 << _FINE_BITS, np.int64)
-        for start in range(0, len(bins), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            numbers += np.bincount(bins[part], counts[part], len(numbers)).astype(np.int64)
-        chosen, rank = locate_bin(numbers, self._rank)
-        keys, counts = keys[bins == chosen], counts[bins == chosen]
-        order = np.argsort(keys)[::-1]
-        threshold = keys[order[np.searchsorted(np.cumsum(counts[order]), rank)]]
-        return threshold, rank - int(counts[keys > threshold].sum())

@@ -47,4 +47,4 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
         brackets += 8 * held  # keys and counts
         largest = max(largest, held)
     samples = (len(shares) + 1) * sample  # as collected, and one of them sorted
-    return max(4 * samples, brackets + 5 * largest)  # looking for a rank among one's keys
+    return max(4 * samples, brackets + largest)  # which of one's keys are the threshold

@@ -93,7 +93,7 @@ def _guess(
     has no entry for it: the entries do not depend on the sample.
     """
     brackets = _brackets(wanted, numel, scan, key)
-    inside = {which: BracketKeys(which[1], numel, low) for which, (low, _) in brackets.items()}
+    inside = {which: BracketKeys(which[1], numel) for which in brackets}
     if brackets:
         for part in scan(lambda v, run: _keys_in_brackets(v, brackets, key, run)):
             for which, keys in part.items():

@@ -184,6 +184,12 @@ def _keys_in_bracket(a: Arguments) -> list[Any]:
     return [a.any_vector(), a.draw.randrange(2), low, high, a.block()]
 
 
+@_call(_kernels.key_of_rank)
+def _key_of_rank(a: Arguments) -> list[Any]:
+    rank = a.draw.choice((0, 1, a.length, 2**31, -(2**63)))
+    return [a.array(np.uint32), a.array(np.uint32), rank]
+
+
 @_call(_kernels.equal_counts)
 def _equal_counts(a: Arguments) -> list[Any]:
     return [a.any_vector(), a.draw.randrange(2), a.uint32(), a.block()]

@@ -31,6 +31,15 @@ def keys_in_bracket(
     return int((every > high).sum()), keys, numbers, ends
 
 
+def key_of_rank(keys: np.ndarray, counts: np.ndarray, rank: int) -> tuple[int, int] | None:
+    descending = np.argsort(keys)[::-1]
+    above = np.cumsum(counts[descending].astype(np.int64))
+    if not 1 <= rank <= counts.sum(dtype=np.int64):
+        return None
+    key = int(keys[descending[np.searchsorted(above, rank)]])
+    return key, rank - int(counts[keys > key].sum(dtype=np.int64))
+
+
 def equal_counts(vector: Vector, ordered: bool, key: int, block: int) -> list[int]:
     every = keys_of_tensor(tensor_of(vector), ordered)
     return [int((every[part] == key).sum()) for part in parts(len(every), block)]
