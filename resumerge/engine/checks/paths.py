@@ -10,6 +10,8 @@ from pathlib import Path
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.errors import Problem
 from resumerge.planning import Plan
+from resumerge.planning.shards import shard_name
+from resumerge.sources.formats.registry import is_readable
 
 OUTPUT, STATE = "output folder", "state folder"
 
@@ -90,7 +92,7 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
         ours: names of files that are to be deleted first, and so do not count.
     """
     if not out.exists():
-        return check_writable(out, OUTPUT)
+        return [*_check_name(out), *check_writable(out, OUTPUT)]
     others = (name for name in _files(out) if name not in ours) if out.is_dir() else ()
     inside = sorted(itertools.islice(others, SHOWN))
     if out.is_dir() and not inside:
@@ -109,6 +111,22 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
             else "move the files that you need to another place, and delete the rest"
             if ours
             else "name another output folder",
+        )
+    ]
+
+
+def _check_name(out: Path) -> list[Problem]:
+    """A new folder must not be named like a weight file: who writes that expects a file."""
+    if not is_readable(out.name):
+        return []
+    return [
+        Problem(
+            "The output is a folder, and this is the name of a weight file",
+            where=str(out),
+            expected="the name of a folder; the weights will be in files inside",
+            found=out.name,
+            fix=f"name the folder {out.stem}: a model in one file will be "
+            f"{out.stem}/{shard_name(0, 1)}",
         )
     ]
 

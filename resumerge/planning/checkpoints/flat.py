@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from resumerge.errors import Problem
 from resumerge.layout.match import Rename
 from resumerge.methods import MergeMethod
+from resumerge.planning.checkpoints.whole_numbers import compare
 from resumerge.planning.mismatch import listed
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import Unshared
 from resumerge.planning.slices import base_of, merged_count
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
 from resumerge.recipe import Input, ModelRef, Module, Recipe
+from resumerge.sizes import counted
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 from resumerge.tensors.dtypes import FLOATS
@@ -133,19 +135,25 @@ class FlatMatching:
         self._check_components(specs)
 
     def _note_whole_numbers(self, specs: list[TensorSpec]) -> None:
-        """Note which tensors are copied because their type cannot be averaged."""
-        copied: dict[ModelRef, list[str]] = defaultdict(list)
+        """Note of which tensors one model's are taken though others have other numbers there."""
+        sources = self.models.sources
+        copied: dict[ModelRef, dict[str, list[Tensor]]] = defaultdict(dict)
         for spec in specs:
             guide = guide_of(self.recipe, spec.slice_).model
-            if len(spec.names) > 1 and self.models.sources[guide].tensors[spec.name].dtype not in (
-                FLOATS
+            if len(spec.names) > 1 and sources[guide].tensors[spec.name].dtype not in FLOATS:
+                refs = [input_.model for input_ in spec.slice_.inputs]
+                copied[guide][spec.name] = [sources[ref].tensors[spec.name] for ref in refs]
+        for ref, tensors in copied.items():
+            differing, unread = compare(tensors, list(sources.values()))
+            for names, why in (
+                (differing, "not the same in all models"),
+                (unread, "not compared (large, or not downloaded)"),
             ):
-                copied[guide].append(spec.name)
-        for ref, names in copied.items():
-            self.notes.append(
-                f"{len(names)} tensors are not of floating-point numbers and are copied from "
-                f"{ref}: {listed(names)}"
-            )
+                if names:
+                    self.notes.append(
+                        f"{counted(len(names), 'tensor')} of whole numbers, {why}, taken from "
+                        f"{ref}: {listed(names)}"
+                    )
 
     def _check_components(self, specs: list[TensorSpec]) -> None:
         """Check that the output has the components that the reference's pipeline has."""

@@ -75,6 +75,10 @@ CASES = {
         "there/out",
         make=lambda folder: (folder / "there").mkdir(mode=0o500),
     ),
+    "out_named_like_a_file": Case(
+        "output is a folder … merged.safetensors … name the folder merged: … model.safetensors",
+        "merged.safetensors",
+    ),
     "out_inside_a_source": Case("is inside a source model … math … outside of", "math/merged"),
     "state_a_file": Case("state folder … do:", state="recipe.yaml"),
     "state_below_a_file": Case("state folder … do:", state="recipe.yaml/state"),

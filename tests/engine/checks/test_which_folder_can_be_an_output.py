@@ -60,6 +60,18 @@ def test_what_an_unfinished_run_left_is_told_apart(tmp_path: Path) -> None:
     assert "--state-dir" in problem.fix
 
 
+@pytest.mark.parametrize("suffix", [".safetensors", ".bin", ".pt", ".pth", ".ckpt"])
+def test_a_new_folder_is_not_named_like_a_weight_file(tmp_path: Path, suffix: str) -> None:
+    """A folder that exists is what the user means."""
+    out = tmp_path / f"merged-1.5{suffix}"
+    [problem] = check_output(out)
+    assert problem.found == out.name
+    assert "merged-1.5/model.safetensors" in problem.fix
+    assert found(tmp_path / "merged-1.5") == ""
+    out.mkdir()
+    assert found(out) == ""
+
+
 def test_an_output_is_outside_of_a_source_wherever_links_lead(tmp_path: Path) -> None:
     """A folder whose name begins with that of a source is none inside it."""
     (tmp_path / "model").mkdir()

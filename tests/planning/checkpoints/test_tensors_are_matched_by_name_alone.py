@@ -93,15 +93,6 @@ def test_task_vectors_need_the_base() -> None:
     assert problem.found == "x" and "base model" in problem.expected
 
 
-def test_whole_numbers_are_the_bases_and_it_is_told() -> None:
-    steps = tensor("steps", (4,), "I64")
-    found = plan(SLERP, checkpoint("a", "w", steps), checkpoint("b", "w", steps))
-    assert inputs(found)["steps"] == ["a"]
-    assert found.notes[-1] == (
-        "1 tensors are not of floating-point numbers and are copied from a: steps"
-    )
-
-
 def test_other_shapes_are_a_problem() -> None:
     [problem] = problems(LINEAR, checkpoint("a", "w"), checkpoint("b", tensor("w", (2, 4))))
     assert (problem.what, problem.found) == (
