@@ -20,7 +20,7 @@ class Parameters:
     """Resolves the parameters of one recipe; collects each problem once, not for each tensor.
 
     Args:
-        valid: whether `check_parameters` found nothing.
+        valid: whether nothing is wrong with them, or with the number of models.
     """
 
     recipe: Recipe

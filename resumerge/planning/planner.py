@@ -129,11 +129,11 @@ class _Planner:
         """Add base models to the slices; check the number of models and all parameters."""
         self.recipe, problems = with_bases(self.recipe, self.method)
         self.notes += self.recipe.notes
-        self._collect(problems, check_inputs(self.recipe, self.method))
+        problems += check_inputs(self.recipe, self.method)
         invalid, notes = check_parameters(self.recipe, self.method)
-        self.problems += invalid
+        self._collect(problems, invalid)
         self.notes += notes
-        return Parameters(self.recipe, self.method, valid=not invalid)
+        return Parameters(self.recipe, self.method, valid=not (problems or invalid))
 
     def _find_reference(self) -> ModelViews:
         """The models as seen from the reference: the base model, or else the first model."""

@@ -18,9 +18,12 @@ def with_bases(recipe: Recipe, method: MergeMethod) -> tuple[Recipe, list[Proble
 
     mergekit 0.1.5, observed: a base that ``models`` does not list is added as the last input, for
     every method; to a slice it is never added. Here it is added to a slice too where the method
-    reads a base and all the sources have one layer range.
+    reads a base and all the sources have one layer range. With a method that takes one model and no
+    base, which mergekit refuses, the base is the reference only.
     """
     problems: list[Problem] = []
+    if _takes_one_model(method):
+        return _without_bases(recipe), problems
     modules = []
     for module in recipe.modules:
         slices = tuple(
@@ -31,6 +34,22 @@ def with_bases(recipe: Recipe, method: MergeMethod) -> tuple[Recipe, list[Proble
         )
         modules.append(replace(module, slices=slices))
     return replace(recipe, modules=tuple(modules)), problems
+
+
+def _takes_one_model(method: MergeMethod) -> bool:
+    return method.most == 1 and method.base == "none"
+
+
+def _without_bases(recipe: Recipe) -> Recipe:
+    """The recipe with no other inputs than it lists."""
+    modules = []
+    for module in recipe.modules:
+        slices = []
+        for slice_ in module.slices:
+            listed = tuple(i for i in slice_.inputs if not i.path.endswith("base_model"))
+            slices.append(replace(slice_, inputs=listed))
+        modules.append(replace(module, slices=tuple(slices)))
+    return replace(recipe, modules=tuple(modules))
 
 
 def _with_base(recipe: Recipe, slice_: Slice, problems: list[Problem]) -> Slice:
@@ -78,7 +97,8 @@ def check_inputs(recipe: Recipe, method: MergeMethod) -> Iterator[Problem]:
             return
         count = merged_count(method, slice_.inputs, base)
         if count < method.fewest or (method.most is not None and count > method.most):
-            counted = "not counted" if method.base == "optional" else "counted"
+            is_counted = method.base != "optional" and not _takes_one_model(method)
+            counted = "counted" if is_counted else "not counted"
             exactly = method.most == method.fewest
             wanted = f"exactly {method.most}" if exactly else f"at least {method.fewest}"
             yield recipe.problem(

@@ -14,14 +14,14 @@ from resumerge.cli.parsing.mergekit_options import without_mergekit_options
 from resumerge.cli.plan import command as plan
 from resumerge.cli.run import command as run
 
-MERGEKIT = Path(sys.executable).with_name("mergekit-yaml")
 REFUSED = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
 VALUES = {"TEXT": "x", "INTEGER": "2", "SIZE": "1B"}
 
 
-def options_of_mergekit() -> list[str]:
-    """Every option of ``mergekit-yaml``, with a value where it takes one."""
-    text = subprocess.run([MERGEKIT, "--help"], capture_output=True, text=True, check=True).stdout
+def options_of_mergekit(script: str = "mergekit-yaml") -> list[str]:
+    """Every option of a command of mergekit, with a value where it takes one."""
+    command = [Path(sys.executable).with_name(script), "--help"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = []
     for line in re.findall(r"^  (-.+?)(?:  |$)", text, re.MULTILINE):
         names = re.split(r"[ ,/]+", line.strip())
@@ -41,6 +41,12 @@ def test_every_option_of_mergekit_is_taken(command: str, place: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     assert "--lazy-unpickle is an option of mergekit that has no effect here" in done.stderr
     assert "-v is an option" not in done.stderr
+
+
+def test_every_option_of_mergekit_pytorch_is_one_of_mergekit_yaml_or_taken() -> None:
+    more = set(options_of_mergekit("mergekit-pytorch")) - set(options_of_mergekit())
+    taken = {word for option in run.params for word in option.opts}
+    assert {"-u", "--tensor-union", "-i", "--tensor-intersection"} == more <= taken
 
 
 @pytest.mark.parametrize("option", sorted(REFUSED))

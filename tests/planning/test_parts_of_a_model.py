@@ -143,6 +143,20 @@ def test_names_in_another_wrapper_are_matched_and_noted() -> None:
     assert [o.tensor.name for o in expressions(found)[NORM].operands] == [NORM, f"text.{NORM}"]
 
 
+def test_the_base_of_a_copy_is_the_reference_only() -> None:
+    recipe = "merge_method: passthrough\nbase_model: a\n"
+    module = "modules:\n  text_decoder: {models: [{model: b}]}\n"
+    found = sources(recipe + module, seeing("a"), llama("b"))
+    assert found[EYE.format(0)] == ["a"] and found[EMBEDDING] == found[HEAD] == ["b"]
+    inner = module.replace("{models", "{base_model: c, models")
+    assert sources(recipe + inner, seeing("a"), llama("b"), llama("c")) == found
+    whole = sources(recipe + "models: [{model: b}]\n", llama("a"), llama("b"))
+    assert all(models == ["b"] for models in whole.values())
+    told = problem(recipe + TWO, llama("a"), llama("b"))
+    assert (told.what, told.found) == ("passthrough takes exactly 1 model", "2")
+    assert told.expected == "exactly 1 (the base model not counted)"
+
+
 # Experts
 
 

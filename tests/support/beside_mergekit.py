@@ -47,14 +47,22 @@ def _run_all(script: str, folder: Path, recipes: Mapping[str, str], option: str)
     command = str(Path(MERGEKIT).with_name(script))
     for name, text in recipes.items():
         (folder / f"{name}.yaml").write_text(text)
+    run_beside_mergekit(folder, _RUN_ALL, command, json.dumps([*recipes]), option)
+
+
+def run_beside_mergekit(folder: Path, program: str, *words: str) -> str:
+    """Run Python code in a folder, by an interpreter that has mergekit; returns its stdout."""
+    assert MERGEKIT is not None
     python = re.match(rb"#!(\S+)", Path(MERGEKIT).read_bytes())
     interpreter = python[1].decode() if python else sys.executable
-    subprocess.run(
-        [interpreter, "-c", _RUN_ALL, command, json.dumps([*recipes]), option],
+    done = subprocess.run(
+        [interpreter, "-c", program, *words],
         cwd=folder,
         check=True,
         capture_output=True,
+        text=True,
     )
+    return done.stdout
 
 
 def assert_same_weights(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:

@@ -96,7 +96,9 @@ class FlatMatching:
                     self._lacking[input_.model].append(name)
             if self.unshared is not Unshared.UNION:
                 return None
-            if not self._can_merge(having):
+            if not having:  # the reference has it, and is not among the inputs
+                having, module = (Input(self.models.reference),), None
+            elif not self._can_merge(having):
                 if len(having) > 1:
                     self._unfit.append(name)
                     return None

@@ -122,3 +122,17 @@ def test_the_option_is_part_of_what_decides_the_bytes() -> None:
     parts = [fingerprint_parts(plan(LINEAR, *models, unshared=mode)) for mode in Unshared]
     assert parts[0].keys() < parts[1].keys()
     assert parts[1] != parts[2]
+
+
+def test_what_only_the_base_of_a_copy_has_is_kept_or_left_out() -> None:
+    recipe = "merge_method: passthrough\nbase_model: a\nmodels: [{model: b}]\n"
+    recipe += "parameters: {scale: 2}\n"
+    a, b = checkpoint("a", "x", "y"), checkpoint("b", "y", "z")
+    [told] = problems(recipe, a, b)
+    assert (told.what, told.found) == ("Not all models have the same tensors", "b lacks 1: x")
+    kept = plan(recipe, a, b, unshared=Unshared.UNION)
+    assert inputs(kept) == {"x": ["a"], "y": ["b"], "z": ["b"]}
+    methods = {unit.name: expression(unit).method for unit in kept.units}
+    assert methods == {"x": "copy", "y": "passthrough", "z": "passthrough"}
+    left = plan(recipe, a, b, unshared=Unshared.INTERSECTION)
+    assert inputs(left) == {"y": ["b"], "z": ["b"]}
