@@ -26,6 +26,7 @@ from resumerge.ledger.validators import (
     path,
     seconds,
     shape,
+    source_identity,
     text,
     time,
 )
@@ -111,7 +112,7 @@ TABLES: dict[str, Table] = {
             Column("kind", str, like("local|hub|lora")),
             Column("revision", str, or_null(like(_REVISION))),
             Column("folder", str, path),
-            Column("identity", str, json_object),
+            Column("identity", str, source_identity),
             Column("stamps", str, STAYS, local=or_null(json_object)),
             Column("content", str, or_null(_XXH3)),
         ),

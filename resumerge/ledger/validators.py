@@ -87,6 +87,12 @@ def fingerprint_parts(value: Any) -> bool:
     )
 
 
+def source_identity(value: Any) -> bool:
+    """JSON of the facts that pin a source, those of its files by name."""
+    facts = _decoded(value)
+    return isinstance(facts, dict) and isinstance(facts.get("files", {}), dict)
+
+
 def event_data(value: Any) -> bool:
     """JSON of an event: an object in which certain names are numbers or lists of text."""
     data = _decoded(value)

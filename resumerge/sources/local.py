@@ -11,6 +11,7 @@ from resumerge.sources.checkpoint_files import (
     check_readable,
     checkpoint_files,
     checkpoint_tensors,
+    no_such_file,
 )
 from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import is_readable, read_header
@@ -27,29 +28,32 @@ from resumerge.sources.types import FileStamp, Source, SourceFile
 from resumerge.tensors import Stored
 
 
-def open_local(ref: ModelRef, folder: Path | None = None, contents: Contents = MODEL) -> Source:
+def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MODEL) -> Source:
     """Read the headers of a local model or adapter, but not its tensors.
 
     Args:
-        folder: the folder that a run has pinned; by default the reference's path, relative to the
-            working folder.
+        path: of the folder or file that a run has pinned; by default the reference's, relative to
+            the working folder.
         contents: whether the folder should hold a model or an adapter.
 
     Raises:
         InputError: the path does not exist or has no weights, or a file is damaged.
     """
-    path = _located(ref, folder)
+    path = path or Path(os.path.expanduser(ref.name))  # noqa: PTH111
     if path.is_file():
         check_readable(path.name, ref.text)
         folder, single = path.parent, path.name
     elif path.is_dir():
         folder, single = path, None
+    elif is_readable(path.name):
+        there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise no_such_file(ref.text, str(path), there)
     else:
         raise refuse(
             "The model's folder does not exist",
             where=ref.text,
             expected=f"a folder with {contents.config} and {contents.weights[0][1]}, or a file",
-            found="no such folder",
+            found=f"no such folder: {path}",
             fix="check the path; it is relative to the folder in which the command runs",
         )
     folder = folder.resolve()
@@ -104,19 +108,6 @@ def _read_weights(
     if index is not None:
         check_index(folder / index, tensors, contents.prefix)
     return tensors, headers, files
-
-
-def _located(ref: ModelRef, folder: Path | None) -> Path:
-    """The path of a model's folder, or of its single file.
-
-    Args:
-        folder: as pinned: that of the model, or the one in which its single file lies.
-    """
-    path = Path(os.path.expanduser(ref.name))  # noqa: PTH111
-    if folder is None:
-        return path
-    file = folder / path.name
-    return file if is_readable(path.name) and file.is_file() else folder
 
 
 def _is_utf8(name: str) -> bool:

@@ -27,7 +27,7 @@ def open_source(
 
     Args:
         pins: what a run pinned, by the text of a reference: `revision`, the commit of a Hub repo,
-            or `folder`, the path of a local folder. References without a pin are resolved again.
+            or `path`, of a local folder or file. References without a pin are resolved again.
         offline: do not use the network.
         metadata: the metadata cache of Hub files.
 
@@ -53,8 +53,8 @@ def _open_part(
     metadata: MetadataCache | None,
 ) -> Source:
     pin = pins.get(ref.text, {})
-    if "folder" in pin or is_local(ref.name):
-        return open_local(ref, pin.get("folder"), contents)
+    if "path" in pin or is_local(ref.name):
+        return open_local(ref, pin.get("path"), contents)
     return open_hub(
         ref, revision=pin.get("revision"), offline=offline, metadata=metadata, contents=contents
     )

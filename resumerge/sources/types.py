@@ -128,11 +128,15 @@ class Source:
         return part.folder / name
 
     def identity(self) -> dict[str, Any]:
-        """The facts that pin the content, as JSON: part of the run's fingerprint."""
+        """The facts that pin the content, as JSON: part of the run's fingerprint.
+
+        With `single` among them `files` has one name.
+        """
         return {
             "model": self.ref.text,
             "kind": self.kind,
             "revision": self.revision,
+            **({"single": True} if self.single else {}),
             "config": xxhash.xxh3_128_hexdigest(json.dumps(self.config, sort_keys=True).encode()),
             "files": {
                 name: {"size": f.size, **f.identity} for name, f in sorted(self.files.items())

@@ -27,6 +27,7 @@ from resumerge.ledger.validators import (
     path,
     seconds,
     shape,
+    source_identity,
     text,
     time,
 )
@@ -183,6 +184,8 @@ ACCEPTED: dict[str, tuple[Any, list[Any], list[Any]]] = {
                     ["{}", '{"recipe": 5}', '{"source a": {"files": {"f": {}}}}'],
                     ["[]", '{"source a": 5}', '{"source a": {}}', '{"source a": {"files": []}}',
                      '{"source a": {"files": {"f": 5}}}']),
+    "identity": (source_identity, ["{}", '{"single": true, "files": {"f": {}}}'],
+                 ["[]", '{"files": []}', '{"files": 5}', "{"]),
     "file": (is_safe_name, ["config.json", "a/b/c", "a" * 200, ".hidden"],
              ["", "/a", "../a", "a/../b", "a//b", "./a", "a/", ".", "..", "a\\b", "a\nb", "a\0b",
               "a" * 201, "a/" * 500 + "aa", ".resumerge/lease", ".resumerge", "ä" * 101, 5]),

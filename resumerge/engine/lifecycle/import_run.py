@@ -11,6 +11,7 @@ from typing import Any
 from resumerge.engine.checks.drift import is_of_recipe
 from resumerge.engine.checks.paths import OUTPUT, STATE, check_output, check_path, check_writable
 from resumerge.engine.context import RunContext
+from resumerge.engine.lifecycle.pinned_plan import pinned_path
 from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.replication.checks import check_apart, refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
@@ -193,8 +194,7 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
         folders = {
             source["number"]: local
             for source in ledger.sources()
-            if source["kind"] == "local"
-            and (local := _local_folder(source["model"], Path(source["folder"]))) is not None
+            if source["kind"] == "local" and (local := _local_folder(source)) is not None
         }
         ledger.move_here(
             {
@@ -212,12 +212,12 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
     storage.sync_file(folder / LEDGER_FILE)
 
 
-def _local_folder(model: str, folder: Path) -> str | None:
+def _local_folder(source: Mapping[str, Any]) -> str | None:
     """The folder of a local model on this machine, if it is not where it was on the other one."""
     try:
-        if folder.is_dir():
+        if pinned_path(source).exists():
             return None
-        local = Path(read_reference(model).name).expanduser().absolute()
+        local = Path(read_reference(source["model"]).name).expanduser().absolute()
         local = local.parent if local.is_file() else local
         return str(local) if local.is_dir() else None
     except (OSError, RuntimeError, ValueError, InvalidValue):

@@ -41,7 +41,7 @@ def open_sources(
     Local models are opened first: if one has a problem, nothing waits for the network.
 
     Args:
-        pins: `revision` and `folder` of each model, where a run has pinned them.
+        pins: `revision` or `path` of each model, where a run has pinned them.
         problems: of the recipe; the models' problems are added to it.
         note: is told of a model that is waited for.
 
@@ -107,7 +107,7 @@ def _local_then_hub(
     local: list[ModelRef] = []
     hub: list[ModelRef] = []
     for ref in recipe.models:
-        is_here = all("folder" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
+        is_here = all("path" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
         (local if is_here else hub).append(ref)
     return local, hub
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
 from resumerge.planning import Plan, Unshared, check_recipe, make_plan
 from resumerge.recipe import Recipe
+from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers.required import read_tokenizers
 
@@ -31,7 +33,7 @@ def pinned_plan(
     The recipe is checked first, then local models, then those of the Hub.
 
     Args:
-        pins: `revision` or `folder` of each model, by the text of its reference.
+        pins: `revision` or `path` of each model, by the text of its reference.
         created_with: the options that the run was created with.
 
     Raises:
@@ -79,8 +81,19 @@ def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:
         return {}
     if source["kind"] == "hub":
         return {"revision": source["revision"]}
-    folder = Path(source["folder"])
-    return {} if reopen_local or not folder.is_dir() else {"folder": folder}
+    path = pinned_path(source)
+    is_elsewhere = not path.exists() and is_local(source["model"])
+    return {} if reopen_local or is_elsewhere else {"path": path}
+
+
+def pinned_path(source: Mapping[str, Any]) -> Path:
+    """Where a run found a local model: its folder, or its only file.
+
+    Args:
+        source: its row in the ledger.
+    """
+    folder, identity = Path(source["folder"]), json.loads(source["identity"])
+    return folder / next(iter(identity.get("files", {})), "") if identity.get("single") else folder
 
 
 def _notes_on_links(plan: Plan) -> Iterator[str]:

@@ -38,7 +38,7 @@ def test_a_path_that_does_not_fit_is_refused_at_its_line(
     [problem] = refused.value.problems
     assert problem.found == f"a/config.json: {os.strerror(code)}" and problem.line == 3
     with pytest.raises(OSError):  # a run that read it before can go on when it is back
-        opened(monkeypatch, tmp_path, code, {"./a": {"folder": "/a"}})
+        opened(monkeypatch, tmp_path, code, {"./a": {"path": "/a"}})
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.EMFILE])

@@ -1,0 +1,119 @@
+"""Promise: a merge of weight files is continued by another machine that has the mirror and its own
+copies of these files, like any other merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from machines import Machine, files_of, held, in_mirror, kill, wait_until
+from safetensors.torch import save_file
+
+LAYERS = 12
+OF_FILES = "merge_method: slowly\nmodels: [{model: a/a.safetensors}, {model: b/last.ckpt}]\n"
+OF_FOLDERS = "merge_method: slowly\nmodels: [{model: a}, {model: b}]\n"
+SLOW = {"SLOWLY_SECONDS": "0.15"}
+
+
+@pytest.fixture(scope="module")
+def weights(store: Path) -> Path:
+    """A weight file and a trainer's checkpoint, in a folder each."""
+    folder = store / "weights"
+    draw = torch.Generator().manual_seed(0)
+
+    def tensors() -> dict[str, torch.Tensor]:
+        names = [f"blocks.{k}.weight" for k in range(LAYERS)]
+        return {name: torch.randn(30, 20, generator=draw) for name in names}
+
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+    save_file({**tensors(), "steps": torch.tensor(1)}, folder / "a" / "a.safetensors")
+    trained = {f"module.{name}": t for name, t in tensors().items()}
+    state = {"state_dict": {**trained, "module.steps": torch.tensor(2)}, "epoch": 3}
+    torch.save(state, folder / "b" / "last.ckpt")
+    return folder
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    return tmp_path / "mirror"
+
+
+@pytest.fixture
+def new(tmp_path: Path, weights: Path) -> Callable[[str, str], Machine]:
+    return lambda name, recipe: Machine(tmp_path / name, weights, recipe)
+
+
+@pytest.fixture
+def half(new: Callable[[str, str], Machine], mirror: Path) -> Machine:
+    """A machine that merged some tensors of two files, and is gone."""
+    machine = new("first", OF_FILES)
+    process = machine.begin(mirror, **SLOW)
+    wait_until(lambda: held(mirror).snapshot and committed(machine) > 2, process)
+    kill(process)
+    machine.wipe()
+    return machine
+
+
+def committed(machine: Machine) -> int:
+    return sum(row["n"] for row in machine.rows("SELECT units_committed AS n FROM attempts"))
+
+
+def merged(machine: Machine) -> dict[str, bytes]:
+    """The model that nothing interrupts, without a mirror."""
+    machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
+    return files_of(machine.out)
+
+
+def test_one_shard_is_computed_again(
+    new: Callable[[str, str], Machine], half: Machine, mirror: Path
+) -> None:
+    second = new("second", OF_FILES)
+    second.call("resume", mirror)
+    assert files_of(mirror) == merged(new("calm", OF_FILES))
+    assert [row["n"] for row in second.rows("SELECT n FROM attempts")] == [1, 2]
+    second.call("verify")
+
+
+def test_shards_of_folders_without_config_are_kept(
+    new: Callable[[str, str], Machine], mirror: Path
+) -> None:
+    first = new("first", OF_FOLDERS)
+    process = first.begin(mirror, **SLOW)
+    wait_until(lambda: len(in_mirror(mirror).sealed) >= 3, process)
+    kill(process)
+    before = in_mirror(mirror)
+    first.wipe()
+    second = new("second", OF_FOLDERS)
+    second.call("resume", mirror)
+    assert files_of(mirror) == merged(new("calm", OF_FOLDERS))
+    rows = {row["number"]: row for row in second.rows("SELECT number, attempt, batch FROM units")}
+    assert {n: (rows[n]["attempt"], rows[n]["batch"]) for n in before.units} == before.units
+
+
+def test_a_file_is_found_by_its_name_though_its_old_folder_exists_here(
+    new: Callable[[str, str], Machine], half: Machine, mirror: Path
+) -> None:
+    """What lies in that folder is another model."""
+    folder = half.work / "a"
+    folder.mkdir(parents=True)
+    save_file({"other": torch.zeros(4)}, folder / "other.safetensors")
+    second = new("second", OF_FILES)
+    second.call("resume", mirror)
+    assert files_of(mirror) == merged(new("calm", OF_FILES))
+    folders = [row["folder"] for row in second.rows("SELECT folder FROM sources ORDER BY number")]
+    assert folders == [str(second.work / name) for name in "ab"], "from any folder from now on"
+
+
+def test_a_file_that_is_nowhere_is_named(
+    new: Callable[[str, str], Machine], half: Machine, mirror: Path
+) -> None:
+    """It is not looked for on the Hub, though its name could be that of a repo there."""
+    second = new("second", OF_FILES)
+    (second.work / "a" / "a.safetensors").unlink()
+    _, err = second.call("resume", mirror, expect=75)
+    assert "The model's file does not exist: a/a.safetensors" in err, err
+    assert f"expected: {half.work}/a/a.safetensors" in err, err
