@@ -12,6 +12,7 @@ from resumerge.methods import Parameter
 from resumerge.planning.check_recipe import check_recipe, find_method
 from resumerge.recipe.as_yaml import as_yaml
 from resumerge.recipe.load import parse_recipe
+from resumerge.sources.formats.registry import is_readable
 
 USUAL = {"weight": 1.0, "t": 0.5}
 """Values of parameters that have no default."""
@@ -59,8 +60,17 @@ def check_is_new(file: Path) -> None:
     """Check that a recipe can be written there, as far as that is known before.
 
     Raises:
-        InputError: there is such a file, or no such folder.
+        InputError: there is such a file, or no such folder; or a weight file was named, which is
+            the second model of ``--models A B``.
     """
+    if is_readable(file.name):
+        raise refuse(
+            "This is the name of a weight file, not of a recipe",
+            where=file,
+            expected="the recipe to write, like merge.yaml",
+            found=file.name,
+            fix=f"separate models by commas: --models other.safetensors,{file}",
+        )
     if os.path.lexists(file):
         raise _unwritable(file, os.strerror(errno.EEXIST))
     if not file.parent.is_dir():

@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from commands import resumerge
+from safetensors.torch import load_file, save_file
 from small_disks import fill, mounted
 from terminals import ended, in_a_terminal
 
@@ -82,6 +84,28 @@ def test_what_it_writes_is_merged(place: Path, tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == "resumerge run new.yaml merged"
     merged = resumerge("run", "new.yaml", "merged", cwd=tmp_path)
     assert merged.returncode == 0, merged.stderr
+
+
+def test_what_it_writes_for_weight_files_is_merged(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        save_file({"w": torch.full((2, 3), float(ord(name)))}, tmp_path / f"{name}.safetensors")
+    words = ("init", "--method", "linear", "--dtype", "float32", "--models")
+    done = resumerge(*words, "a.safetensors,b.safetensors", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    merged = resumerge("run", "merge.yaml", "merged", cwd=tmp_path)
+    assert merged.returncode == 0, merged.stderr
+    assert load_file(tmp_path / "merged/model.safetensors")["w"].tolist() == [[97.5] * 3] * 2
+
+
+def test_a_second_model_after_a_space_is_not_taken_for_the_recipe(tmp_path: Path) -> None:
+    """Where it exists, nobody is told to remove it; where it does not, it is not written."""
+    (tmp_path / "b.safetensors").write_bytes(b"weights")
+    for second in ("b.safetensors", "c.ckpt"):
+        words = ("init", "--method", "linear", "--models", "a.safetensors", second)
+        done = resumerge(*words, cwd=tmp_path)
+        assert (done.returncode, "remove" in done.stderr) == (2, False)
+        assert f"--models other.safetensors,{second}" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["b.safetensors"]
 
 
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
