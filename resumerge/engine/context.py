@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from resumerge.engine.replication.checks import check_state_apart
 from resumerge.engine.replication.session import MirrorSession
@@ -35,13 +39,14 @@ class RunContext:
     metadata: MetadataCache = field(init=False)
     run_id: str | None = None
     mirror: MirrorSession | None = None
+    _temporary: list[Callable[[], object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.metadata = MetadataCache(self.runs.folder)
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Handle signals inside; release the mirror's lease at the end.
+        """Handle signals inside; release the mirror's lease and temporary folders at the end.
 
         Raises:
             Resumable: for every disk error inside.
@@ -52,6 +57,15 @@ class RunContext:
             finally:
                 if self.mirror is not None:
                     self.mirror.release()
+                for delete in self._temporary:
+                    delete()
+
+    def temporary_folder(self) -> Path:
+        """A new folder, deleted at the end of `working`, or with the process."""
+        folder = Path(tempfile.mkdtemp(prefix="resumerge-"))
+        delete = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._temporary.append(delete)
+        return folder
 
     @property
     def frees_shards(self) -> bool:

@@ -7,6 +7,7 @@ This package imports planning, sources and methods.
 """
 
 from resumerge.output.companion_damage import companion_damage
+from resumerge.output.config import output_config
 from resumerge.output.model_files import companions
 
-__all__ = ["companion_damage", "companions"]
+__all__ = ["companion_damage", "companions", "output_config"]

@@ -47,7 +47,8 @@ def model_card(
     lines += ["## Models", ""]
     for number, source in enumerate(plan.sources):
         role = ", base model" if source.ref == plan.recipe.base_model else ""
-        role += ", config and tokenizer" if number == plan.reference and source.config else ""
+        is_reference = number == _first_reference(plan)
+        role += ", config and tokenizer" if is_reference and source.config else ""
         lines.append(f"- {_described(source, contents)}{role}")
     recipe = plan.recipe.text.strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0))
@@ -57,9 +58,20 @@ def model_card(
 
 def _merged(plan: Plan) -> str:
     """How many models were merged, and onto which: the base model is not one of them."""
+    if plan.stages:
+        stages = 1 + len(plan.stages)
+        return f"{counted(len(plan.sources), 'model')} in {counted(stages, 'stage')}, the last"
     base = [source for source in plan.sources if source.ref == plan.recipe.base_model]
     count = len(plan.sources) - len(base)
     return counted(count, "model") + "".join(f" onto {_link(source)}" for source in base)
+
+
+def _first_reference(plan: Plan) -> int:
+    """The number of the source whose config the output has, changed by the stages between."""
+    stages = {stage.recipe.name: stage for stage in plan.stages}
+    while (stage := stages.get(plan.reference_model.ref.parts[0].text)) is not None:
+        plan = stage
+    return plan.reference
 
 
 def _described(source: Source, contents: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ def output_config(plan: Plan) -> dict[str, Any]:
     count. Lists beside them with an entry for each layer (``layer_types``) follow the slices: each
     entry is from the model that its layer comes from.
     """
-    config: dict[str, Any] = _copied(plan.sources[plan.reference].config)
+    config: dict[str, Any] = _copied(plan.reference_model.config)
     dtype = main_dtype(plan)
     if dtype and config:
         config["dtype" if "dtype" in config else "torch_dtype"] = dtype
@@ -44,7 +44,8 @@ def output_config(plan: Plan) -> dict[str, Any]:
 
 def _has_own_head(plan: Plan) -> bool:
     """Whether the output's head is made from one that a model does not tie to its embedding."""
-    heads = {source.tensors[name] for source in plan.sources if (name := own_head(source))}
+    models = (*plan.sources, *plan.stage_models)
+    heads = {model.tensors[name] for model in models if (name := own_head(model))}
     return any(node in heads for node in plan.nodes())
 
 
@@ -55,18 +56,18 @@ def _slice_layer_lists(
 
     Args:
         section: the (nested) mapping that holds the layer count.
-        path: to that section, in the config.json of every source.
+        path: to that section, in the config.json of every model.
         counted: the key of the layer count in it.
     """
-    reference = _section(plan.sources[plan.reference].config, path)
+    reference = _section(plan.reference_model.config, path)
     count = plan.layers.counts[layers.stack]
     for key, value in reference.items():
         default = read_layer_list(key, value, count)
         if default is None:
             continue
         entries_of_output = []
-        for source, layer in (origin.inputs[0] for origin in layers.origins):
-            config = plan.sources[source].config
+        for model, layer in (origin.inputs[0] for origin in layers.origins):
+            config = plan.model(model).config
             own = _section(config, path) or config
             own_count = _as_count(own.get(counted), count)
             entries = read_layer_list(key, own.get(key), own_count) or default

@@ -44,7 +44,7 @@ def companions(
         name: of the output, for the model card.
         contents: the hash of what was read of each local model, by the text of its reference.
     """
-    reference = plan.sources[plan.reference]
+    reference = plan.reference_model
     carrier = reference.base or reference
     names = [n for n in list_companions(carrier) if n != "config.json"]
     if changes_tokenizer(plan) or tokenizer_part(reference) is not carrier:

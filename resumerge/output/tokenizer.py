@@ -41,7 +41,7 @@ def tokenizer_files(
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every tokenizer file of the output: its name, and its bytes or the file to copy."""
     vocabulary = plan.vocabulary
-    reference = plan.sources[plan.reference]
+    reference = plan.reference_model
     host = vocabulary.host.source if vocabulary else tokenizer_part(reference)
     names = [n for n in list_companions(host) if is_tokenizer_file(n)]
     fetch(host, names, metadata, offline=offline)

@@ -28,13 +28,17 @@ def read_recipe(path: Path) -> Recipe:
     try:
         return load_recipe(path)
     except InvalidRecipe as error:
-        more = _check_names(error.valid_part) if error.valid_part else []
+        more = [problem for part in error.valid_parts for problem in _check_names(part)]
         problems = [*error.problems, *more]
         raise InputError(sorted(problems, key=lambda problem: problem.line or 0)) from None
 
 
 def check_recipe(recipe: Recipe) -> list[Problem]:
-    """Problems with the method, its parameters, the number of models and the chat template."""
+    """Problems with methods, their parameters, the number of models and the chat templates."""
+    return [problem for document in recipe.documents for problem in _check_document(document)]
+
+
+def _check_document(recipe: Recipe) -> list[Problem]:
     _, problems, _ = choose_template(recipe, ())
     problems = [*problems, *_check_names(recipe)]
     method = METHODS.get(recipe.merge_method)

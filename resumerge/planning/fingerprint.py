@@ -10,6 +10,7 @@ from typing import Any
 from resumerge.methods import METHODS
 from resumerge.planning.plan import BLOCK, NUMERICS, Plan
 
+METHOD = "method"
 TOKENIZER = "tokenizer of "
 CHAT_TEMPLATE = "chat template"
 UNSHARED = "tensors that not all models have"
@@ -19,16 +20,33 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
     """Everything that decides the bytes, part by part; threads, memory and batch size do not."""
     return {
         "recipe": plan.recipe.normalized(),
-        "method": METHODS.identity(plan.recipe.merge_method),
         "seed": plan.seed,
         "shard size": plan.shard_size,
         "numerics version": NUMERICS,
         "block": BLOCK,
         **{f"source {source.ref}": source.identity() for source in plan.sources},
         **({UNSHARED: plan.unshared.value} if plan.unshared.value else {}),
-        **({CHAT_TEMPLATE: plan.chat_template} if plan.chat_template else {}),
+        **_parts_of_document(plan, ""),
+        **{
+            key: part
+            for stage in plan.stages
+            for key, part in _parts_of_document(stage, f" of {stage.recipe.name}").items()
+        },
+    }
+
+
+def _parts_of_document(plan: Plan, suffix: str) -> dict[str, Any]:
+    template = plan.chat_template
+    return {
+        f"{METHOD}{suffix}": METHODS.identity(plan.recipe.merge_method),
+        **({f"{CHAT_TEMPLATE}{suffix}": template} if template else {}),
         **{f"{TOKENIZER}{model}": digest for model, digest in plan.tokenizers.items()},
     }
+
+
+def methods_in(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Those parts that say which code computes."""
+    return {key: part for key, part in parts.items() if key.split(" of ")[0] == METHOD}
 
 
 def fingerprint(parts: dict[str, Any]) -> str:

@@ -30,8 +30,8 @@ class ModelViews:
 
     @cached_property
     def numbers(self) -> dict[ModelRef, int]:
-        """Each source's place in the plan."""
-        return {ref: number for number, ref in enumerate(self.sources)}
+        """The number of each in the plan."""
+        return {ref: source.number for ref, source in self.sources.items()}
 
     @cached_property
     def layers(self) -> dict[ModelRef, Layers]:
@@ -100,8 +100,11 @@ class ModelViews:
         return {n for names in every for n in names if not is_head(n) and not is_embedding(n)}
 
     def ordered(self, ref: ModelRef) -> list[str]:
-        """Tensor names in the order they stand on disk, so that reading is sequential."""
+        """Tensor names in the order they stand on disk, so that reading is sequential; those of a
+        stage in the order they would."""
         tensors = self.sources[ref].tensors
+        if self.sources[ref].kind == "stage":
+            return list(tensors)
         first = {name: next(stored_in(tensor)) for name, tensor in tensors.items()}
         return sorted(tensors, key=lambda name: (first[name].file, first[name].offset, name))
 

@@ -12,8 +12,9 @@ from resumerge.kernels.blocks import Run
 from resumerge.layout import Layers
 from resumerge.planning.output_vocabulary import OutputVocabulary
 from resumerge.recipe import Recipe
+from resumerge.sizes import counted
 from resumerge.sources.types import Source
-from resumerge.tensors import Tensor, stored_in
+from resumerge.tensors import Sliced, Tensor, stored_in
 from resumerge.tensors.dtypes import nbytes
 
 
@@ -102,6 +103,13 @@ class Unit:
         """Consecutive blocks, which are read and computed together."""
         return Run.of(self.numel, self.block_elements, indices)
 
+    def parts(self) -> Iterator[Tensor]:
+        """The tensors in the output, each under its name there."""
+        first = 0
+        for name, shape in self.tensors.items():
+            yield Sliced.of(name, shape, self.expression, first)
+            first += math.prod(shape)
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -125,7 +133,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class LayerOrigin:
-    """Where one layer of the output comes from: (source number, its layer) of every input."""
+    """Where one layer of the output comes from: (number of the model, its layer) of every input."""
 
     inputs: tuple[tuple[int, int], ...]
 
@@ -151,7 +159,7 @@ class Plan:
 
     Args:
         sources: the pinned inputs; the operands count them.
-        reference: which source gives the layout, config and tokenizer.
+        reference: the number of the model that gives the layout, config and tokenizer.
         layers: of the reference model.
         layer_maps: of each stack whose layers slices chose; empty where layers stay as they are.
         seed: of the random masks.
@@ -163,6 +171,8 @@ class Plan:
         chat_template: Jinja; None to keep the tokenizer's.
         tokenizers: a digest of each tokenizer that decides the output, by model.
         unshared: what becomes of tensors that not all models have.
+        stages: the plans of the merges whose results are models of this one, or of each other.
+        stage_models: these results, and what adapters make of them; numbered after the sources.
     """
 
     recipe: Recipe
@@ -180,6 +190,23 @@ class Plan:
     chat_template: str | None = None
     tokenizers: Mapping[str, str] = field(default_factory=dict)
     unshared: Unshared = Unshared.REFUSED
+    stages: tuple[Plan, ...] = ()
+    stage_models: tuple[Source, ...] = ()
+
+    def model(self, number: int) -> Source:
+        """A source or the result of a stage, by its number."""
+        return (*self.sources, *self.stage_models)[number]
+
+    @property
+    def merged(self) -> str:
+        """What is merged, in words: ``ties of 3 models in 2 stages``."""
+        stages = f" in {counted(1 + len(self.stages), 'stage')}" if self.stages else ""
+        return f"{self.recipe.merge_method} of {counted(len(self.sources), 'model')}{stages}"
+
+    @property
+    def reference_model(self) -> Source:
+        """The model that gives the layout, config and tokenizer."""
+        return self.model(self.reference)
 
     def with_reminders(self, reminders: Iterable[str]) -> Plan:
         """The plan with further notes, which are given again when the output is complete."""

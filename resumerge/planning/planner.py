@@ -41,7 +41,7 @@ def make_plan(
     """Plan a merge.
 
     Args:
-        sources: every model that the recipe names, opened.
+        sources: every model that the recipe names, opened and numbered.
         tokenizers: the tokenizers that the recipe needs, if it needs any.
         seed: seed of the random masks.
         shard_size: largest shard in bytes; a single weight file as reference makes one shard.
@@ -50,10 +50,9 @@ def make_plan(
     Raises:
         InputError: with every problem that was found.
     """
-    numbered = {ref: source.numbered(n) for n, (ref, source) in enumerate(sources.items())}
-    seen, notes = packed_experts(recipe, numbered)
+    seen, notes = packed_experts(recipe, sources)
     planner = _Planner(recipe, seen, tokenizers or Tokenizers(), unshared, notes=notes)
-    return replace(planner.plan(seed, shard_size), sources=tuple(numbered.values()))
+    return replace(planner.plan(seed, shard_size), sources=tuple(sources.values()))
 
 
 ModuleMatch = tuple[Module, ModulePart]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from resumerge.recipe.notes import IGNORED_KEYS, notes_on
 from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema.keys import ModuleEntry, RecipeFile
 from resumerge.recipe.schema.sections import read_section
+from resumerge.recipe.stages import check_stages, with_stages
 from resumerge.recipe.types import Input, ModelRef, Module, Recipe, Slice
 from resumerge.recipe.yaml_lines import MAX_CHARS, Document, load_yaml
 
@@ -24,11 +25,11 @@ class InvalidRecipe(InputError):
     """A recipe that has problems.
 
     Args:
-        valid_part: the recipe without its invalid values, so that the rest can be checked further;
-            None where nothing is left, or no method.
+        valid_parts: the documents without their invalid values, so that the rest can be checked
+            further; without those of which nothing is left, or no method.
     """
 
-    valid_part: Recipe | None = None
+    valid_parts: Sequence[Recipe] = ()
 
 
 def load_recipe(path: str | Path) -> Recipe:
@@ -75,19 +76,32 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
     Raises:
         InvalidRecipe: the recipe has problems: all of them, in the order of their lines.
     """
-    document = load_yaml(text, file)
+    documents = load_yaml(text, file)
+    ignored = IGNORED_KEYS - {"name"} if len(documents) > 1 else IGNORED_KEYS
+    read = [_read_document(document, text, file, ignored) for document in documents]
+    problems = [problem for _, found in read for problem in found]
+    recipes = [recipe for recipe, _ in read if recipe is not None]
+    if not problems:
+        problems = check_stages(recipes)
+    if problems:
+        raise InvalidRecipe(sorted(problems, key=lambda problem: problem.line or 0), recipes)
+    return with_stages(recipes)
+
+
+def _read_document(
+    document: Document, text: str, file: str, ignored: Collection[str]
+) -> tuple[Recipe | None, list[Problem]]:
+    """One document; without its invalid values where it has problems, None if nothing is left."""
     errors = Findings()
     errors += [*_check_choices(document.data), *_check_tokenizer(document.data)]
-    top = {key: value for key, value in document.data.items() if key not in IGNORED_KEYS}
+    top = {key: value for key, value in document.data.items() if key not in ignored}
     written = read_section(RecipeFile, top, (), errors)
     if written is None or errors or document.problems:
-        problems = [*document.problems, *(_problem(error, file, document) for error in errors)]
-        problems.sort(key=lambda problem: problem.line or 0)
         valid = _valid_part(top, errors)
         part = _recipe(valid, errors, text, file, document) if valid else None
-        raise InvalidRecipe(problems, part)
+        return part, [*document.problems, *(_problem(error, file, document) for error in errors)]
     recipe = _recipe(written, errors, text, file, document)
-    return replace(recipe, notes=tuple(notes_on(recipe, document.data)))
+    return replace(recipe, notes=tuple(notes_on(recipe, document.data))), []
 
 
 def _recipe(
@@ -107,6 +121,7 @@ def _recipe(
         text=text,
         file=file,
         lines=document.lines,
+        name=written.name or "",
     )
 
 

@@ -13,8 +13,8 @@ from resumerge.recipe.schema.settings import FILTERED, unread_keys
 from resumerge.recipe.types import Conditional, Recipe
 
 _IGNORED = {
-    "input_model_parameters": "mergekit ignores it; write each model's parameters below its name",
     "name": "the merge is named after its output folder",
+    "input_model_parameters": "mergekit ignores it; write each model's parameters below its name",
     "int8_mask": "masks take almost no memory, and mergekit ignores this key here too",
     "out_shard_size": "give --shard-size to 'resumerge run' instead",
     "random_seed": "give --seed to 'resumerge run' instead",
@@ -42,7 +42,7 @@ def notes_on(recipe: Recipe, document: Mapping[Any, Any]) -> Iterator[str]:
         document: the YAML that the recipe was read from.
     """
     for name, why in _IGNORED.items():
-        if name in document:
+        if name in document and not (name == "name" and recipe.name):
             yield f"{name} has no effect: {why}"
     if _contains(document, "residual_weight"):
         yield "residual_weight has no effect: mergekit reads it and does nothing with it"

@@ -177,6 +177,8 @@ class Recipe:
     A base model that ``models`` does not name is the last input, without parameters (same as
     mergekit 0.1.5, observed). In ``slices`` the base model is never added.
 
+    A recipe of several documents is the one of its result, with the others as its stages.
+
     Args:
         tokenizer: which vocabulary the output has; None for that of the reference model.
         chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own.
@@ -186,6 +188,9 @@ class Recipe:
         text: the YAML text, for the ledger and the model card.
         file: the name of the file, for messages.
         lines: line of each YAML path (``slices[0].sources[1]``), counted from 1.
+        name: of a stage; empty where the document has none.
+        stages: the merges that models of this recipe or of its stages are, each after those that
+            it names itself. They have no stages of their own here.
     """
 
     merge_method: str
@@ -202,6 +207,32 @@ class Recipe:
     text: str = ""
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
+    stages: tuple[Recipe, ...] = ()
+
+    @property
+    def documents(self) -> tuple[Recipe, ...]:
+        """The stages, then the recipe itself."""
+        return (*self.stages, self)
+
+    @property
+    def stage_names(self) -> frozenset[str]:
+        """What models of the recipe are called that are stages."""
+        return frozenset(stage.name for stage in self.stages)
+
+    @property
+    def source_models(self) -> tuple[ModelRef, ...]:
+        """Every model that is read, once: of a stage with an adapter the adapter."""
+        named = (ref for document in self.documents for ref in document.models)
+        return tuple(dict.fromkeys(read for ref in named for read in self._read_of(ref)))
+
+    def is_adapter(self, ref: ModelRef) -> bool:
+        """Whether one of `source_models` is an adapter of a stage, rather than a model."""
+        return not any(ref in document.models for document in self.documents)
+
+    def _read_of(self, ref: ModelRef) -> tuple[ModelRef, ...]:
+        base, *adapters = ref.parts
+        return tuple(adapters) if base.text in self.stage_names else (ref,)
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -256,6 +287,7 @@ class Recipe:
             "tokenizer": self.tokenizer.normalized() if self.tokenizer else None,
             "chat_template": self.chat_template,
             **({"experts": "together"} if self.experts_together else {}),
+            **({"stages": {s.name: s.normalized() for s in self.stages}} if self.stages else {}),
             **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
         }
 

@@ -18,7 +18,9 @@ MAX_DEPTH = 40
 MAX_NODES = 100_000
 """Most values after aliases are expanded: refuses a document whose aliases multiply."""
 
-_MAP, _SEQ, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge"))
+_MAP, _SEQ, _MERGE, _NULL = (
+    f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge", "null")
+)
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,14 @@ class Document:
     problems: tuple[Problem, ...]
 
 
-def load_yaml(text: str, file: str) -> Document:
-    """Parse one YAML document whose top level is a mapping.
+def load_yaml(text: str, file: str) -> list[Document]:
+    """Parse YAML documents, one at least, whose top levels are mappings; empty ones are left out.
 
     Args:
         file: its name, for messages.
 
     Raises:
-        InputError: the text is not YAML, is empty, is not a mapping at the top level, has a tag
+        InputError: the text is not YAML, is empty, is not a mapping at a top level, has a tag
             that recipes do not use, or exceeds `MAX_CHARS`, `MAX_DEPTH` or `MAX_NODES`.
     """
     if len(text) > MAX_CHARS:
@@ -58,17 +60,20 @@ def load_yaml(text: str, file: str) -> Document:
         )
     try:
         loader = _Loader(text)
-        root = loader.get_single_node()
-        if root is None:
+        documents = []
+        for root in loader.roots():
+            if isinstance(root, yaml.MappingNode):
+                documents.append(_Reader(loader, file).read(root))
+            elif root.tag != _NULL:
+                raise _not_a_recipe(
+                    "The recipe is not a mapping at its top level",
+                    "a list" if isinstance(root, yaml.SequenceNode) else "a single value",
+                    file,
+                    _line(root),
+                )
+        if not documents:
             raise _not_a_recipe("The recipe is empty", "only comments or blank lines", file, None)
-        if not isinstance(root, yaml.MappingNode):
-            raise _not_a_recipe(
-                "The recipe is not a mapping at its top level",
-                "a list" if isinstance(root, yaml.SequenceNode) else "a single value",
-                file,
-                _line(root),
-            )
-        return _Reader(loader, file).read(root)
+        return documents
     except yaml.YAMLError as error:
         raise _not_yaml(error, text, file) from None
 
@@ -81,6 +86,12 @@ class _Loader(yaml.SafeLoader):
     """A SafeLoader that does not recurse deeper than `MAX_DEPTH`."""
 
     depth = 0
+
+    def roots(self) -> Iterator[yaml.Node]:
+        """The top level of each document."""
+        while self.check_node():
+            if (root := self.get_node()) is not None:
+                yield root
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self.depth += 1
@@ -219,7 +230,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
         "The recipe is not valid YAML",
         where=file,
         line=line,
-        expected="one YAML document of mappings, lists, text and numbers",
+        expected="YAML of mappings, lists, text and numbers",
         found=found,
         fix="Check this line and the one above: indentation by spaces, closed quotes "
         "and brackets, a space after each ':' and '-'",

@@ -22,6 +22,7 @@ def open_source(
     *,
     offline: bool = False,
     metadata: MetadataCache | None = None,
+    contents: Contents = MODEL,
 ) -> Source:
     """Open a model: read its headers and config, but not its weights.
 
@@ -30,13 +31,14 @@ def open_source(
             or `path`, of a local folder or file. References without a pin are resolved again.
         offline: do not use the network.
         metadata: the metadata cache of Hub files.
+        contents: what the reference names: a model, or an adapter alone.
 
     Raises:
         InputError: the model or its adapter does not exist, or is damaged.
         Resumable: the network failed.
     """
     base, *adapters = ref.parts
-    opened = _open_part(base, MODEL, pins or {}, offline, metadata)
+    opened = _open_part(base, contents, pins or {}, offline, metadata)
     check_unquantised(opened)
     for adapter in adapters:
         return with_adapter(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from resumerge.errors import Resumable
@@ -19,7 +19,7 @@ from resumerge.tensors.evaluation import InFile
 class SourceReader:
     """Reads ranges of the files of several sources. Threads may share it."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Mapping[int, Source] | Sequence[Source]) -> None:
         self._sources = sources
         self._files: dict[tuple[int, str], int] = {}
         self._stamps: dict[tuple[int, str], FileStamp] = {}

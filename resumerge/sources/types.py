@@ -66,8 +66,10 @@ class Source:
     """One input model, pinned.
 
     Args:
-        kind: ``local`` or ``hub``, or ``lora`` for a model with an adapter.
-        folder: where its files are, or will be after the download; of a ``lora``, the model's.
+        kind: ``local`` or ``hub``; ``lora`` for a model with an adapter; ``stage`` for the result
+            of another merge, with an adapter or without, whose tensors are computed.
+        folder: where its files are, or will be after the download; of a ``lora``, the model's; of a
+            ``stage``, where the files are that it would have beside its weights.
         revision: the commit of a Hub repo; None for a local folder; of a ``lora``, both commits
             joined by ``+``.
         config: config.json, parsed; empty if there is none.
@@ -82,6 +84,7 @@ class Source:
             begin; empty for a component without weights.
         single: whether the reference names one weight file: what lies beside it in `folder` is
             not the model's.
+        number: in a plan.
     """
 
     ref: ModelRef
@@ -97,6 +100,7 @@ class Source:
     single: bool = False
     notes: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
+    number: int = 0
 
     @property
     def parts(self) -> dict[str, Source]:
@@ -112,7 +116,7 @@ class Source:
             return stored if stored.source == number else replace(stored, source=number)
 
         tensors = {name: with_stored(tensor, place) for name, tensor in self.tensors.items()}
-        return replace(self, tensors=tensors)
+        return replace(self, tensors=tensors, number=number)
 
     def part_of(self, file: str) -> tuple[Source, str]:
         """The part that a file of `files` belongs to, and the file's name in it."""
@@ -143,3 +147,8 @@ class Source:
             },
             **({"adapter_config": dict(self.adapter.config)} if self.adapter else {}),
         }
+
+
+def numbered(sources: Mapping[ModelRef, Source]) -> dict[ModelRef, Source]:
+    """Sources with their numbers in a plan: their places."""
+    return {ref: source.numbered(n) for n, (ref, source) in enumerate(sources.items())}

@@ -10,6 +10,7 @@ from resumerge.tensors.base import Tensor
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.rounded import Rounded, rounded_input
+from resumerge.tensors.sliced import Sliced
 from resumerge.tensors.stacked import Stacked
 from resumerge.tensors.stored import Stored, stored_in, with_stored
 
@@ -18,6 +19,7 @@ __all__ = [
     "Gathered",
     "Merged",
     "Rounded",
+    "Sliced",
     "Stacked",
     "Stored",
     "Tensor",

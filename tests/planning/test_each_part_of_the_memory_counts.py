@@ -21,7 +21,7 @@ from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe
 from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
-from resumerge.sources.types import Source
+from resumerge.sources.types import Source, numbered
 from resumerge.tensors import Adapted, Gathered, Merged
 from resumerge.tensors.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
@@ -113,7 +113,8 @@ def united(sizes: Mapping[str, int]) -> Plan:
         sources[model.ref] = model
         vocabularies[model.ref] = Vocabulary(model, "Unigram", ids, {}, (), name)
     recipe = parse_recipe(LINEAR + "tokenizer_source: union\n")
-    return make_plan(recipe, sources, Tokenizers(vocabularies), seed=0, shard_size=1 << 30)
+    known = Tokenizers(vocabularies)
+    return make_plan(recipe, numbered(sources), known, seed=0, shard_size=1 << 30)
 
 
 def test_tokenizers_and_each_map_of_rows_are_held() -> None:

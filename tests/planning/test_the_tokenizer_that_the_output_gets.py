@@ -16,7 +16,7 @@ from resumerge.planning.tokenizers.chat_template import BUILT_IN, choose_templat
 from resumerge.recipe import ModelRef, parse_recipe
 from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
-from resumerge.sources.types import Source
+from resumerge.sources.types import Source, numbered
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
@@ -38,7 +38,7 @@ def planned(recipe: str, *models: tuple[Source, Vocabulary], **tokenizers: Any) 
         model.ref: vocabulary for model, vocabulary in models if "tokenizer" in recipe
     }
     known = Tokenizers(vocabularies, **tokenizers)
-    return make_plan(parse_recipe(recipe), sources, known, seed=0, shard_size=1 << 30)
+    return make_plan(parse_recipe(recipe), numbered(sources), known, seed=0, shard_size=1 << 30)
 
 
 # The vocabulary

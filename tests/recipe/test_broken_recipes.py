@@ -19,7 +19,7 @@ FACTS = {
     "tab": (3, "", "not valid YAML … indentation by spaces"),
     "empty": (None, "", "empty"),
     "list_on_top": (2, "", "not a mapping … a list"),
-    "two_documents": (4, "", "another document"),
+    "two_documents": (5, "", "have no name"),
     "unequal_slice": (
         7,
         "slices[0].sources[1].layer_range",

@@ -23,7 +23,7 @@ models:
 
 
 def test_every_place_has_its_line() -> None:
-    lines = load_yaml(TEXT, "f").lines
+    lines = load_yaml(TEXT, "f")[0].lines
     assert lines[""] == 2
     assert lines["models"] == 6
     assert lines["models[0]"] == 7
@@ -33,21 +33,21 @@ def test_every_place_has_its_line() -> None:
 
 
 def test_what_comes_through_an_alias_stands_where_it_is_written() -> None:
-    lines = load_yaml(TEXT, "f").lines
+    lines = load_yaml(TEXT, "f")[0].lines
     assert lines["models[0].parameters"] == 8
     assert lines["models[0].parameters.weight"] == 3
     assert lines["models[1].parameters.density"] == 4
 
 
 def test_merge_keys_fill_in_and_never_override() -> None:
-    data = load_yaml(TEXT, "f").data
+    data = load_yaml(TEXT, "f")[0].data
     assert data["models"][1]["parameters"] == {"weight": [2, 3], "density": 0.5}
-    both = load_yaml("x: &x {a: 1}\ny: &y {a: 2, b: 2}\nz: {<<: [*x, *y]}", "f").data
+    both = load_yaml("x: &x {a: 1}\ny: &y {a: 2, b: 2}\nz: {<<: [*x, *y]}", "f")[0].data
     assert both["z"] == {"a": 1, "b": 2}
 
 
 def test_every_duplicate_key_is_told_with_both_lines() -> None:
-    problems = load_yaml("a: 1\nb: {c: 1,\n  c: 2}\na: 3", "f").problems
+    problems = load_yaml("a: 1\nb: {c: 1,\n  c: 2}\na: 3", "f")[0].problems
     assert [(p.path, p.line, p.found) for p in problems] == [
         ("b.c", 3, "lines 2 and 3"),
         ("a", 4, "lines 1 and 4"),

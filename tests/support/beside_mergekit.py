@@ -18,10 +18,9 @@ MERGEKIT = str(_BESIDE) if _BESIDE.exists() else shutil.which("mergekit-yaml")
 
 _RUN_ALL = """
 import json, runpy, sys
-script, names, options = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
-for name in names:
-    sys.argv = [script, f"{name}.yaml", f"{name}.mergekit", *options,
-                "--no-write-model-card", "--random-seed", "1"]
+script, commands = sys.argv[1], json.loads(sys.argv[2])
+for words in commands:
+    sys.argv = [script, *words, "--no-write-model-card", "--random-seed", "1"]
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as ended:
@@ -34,20 +33,36 @@ def run_mergekit(
     folder: Path, recipes: Mapping[str, str], *, option: str = "--no-copy-tokenizer"
 ) -> None:
     """Merge each recipe into ``folder/NAME.mergekit``; starting takes longer than a merge."""
-    _run_all("mergekit-yaml", folder, recipes, option)
+    words = {name: [f"{name}.yaml", f"{name}.mergekit", option] for name in recipes}
+    _run_all("mergekit-yaml", folder, recipes, words)
 
 
 def run_mergekit_pytorch(folder: Path, recipes: Mapping[str, str], option: str) -> None:
     """The same for checkpoints, with mergekit-pytorch: ``-u`` or ``-i``."""
-    _run_all("mergekit-pytorch", folder, recipes, option)
+    words = {name: [f"{name}.yaml", f"{name}.mergekit", option] for name in recipes}
+    _run_all("mergekit-pytorch", folder, recipes, words)
 
 
-def _run_all(script: str, folder: Path, recipes: Mapping[str, str], option: str) -> None:
+def run_mergekit_multi(folder: Path, recipes: Mapping[str, str], *options: str) -> None:
+    """Recipes of several documents; stages go to ``folder/NAME.stages``."""
+    words = {
+        name: [
+            *(f"{name}.yaml", "--out-path", f"{name}.mergekit"),
+            *("--intermediate-dir", f"{name}.stages", *options),
+        ]
+        for name in recipes
+    }
+    _run_all("mergekit-multi", folder, recipes, words)
+
+
+def _run_all(
+    script: str, folder: Path, recipes: Mapping[str, str], words: Mapping[str, list[str]]
+) -> None:
     assert MERGEKIT is not None
     command = str(Path(MERGEKIT).with_name(script))
     for name, text in recipes.items():
         (folder / f"{name}.yaml").write_text(text)
-    run_beside_mergekit(folder, _RUN_ALL, command, json.dumps([*recipes]), option)
+    run_beside_mergekit(folder, _RUN_ALL, command, json.dumps([*words.values()]))
 
 
 def run_beside_mergekit(folder: Path, program: str, *words: str) -> str:

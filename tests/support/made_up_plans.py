@@ -11,7 +11,7 @@ from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import ModelRef, parse_recipe
-from resumerge.sources.types import Source, SourceFile
+from resumerge.sources.types import Source, SourceFile, numbered
 from resumerge.tensors import Gathered, Merged, Rounded, Stored, Tensor, stored_in
 from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.rows import Rows
@@ -71,7 +71,7 @@ def plan(recipe: str, *models: Source, seed: int = 0, shard_size: int = 1 << 30)
     parsed = parse_recipe(recipe)
     given = {source.ref.name: source for source in models}
     sources = {ref: replace(given[ref.name], ref=ref) for ref in parsed.models}
-    return make_plan(parsed, sources, seed=seed, shard_size=shard_size)
+    return make_plan(parsed, numbered(sources), seed=seed, shard_size=shard_size)
 
 
 def units(found: Plan) -> dict[str, Unit]:

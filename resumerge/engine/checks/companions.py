@@ -41,7 +41,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
 
 def are_cached(plan: Plan) -> bool:
     """Whether `check_companions` downloads nothing."""
-    reference = plan.sources[plan.reference]
+    reference = plan.reference_model
     read = [reference.base or reference, tokenizer_part(reference)]
     if plan.vocabulary is not None:
         read.append(plan.vocabulary.host.source)

@@ -19,8 +19,8 @@ from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RECIPE_FILE
 from resumerge.ledger.validators import SOURCE
 from resumerge.ledger.validity import RECIPE_TEXT
-from resumerge.methods import METHODS
 from resumerge.planning import Plan, fingerprint_parts
+from resumerge.planning.fingerprint import methods_in
 from resumerge.planning.plan import SourceFileKey
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
@@ -68,7 +68,7 @@ def check_source_drift(
     before, after = json.loads(record["fingerprint_parts"]), fingerprint_parts(plan)
     before.pop(RECIPE_TEXT)  # another text that means the same is the same recipe
     if is_mended(record, plan, ledger):
-        before["method"] = after["method"]
+        before |= methods_in(after)
     _refuse_drift(context, record, before, after, record["config_path"])
     _check_fits(plan, ledger)
     check_contents(context, record, plan, ledger)
@@ -116,8 +116,8 @@ def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
     if record["state"] == "done":
         return False
     failed = any(event["data"].get("cause") == METHOD for event in ledger.events("stopped"))
-    method = json.loads(record["fingerprint_parts"]).get("method")
-    return failed and METHODS.identity(plan.recipe.merge_method) != method
+    before = methods_in(json.loads(record["fingerprint_parts"]))
+    return failed and methods_in(fingerprint_parts(plan)) != before
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:

@@ -56,7 +56,7 @@ def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:
 
 
 def _kind(key: str) -> str:
-    if key.startswith((SOURCE, TOKENIZER)) or key == CHAT_TEMPLATE:
+    if key.startswith((SOURCE, TOKENIZER, CHAT_TEMPLATE)):
         return "source"
     if key in ("seed", "shard size", UNSHARED):
         return "option"

@@ -16,8 +16,8 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.find import ExistingRun, NewRun
-from resumerge.engine.lifecycle.open_sources import SourcesUnavailable
-from resumerge.engine.lifecycle.pinned_plan import pinned_plan, pins_of
+from resumerge.engine.opening.open_sources import SourcesUnavailable
+from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of
 from resumerge.engine.recovery.open_ledger import open_ledger
 from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.replication.abandon import abandon_mirror, find_written, mirrored_files

@@ -279,7 +279,7 @@ class Attempt:
         self, progress: list[Progress], evictor: DownloadEvictor, space: SpaceReservation
     ) -> Prefetcher:
         """Downloads the files that pending units read, and those beside the weights."""
-        reference = self.plan.sources[self.plan.reference]
+        reference = self.plan.reference_model
         beside = [(reference, name) for name in reference.companions]
         pending = [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
         return Prefetcher(

@@ -11,7 +11,7 @@ from typing import Any
 from resumerge.engine.checks.drift import is_of_recipe
 from resumerge.engine.checks.paths import OUTPUT, STATE, check_output, check_path, check_writable
 from resumerge.engine.context import RunContext
-from resumerge.engine.lifecycle.pinned_plan import pinned_path
+from resumerge.engine.opening.pinned_plan import pinned_path
 from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.replication.checks import check_apart, refuse_mirror
 from resumerge.engine.replication.session import MirrorSession

@@ -26,7 +26,7 @@ from resumerge.engine.lifecycle.finished import (
     take_finished,
     use_finished_mirror,
 )
-from resumerge.engine.lifecycle.pinned_plan import pinned_plan
+from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.replication.checks import check_apart, check_reachable
 from resumerge.engine.replication.reconcile import Reconciler
 from resumerge.engine.replication.session import MirrorSession

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.find import find_for_resume, find_for_run
-from resumerge.engine.lifecycle.pinned_plan import pinned_plan
 from resumerge.engine.lifecycle.pipeline import run_pipeline
+from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.reporter import Reporter, Result
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger.run_store import RunStore

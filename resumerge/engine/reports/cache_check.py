@@ -116,7 +116,12 @@ def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
         try:
             return _needed(Session(options).plan(recipe)), []
         except ResumergeError as error:
-            repos = [part for ref in recipe.models for part in ref.parts if not is_local(part.name)]
+            repos = [
+                part
+                for ref in recipe.source_models
+                for part in ref.parts
+                if not is_local(part.name)
+            ]
             files = [f for ref in repos for f in cached_files(ref.name, ref.revision)]
             if not files:
                 raise

@@ -12,7 +12,7 @@ from resumerge.engine.checks.memory import fit_threads, memory_budget, too_many_
 from resumerge.engine.checks.new_run import new_run_problems
 from resumerge.engine.checks.paths import OUTPUT, STATE, check_path
 from resumerge.engine.context import RunContext
-from resumerge.engine.lifecycle.pinned_plan import pinned_plan
+from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.replication.checks import check_apart, check_reachable
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.choices import choices
@@ -28,6 +28,7 @@ from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.planning.estimates.estimate import disk_needed, estimate, largest_file
 from resumerge.planning.estimates.time import computes
+from resumerge.sources import Source
 from resumerge.storage import Storage
 
 
@@ -120,6 +121,7 @@ def _described(
         },
         "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
         "sources": [_source(plan, number) for number in range(len(plan.sources))],
+        "stages": [_stage(plan, model) for model in plan.stage_models],
         "threads": threads,
         "method": plan.recipe.merge_method,
         "layers": [list(o.inputs) for m in plan.layer_maps[:1] for o in m.origins],
@@ -162,6 +164,17 @@ def _source(plan: Plan, number: int) -> dict[str, Any]:
     }
 
 
+def _stage(plan: Plan, model: Source) -> dict[str, Any]:
+    """What a stage, or a stage with an adapter, is made from; numbered after the sources."""
+    made = next((s.recipe for s in plan.stages if s.recipe.name == model.ref.text), None)
+    named = made.models if made is not None else model.ref.parts
+    return {
+        "model": model.ref.text,
+        "method": made.merge_method if made is not None else "adapter",
+        "models": [ref.text for ref in named],
+    }
+
+
 def _nothing(budget: int, out: Path | None) -> dict[str, Any]:
     return {
         "units": 0,
@@ -172,5 +185,6 @@ def _nothing(budget: int, out: Path | None) -> dict[str, Any]:
         "download": {"bytes": 0, "files": 0, "cached_bytes": 0},
         "time": {"estimate_s": 0.0, "basis": "nothing could be planned"},
         "sources": [],
+        "stages": [],
         "speed": {"read_bytes_per_s": None, "write_bytes_per_s": None},
     }

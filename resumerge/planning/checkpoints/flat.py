@@ -145,11 +145,12 @@ class FlatMatching:
             if len(spec.names) > 1 and sources[guide].tensors[spec.name].dtype not in FLOATS:
                 refs = [input_.model for input_ in spec.slice_.inputs]
                 copied[guide][spec.name] = [sources[ref].tensors[spec.name] for ref in refs]
+        with_files = {source.number: source for source in sources.values() if source.files}
         for ref, tensors in copied.items():
-            differing, unread = compare(tensors, list(sources.values()))
+            differing, unread = compare(tensors, with_files)
             for names, why in (
                 (differing, "not the same in all models"),
-                (unread, "not compared (large, or not downloaded)"),
+                (unread, "not compared (large, not downloaded, or of a stage)"),
             ):
                 if names:
                     self.notes.append(

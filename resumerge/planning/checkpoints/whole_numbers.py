@@ -22,17 +22,18 @@ others."""
 
 
 def compare(
-    tensors: Mapping[str, Sequence[Tensor]], sources: Sequence[Source]
+    tensors: Mapping[str, Sequence[Tensor]], sources: Mapping[int, Source]
 ) -> tuple[list[str], list[str]]:
     """Which tensors differ between models, and which were not compared.
 
     Args:
         tensors: by name, the one of each model that has it.
-        sources: by the numbers that stored tensors state.
+        sources: by the numbers that stored tensors state; those with files.
 
     Returns:
         (names of those that differ, names of those that were not compared): their files are not on
-        this disk, or all that is compared would be more than `LARGEST`, the smallest first.
+        this disk, they are a stage's, or all that is compared would be more than `LARGEST`, the
+        smallest first.
 
     Raises:
         Resumable: a file cannot be read now.
@@ -54,8 +55,10 @@ def compare(
     return sorted(differing), sorted(unread)
 
 
-def _is_here(tensor: Tensor, sources: Sequence[Source]) -> bool:
-    return all(sources[s.source].files[s.file].present for s in stored_in(tensor))
+def _is_here(tensor: Tensor, sources: Mapping[int, Source]) -> bool:
+    stored = list(stored_in(tensor))
+    known = all(s.source in sources for s in stored)
+    return known and all(sources[s.source].files[s.file].present for s in stored)
 
 
 def _read(tensor: Tensor, reader: SourceReader) -> np.ndarray:

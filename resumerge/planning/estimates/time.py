@@ -6,7 +6,7 @@ from resumerge.host.speed import Speed
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan
 from resumerge.sizes import show_size
-from resumerge.tensors import Merged
+from resumerge.tensors import Merged, Tensor
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""
@@ -21,12 +21,7 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     Reading, computing and writing go on at once, so the slowest of them decides.
     """
     scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
-    milliseconds = sum(
-        node.numel * len(node.operands) * node.merge_method.cost.milliseconds
-        for unit in plan.units
-        for node in unit.expression.nodes()
-        if isinstance(node, Merged)
-    )
+    milliseconds = sum(_milliseconds(unit.expression) for unit in plan.units)
     compute = scale * milliseconds / (1 << 20) / 1000 / threads
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     read = reads / speed.read if speed.read else 0.0
@@ -43,6 +38,15 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
         f"{max(parts, key=lambda name: parts[name])} takes longest"
     )
     return round(start + max(parts.values()), 1), basis
+
+
+def _milliseconds(tensor: Tensor) -> float:
+    """Of one core, for 2^20 elements; an operand is computed again in each pass of its method."""
+    if not isinstance(tensor, Merged):
+        return sum(map(_milliseconds, tensor.children()))
+    own = tensor.numel * len(tensor.operands) * tensor.merge_method.cost.milliseconds
+    within = sum(map(_milliseconds, tensor.operands))
+    return own + (tensor.merge_method.passes(tensor.context) * within if within else 0)
 
 
 def computes(plan: Plan) -> bool:

@@ -6,6 +6,7 @@ error.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -32,6 +33,8 @@ from resumerge.recipe.types import ModelRef, Setting, TokenizerSetting
 
 TOGETHER = "together"
 
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
+
 
 def _read_method(value: object) -> str:
     if isinstance(value, str) and value.strip():
@@ -41,6 +44,17 @@ def _read_method(value: object) -> str:
         expected="the name of a merge method",
         found=describe(value),
         fix="Write 'merge_method: linear', or another method that 'resumerge methods' lists",
+    )
+
+
+def _read_name(value: object) -> str:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise InvalidValue(
+        "This is no name of a stage",
+        expected="letters, digits, '-', '_', '.' and '/'",
+        found=describe(value),
+        fix="Write a name like 'first', and the same where the other documents name the model",
     )
 
 
@@ -161,6 +175,7 @@ class RecipeFile:
     """The top level."""
 
     where: ClassVar[str] = "at the top level"
+    name: str | None = field(default=None, metadata=key(optional(value_of(_read_name))))
     merge_method: str = field(
         metadata=required_key(
             value_of(_read_method),

@@ -36,14 +36,16 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     """
     where = f"{adapter.ref.text}/adapter_config.json"
     settings = parse_adapter_config(adapter.config, where)
-    pairing = _Pairing(base, adapter, settings)
+    is_stage = base.kind == "stage"  # which has no files; the adapter is a source by itself
+    folders = ("", "") if is_stage else ("base/", "adapter/")
+    pairing = _Pairing(base, adapter, settings, folders)
     tensors = pairing.tensors()
-    parts = {"base/": base, "adapter/": adapter}
+    parts = {} if is_stage else dict(zip(folders, (base, adapter)))
     if pairing.problems:
         raise InputError(pairing.problems[:SHOWN])
     return Source(
         ref,
-        "lora",
+        "stage" if is_stage else "lora",
         base.folder,
         f"{base.revision}+{adapter.revision}" if base.revision or adapter.revision else None,
         _config(base, tensors),
@@ -76,12 +78,14 @@ def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class _Pairing:
     """Pairs the tensors of an adapter with those of its base model."""
 
-    def __init__(self, base: Source, adapter: Source, settings: LoraConfig) -> None:
+    def __init__(
+        self, base: Source, adapter: Source, settings: LoraConfig, folders: tuple[str, str]
+    ) -> None:
         self._base = base
         self._adapter = adapter
         self._settings = settings
-        self._of_base = in_folder("base/", base.tensors)
-        self._of_adapter = in_folder("adapter/", adapter.tensors)
+        self._of_base = in_folder(folders[0], base.tensors)
+        self._of_adapter = in_folder(folders[1], adapter.tensors)
         self.problems: list[Problem] = []
 
     def tensors(self) -> dict[str, Tensor]:

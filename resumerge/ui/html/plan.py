@@ -21,6 +21,7 @@ def fragment(document: Document) -> str:
     return render(
         "plan.html.j2",
         plan={"notes": [], "layer_maps": [], **document},
+        models=[*document["sources"], *document.get("stages", ())],
         problems=[Problem(**problem) for problem in document["problems"]],
         layer_maps=list(_layer_maps(document)),
         host_rows=host_rows(document["host"]),

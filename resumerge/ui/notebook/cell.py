@@ -66,8 +66,8 @@ class CellReporter(ProgressState):
     def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
         self._run = run
         self._headline = (
-            f"{'Resuming: ' if resumed else ''}{plan.recipe.merge_method} of "
-            f"{counted(len(plan.sources), 'model')}, {counted(len(plan.units), 'tensor')}, "
+            f"{'Resuming: ' if resumed else ''}{plan.merged}, "
+            f"{counted(len(plan.units), 'tensor')}, "
             f"{show_size(plan.output_bytes)}"
         )
         for note in (*plan.notes, *estimate.notes):

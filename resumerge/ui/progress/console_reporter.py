@@ -55,7 +55,7 @@ class ConsoleReporter(ProgressState):
         for note in (*plan.notes, *estimate.notes):
             self.note(note)
         self._print(
-            f"{plan.recipe.merge_method} of {counted(len(plan.sources), 'model')}, "
+            f"{plan.merged}, "
             f"{counted(len(plan.units), 'tensor')}, {show_size(plan.output_bytes)} in "
             f"{counted(len(plan.shards), 'shard')}; "
             f"peak memory about {show_size(estimate.peak_rss)}, "

@@ -30,7 +30,7 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
         )
     parts: list[RenderableType] = [*_facts(document), "", *_sources(document)]
     parts += ["", *_host(document)]
-    models = [source["model"] for source in document["sources"]]
+    models = [model["model"] for model in (*document["sources"], *document["stages"])]
     for found in document["layer_maps"]:
         parts += ["", show_layer_map(found["stack"], found["layers"], models)]
     parts += [Prose(note, "note:", "yellow") for note in document["notes"]]
@@ -73,6 +73,9 @@ def _sources(document: dict[str, Any]) -> Iterator[RenderableType]:
         reads = show_size(source["bytes_needed"])
         text = f"{number} {source['model']}, {source['kind']}{at}, reads {reads}"
         yield Prose(printable(text))
+    for number, stage in enumerate(document["stages"], len(document["sources"])):
+        made = f"{stage['method']} of {', '.join(stage['models'])}"
+        yield Prose(printable(f"{number} {stage['model']}, a stage: {made}"))
 
 
 def _host(document: dict[str, Any]) -> Iterator[RenderableType]:

@@ -13,7 +13,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.planning import Plan, Unshared, make_plan
 from resumerge.planning.fingerprint import fingerprint_parts
 from resumerge.recipe import ModelRef, parse_recipe
-from resumerge.sources.types import Source, SourceFile
+from resumerge.sources.types import Source, SourceFile, numbered
 from resumerge.tensors import Stored
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
@@ -37,7 +37,7 @@ def plan(
 ) -> Plan:
     sources = {model.ref: model for model in models}
     read = parse_recipe(recipe)
-    return make_plan(read, sources, seed=0, shard_size=shard_size, unshared=unshared)
+    return make_plan(read, numbered(sources), seed=0, shard_size=shard_size, unshared=unshared)
 
 
 def problems(recipe: str, *models: Source, unshared: Unshared = Unshared.REFUSED) -> list[Problem]:

@@ -15,7 +15,7 @@ from resumerge.planning import Plan, Unshared, make_plan
 from resumerge.planning.checkpoints import whole_numbers
 from resumerge.recipe import parse_recipe
 from resumerge.sources.local import open_local
-from resumerge.sources.types import Source
+from resumerge.sources.types import Source, numbered
 from resumerge.tensors import Stored
 
 SLERP = """\
@@ -50,7 +50,7 @@ def plan(
     recipe = parse_recipe(SLERP)
     sources = {ref: _opened(open_local(ref), absent) for ref in recipe.models}
     unshared = Unshared.UNION if union else Unshared.REFUSED
-    return make_plan(recipe, sources, seed=0, shard_size=1 << 30, unshared=unshared)
+    return make_plan(recipe, numbered(sources), seed=0, shard_size=1 << 30, unshared=unshared)
 
 
 def _opened(source: Source, absent: str) -> Source:
@@ -93,7 +93,8 @@ def test_other_types_and_shapes_differ() -> None:
 
 def test_what_is_not_downloaded_is_not_compared() -> None:
     assert notes(plan(absent="a.safetensors", steps=STEPS)) == [
-        "1 tensor of whole numbers, not compared (large, or not downloaded), taken from b.pt: steps"
+        "1 tensor of whole numbers, not compared (large, not downloaded, or of a stage), taken "
+        "from b.pt: steps"
     ]
 
 
@@ -102,8 +103,8 @@ def test_small_ones_are_compared_first(monkeypatch: pytest.MonkeyPatch) -> None:
     table = torch.arange(3), torch.arange(3)
     assert notes(plan(a_table=table, count=COUNT, steps=STEPS)) == [
         "1 tensor of whole numbers, not the same in all models, taken from b.pt: steps",
-        "1 tensor of whole numbers, not compared (large, or not downloaded), taken from b.pt: "
-        "a_table",
+        "1 tensor of whole numbers, not compared (large, not downloaded, or of a stage), taken "
+        "from b.pt: a_table",
     ]
 
 

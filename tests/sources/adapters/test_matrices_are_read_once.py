@@ -20,6 +20,7 @@ from resumerge.recipe import parse_recipe
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
 from resumerge.sources.reader import SourceReader
+from resumerge.sources.types import numbered
 from resumerge.tensors import Adapted
 from resumerge.tensors.evaluation import InFile
 
@@ -76,7 +77,7 @@ class Reads:
 def make_plan_of(source: Source) -> Plan:
     recipe = parse_recipe("merge_method: passthrough\nmodels: [{model: a}]\n")
     [ref] = recipe.models
-    return make_plan(recipe, {ref: source}, seed=0, shard_size=1 << 30)
+    return make_plan(recipe, numbered({ref: source}), seed=0, shard_size=1 << 30)
 
 
 def test_a_tensor_that_is_read_range_by_range_reads_its_matrices_once(

@@ -21,7 +21,7 @@ EVIL = "<script>alert(1)</script> & [b]"
 
 SLOW_RUN = """
 import time
-from resumerge.engine.lifecycle import pinned_plan as pinned
+from resumerge.engine.opening import pinned_plan as pinned
 opened = pinned.open_sources
 def slow(*words):
     time.sleep(3.2)

@@ -75,6 +75,8 @@ def content_hashes(plan: Plan, ledger: Ledger) -> dict[str, str]:
                 for model in sorted(models):
                     digest = digests.setdefault(model, xxhash.xxh3_128())
                     digest.update(f"{unit.name}\0{operand}\0".encode())
+                    if len(models) > 1:  # all have a part in what was hashed
+                        digest.update(model.encode())
                     for block in operand_hashes(hashes, place, len(files)):
                         digest.update(block)
     return {model: digest.hexdigest() for model, digest in digests.items()}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from resumerge.engine.lifecycle import open_sources as module
-from resumerge.engine.lifecycle.open_sources import SourcesUnavailable, open_sources
+from resumerge.engine.opening import open_sources as module
+from resumerge.engine.opening.open_sources import SourcesUnavailable, open_sources
 from resumerge.errors import Problem, Resumable
 from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe import parse_recipe

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.engine.context import RunContext
-from resumerge.engine.lifecycle.open_sources import in_order, open_sources, with_place
+from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
+from resumerge.engine.opening.stage_models import StageModels
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
@@ -18,6 +19,7 @@ from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers.required import read_tokenizers
+from resumerge.sources.types import numbered
 
 NO_PINS: Mapping[str, dict[str, Any]] = {}
 
@@ -28,7 +30,7 @@ def pinned_plan(
     pins: Mapping[str, dict[str, Any]] = NO_PINS,
     created_with: Mapping[str, Any] = NO_PINS,
 ) -> Plan:
-    """Open the sources, at their pins if they have some, and plan.
+    """Open the sources, at their pins if they have some, and plan every document.
 
     The recipe is checked first, then local models, then those of the Hub.
 
@@ -46,15 +48,27 @@ def pinned_plan(
     sources = open_sources(
         recipe, pins, problems, context.metadata, options.offline, context.reporter.note
     )
-    seed = created_with.get("seed", SEED) if options.seed is None else options.seed
-    size = options.shard_size or created_with.get("shard_size", SHARD_SIZE)
+    sizes = {
+        "seed": created_with.get("seed", SEED) if options.seed is None else options.seed,
+        "shard_size": options.shard_size or created_with.get("shard_size", SHARD_SIZE),
+    }
     unshared = _unshared(vars(options)) or _unshared(created_with) or Unshared.REFUSED
-    try:
-        tokenizers = read_tokenizers(recipe, sources, context.metadata, offline=options.offline)
-        plan = make_plan(recipe, sources, tokenizers, seed=seed, shard_size=size, unshared=unshared)
-    except InputError as error:
-        found = (with_place(recipe, problem) for problem in error.problems)
-        problems += [problem for problem in found if problem not in problems]
+    stages = StageModels(context, numbered(sources))
+    for document in recipe.documents:
+        try:
+            models = {ref: stages.model(ref) for ref in document.models}
+            tokenizers = read_tokenizers(
+                document, models, context.metadata, offline=options.offline
+            )
+            plan = stages.known_to(
+                make_plan(document, models, tokenizers, **sizes, unshared=unshared)
+            )
+            if document is not recipe:
+                stages.add(plan)
+        except InputError as error:
+            found = (with_place(recipe, problem) for problem in error.problems)
+            problems += [problem for problem in found if problem not in problems]
+            break
     if problems:
         raise in_order(problems)
     return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
@@ -97,7 +111,7 @@ def pinned_path(source: Mapping[str, Any]) -> Path:
 
 
 def _notes_on_links(plan: Plan) -> Iterator[str]:
-    for part in plan.sources[plan.reference].parts.values():
+    for part in plan.reference_model.parts.values():
         is_folder = part.kind == "local" and not part.single
         names = outward_links(part.folder, part.components) if is_folder else []
         if names:

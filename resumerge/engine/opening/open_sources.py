@@ -17,6 +17,7 @@ from resumerge.planning.planner import reference_without_config
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import MetadataCache, Source, open_source
+from resumerge.sources.index import ADAPTER, MODEL
 
 PATIENCE_SECONDS = 2.0
 """A user who misspelt a folder is told after so long; the Hub is asked again for longer."""
@@ -36,7 +37,7 @@ def open_sources(
     offline: bool,
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[ModelRef, Source]:
-    """Open every model that the recipe names; returned in the recipe's order.
+    """Open every model that the recipe reads; returned in the recipe's order.
 
     Local models are opened first: if one has a problem, nothing waits for the network.
 
@@ -57,29 +58,35 @@ def open_sources(
             try:
                 slow = f"Still waiting for an answer from the Hub about {ref}. {hint}"
                 with _told_if_slow(slow, note) if ref in hub else nullcontext():
-                    source = open_source(ref, pins, offline=offline, metadata=metadata)
+                    source = open_source(
+                        ref,
+                        pins,
+                        offline=offline,
+                        metadata=metadata,
+                        contents=ADAPTER if recipe.is_adapter(ref) else MODEL,
+                    )
                 opened[ref] = source
                 _log.info("opened %s: %s, in %s", ref, source.kind, source.folder)
             except Resumable as error:
                 raise Resumable(error.reason, f"{error}\n{hint}") from error
             except InputError as error:
-                problems += [_named_in(recipe, ref, problem) for problem in error.problems]
+                problems += [_where_named(recipe, ref, problem) for problem in error.problems]
             except OSError as error:
                 if pins or error.errno not in UNFIT_ERRORS:
                     raise
-                problems.append(_named_in(recipe, ref, _unreadable(ref, error)))
+                problems.append(_where_named(recipe, ref, _unreadable(ref, error)))
         if problems and not offline:
             break
-    if len(opened) < len(recipe.models):
+    if len(opened) < len(recipe.source_models):
         problems += reference_without_config(recipe, opened)
         raise SourcesUnavailable(in_order(problems).problems)
-    return {ref: opened[ref] for ref in recipe.models}
+    return {ref: opened[ref] for ref in recipe.source_models}
 
 
 def with_place(recipe: Recipe, problem: Problem) -> Problem:
     """A problem of a model as a whole, with the line where the recipe names the model."""
-    for ref in recipe.models:
-        problem = _named_in(recipe, ref, problem)
+    for ref in recipe.source_models:
+        problem = _where_named(recipe, ref, problem)
     return problem
 
 
@@ -106,7 +113,7 @@ def _local_then_hub(
     """The models that are local folders, adapters included, and those of the Hub."""
     local: list[ModelRef] = []
     hub: list[ModelRef] = []
-    for ref in recipe.models:
+    for ref in recipe.source_models:
         is_here = all("path" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
         (local if is_here else hub).append(ref)
     return local, hub
@@ -120,6 +127,15 @@ def _unreadable(ref: ModelRef, error: OSError) -> Problem:
         found=f"{error.filename}: {error.strerror}",
         fix="change its permissions, or name another folder",
     )
+
+
+def _where_named(recipe: Recipe, source: ModelRef, problem: Problem) -> Problem:
+    """`_named_in`, for one of `source_models`: in the first document that names it."""
+    for document in recipe.documents:
+        for ref in document.models:
+            if source == ref or source in ref.parts[1:]:
+                return _named_in(document, ref, problem)
+    return problem
 
 
 def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:

@@ -1,0 +1,86 @@
+"""The models of a recipe of several documents: sources, results of stages, and adapted results."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from resumerge.engine.context import RunContext
+from resumerge.output import companions, output_config
+from resumerge.planning import Plan
+from resumerge.recipe import ModelRef
+from resumerge.sources import Source
+from resumerge.sources.adapters.lora import with_adapter
+from resumerge.sources.stages import stage_source
+
+
+class StageModels:
+    """Finds every model that a document names, once the stages before it are planned.
+
+    The files beside a stage's weights (config.json, tokenizer) are written into a folder that is
+    deleted with the command, so that they are read as those of any other model are.
+
+    Args:
+        sources: opened and numbered.
+    """
+
+    def __init__(self, context: RunContext, sources: Mapping[ModelRef, Source]) -> None:
+        self._context, self._sources = context, sources
+        self._plans: list[Plan] = []
+        self._results: dict[str, Source] = {}
+        self._adapted: dict[str, Source] = {}
+
+    def model(self, ref: ModelRef) -> Source:
+        """A model by its reference.
+
+        Raises:
+            InputError: an adapter does not fit the result of the stage.
+        """
+        base, *adapters = ref.parts
+        if base.text not in self._results:
+            return self._sources[ref]
+        if not adapters:
+            return replace(self._results[base.text], ref=ref)
+        if ref.text not in self._adapted:
+            adapted = with_adapter(ref, self._results[base.text], self._sources[adapters[0]])
+            self._adapted[ref.text] = replace(adapted, number=self._next_number)
+        return self._adapted[ref.text]
+
+    def known_to(self, plan: Plan) -> Plan:
+        """A document's plan, with all models that are known by now."""
+        found = [*self._results.values(), *self._adapted.values()]
+        return replace(
+            plan,
+            sources=tuple(self._sources.values()),
+            stages=tuple(self._plans),
+            stage_models=tuple(sorted(found, key=lambda source: source.number)),
+        )
+
+    def add(self, plan: Plan) -> None:
+        """Make the result of a stage a model, as if it had been written."""
+        name = plan.recipe.name
+        folder = self._context.temporary_folder()
+        for file, content in companions(
+            plan, name, self._context.metadata, {}, offline=self._context.options.offline
+        ):
+            path = folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Path):
+                shutil.copyfile(content, path)
+            else:
+                path.write_bytes(content)
+        self._results[name] = stage_source(
+            name,
+            folder,
+            output_config(plan),
+            {tensor.name: tensor for unit in plan.units for tensor in unit.parts()},
+            plan.reference_model.components,
+            self._next_number,
+        )
+        self._plans.append(plan)
+
+    @property
+    def _next_number(self) -> int:
+        return len(self._sources) + len(self._results) + len(self._adapted)

@@ -1,0 +1,137 @@
+"""Recipes of several documents, each a merge: a model of one may be the result of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from resumerge.errors import Problem
+from resumerge.recipe.spelling import misspelled
+from resumerge.recipe.types import ModelRef, Recipe
+
+
+def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
+    """Problems of the documents as a whole: of their names, and of what names what."""
+    if len(documents) == 1:
+        return []
+    if problems := [*_unnamed(documents), *_named_twice(documents)]:
+        return problems
+    return [*_misspelled(documents), *(_in_circles(documents) or _unused(documents))]
+
+
+def with_stages(documents: Sequence[Recipe]) -> Recipe:
+    """The recipe of the result, with the other documents as its stages, in an order to plan them.
+
+    Args:
+        documents: without problems; the result is the one that no other names.
+    """
+    ordered = _ordered(documents)
+    result = next(d for d in documents if not _users(documents, d))
+    notes = tuple(note for d in ordered for note in d.notes)
+    return replace(result, stages=tuple(d for d in ordered if d is not result), notes=notes)
+
+
+def _unnamed(documents: Sequence[Recipe]) -> Iterator[Problem]:
+    without = [document for document in documents if not document.name]
+    for document in without[1:]:
+        yield document.problem(
+            "Two documents have no name",
+            "",
+            expected="a name in every document but one, the result",
+            found=f"none here, and none in the document of line {without[0].line('')}",
+            fix="Write 'name: first' into one of them, and name it as a model where it is used",
+        )
+
+
+def _named_twice(documents: Sequence[Recipe]) -> Iterator[Problem]:
+    first: dict[str, Recipe] = {}
+    for document in filter(lambda document: document.name, documents):
+        other = first.setdefault(document.name, document)
+        if other is not document:
+            yield document.problem(
+                f"The name {document.name!r} is that of two documents",
+                "name",
+                expected="each name once",
+                found=f"line {other.line('name')}, too",
+                fix="Rename one of the two",
+            )
+
+
+def _misspelled(documents: Sequence[Recipe]) -> Iterator[Problem]:
+    names = [document.name for document in documents if document.name]
+    for document in documents:
+        for ref in document.models:
+            text = ref.parts[0].text
+            near = misspelled(text, names) if "/" not in text and text not in names else None
+            if near is not None:
+                yield document.problem(
+                    f"No document has the name {text!r}",
+                    _path_of(document, ref),
+                    expected=f"the name of a document ({', '.join(names)}), or a model",
+                    found=text,
+                    fix=f"Write '{near}'; or './{text}' for a folder, and org/name for a model "
+                    "on the Hub",
+                )
+
+
+def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
+    ordered = _ordered(documents)
+    return [
+        document.problem(
+            f"The stage {document.name!r} is made from itself",
+            _path_of(document, ref),
+            expected="stages that need each other's results in one direction only",
+            found=f"{ref}, which needs the result of {document.name!r}",
+            fix="Name another model here",
+        )
+        for document in documents
+        if document not in ordered
+        for ref in document.models
+        if _names(ref, documents) not in (None, *ordered)
+    ][:1]
+
+
+def _unused(documents: Sequence[Recipe]) -> list[Problem]:
+    """All that none uses but the result: the one without a name, or else the last of them."""
+    unused = [document for document in documents if not _users(documents, document)]
+    result = next((document for document in unused if not document.name), unused[-1])
+    return [
+        document.problem(
+            f"No document uses the stage {document.name!r}",
+            "name",
+            expected=f"'- model: {document.name}' in another document",
+            found="it in none",
+            fix="Name it where it is needed, or delete this document",
+        )
+        for document in unused
+        if document is not result
+    ]
+
+
+def _ordered(documents: Sequence[Recipe]) -> list[Recipe]:
+    """The documents, each after those that it names; without those that are in a circle."""
+    ordered: list[Recipe] = []
+    while ready := [
+        document
+        for document in documents
+        if document not in ordered
+        and all(_names(ref, documents) in (None, *ordered) for ref in document.models)
+    ]:
+        ordered += ready
+    return ordered
+
+
+def _users(documents: Sequence[Recipe], stage: Recipe) -> list[Recipe]:
+    return [d for d in documents if any(_names(ref, documents) is stage for ref in d.models)]
+
+
+def _names(ref: ModelRef, documents: Sequence[Recipe]) -> Recipe | None:
+    """The document whose result a model is."""
+    name = ref.parts[0].text
+    return next((document for document in documents if document.name == name), None)
+
+
+def _path_of(document: Recipe, ref: ModelRef) -> str:
+    """Where a document names a model."""
+    paths = [f"{i.path}.model" for s in document.slices for i in s.inputs if i.model == ref]
+    return next(iter(paths), "base_model").replace("base_model.model", "base_model")

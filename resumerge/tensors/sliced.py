@@ -1,0 +1,47 @@
+"""A part of a tensor, as a tensor of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Sliced(Tensor):
+    """Consecutive elements of another tensor, in a shape and under a name of their own.
+
+    Args:
+        first: the first one's number in `whole`, flattened.
+    """
+
+    whole: Tensor
+    first: int
+
+    @classmethod
+    def of(cls, name: str, shape: tuple[int, ...], whole: Tensor, first: int = 0) -> Tensor:
+        """A part of a tensor; the tensor itself, where that is all of it."""
+        if (name, shape) == (whole.name, whole.shape):
+            return whole
+        return cls(name, whole.dtype, shape, whole, first)
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.whole,)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        [whole] = children
+        return replace(self, whole=whole)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        yield from self.whole.passed(self.first + start, self.first + stop)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        self.whole.read(evaluation, self.first + start, self.first + stop, out)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"sliced": self.whole.as_json(), "first": self.first, "shape": list(self.shape)}

@@ -1,0 +1,50 @@
+"""Promise: a merge of several stages is resumed as any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from crashing import Bench
+from tiny_models import TWO_LAYERS, write_family
+
+RECIPE = """\
+name: first
+merge_method: linear
+models:
+  - {model: math, parameters: {weight: 0.7}}
+  - {model: code, parameters: {weight: 0.4}}
+dtype: bfloat16
+---
+name: second
+merge_method: dare_ties
+base_model: base
+models:
+  - {model: first, parameters: {weight: 0.7, density: 0.5}}
+  - {model: code, parameters: {weight: 0.4, density: 0.5}}
+dtype: float32
+---
+merge_method: ties
+base_model: base
+models:
+  - {model: first, parameters: {weight: 0.7, density: 0.5}}
+  - {model: second, parameters: {weight: 0.4, density: 0.5}}
+dtype: float32
+out_dtype: bfloat16
+"""
+POINTS = 25
+
+
+@pytest.fixture(scope="module")
+def family(workplace: Path) -> Path:
+    return write_family(workplace / "family", TWO_LAYERS)
+
+
+def test_killed_and_resumed(
+    workplace: Path, family: Path, soak: bool, request: pytest.FixtureRequest
+) -> None:
+    bench = Bench(workplace / "of stages", family, RECIPE, {"shard_size": 20_000})
+    request.addfinalizer(bench.close)
+    ended, reference = bench.calm()
+    assert sum(name.endswith(".safetensors") for name in reference) > 1
+    bench.check_kills(reference, len(ended.kinds), len(ended.kinds) if soak else POINTS)
