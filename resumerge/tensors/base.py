@@ -55,6 +55,11 @@ class Tensor(ABC):
         assert not children
         return self
 
+    @cached_property
+    def tree_size(self) -> int:
+        """How many nodes it has: what is used twice is computed twice."""
+        return 1 + sum(child.tree_size for child in self.children())
+
     def nodes(self) -> Iterator[Tensor]:
         """Itself and all that it is computed from, what is computed first in front."""
         for child in self.children():

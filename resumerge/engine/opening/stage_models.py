@@ -8,12 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from resumerge.engine.context import RunContext
+from resumerge.errors import InputError, Problem
 from resumerge.output import companions, output_config
 from resumerge.planning import Plan
-from resumerge.recipe import ModelRef
+from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources import Source
 from resumerge.sources.adapters.lora import with_adapter
 from resumerge.sources.stages import stage_source
+
+LARGEST_TREE = 10_000
+"""Nodes of a stage's tensor. Stages that use each other twice double it each time."""
 
 
 class StageModels:
@@ -59,8 +63,14 @@ class StageModels:
         )
 
     def add(self, plan: Plan) -> None:
-        """Make the result of a stage a model, as if it had been written."""
+        """Make the result of a stage a model, as if it had been written.
+
+        Raises:
+            InputError: its tensors would be computed from stages of stages too many times.
+        """
         name = plan.recipe.name
+        if any(unit.expression.tree_size > LARGEST_TREE for unit in plan.units):
+            raise InputError([_too_often(plan.recipe)])
         folder = self._context.temporary_folder()
         for file, content in companions(
             plan, name, self._context.metadata, {}, offline=self._context.options.offline
@@ -84,3 +94,13 @@ class StageModels:
     @property
     def _next_number(self) -> int:
         return len(self._sources) + len(self._results) + len(self._adapted)
+
+
+def _too_often(stage: Recipe) -> Problem:
+    return stage.problem(
+        f"The stage {stage.name!r} uses stages that use stages too often",
+        "name",
+        expected=f"tensors made by at most {LARGEST_TREE:,} computations each",
+        found="more: a stage is computed again wherever it is used",
+        fix="Merge some of the first stages with a run of their own, and name its output here",
+    )

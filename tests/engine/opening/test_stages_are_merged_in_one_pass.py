@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 from stage_recipes import RECIPES, merge_stages, write_adapter, write_models
 from tokenizers import Tokenizer
 
+from resumerge.errors import InputError
+
 BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
 IN_ORDER = {name: text for name, text in RECIPES.items() if name != "in any order"}
 
@@ -25,6 +27,11 @@ ADAPTED = (
     "---\nmerge_method: ties\nbase_model: ./base\ndtype: float32\nmodels:\n"
     "  - {model: first+./lora, parameters: {weight: 0.7, density: 0.5}}\n"
     "  - {model: first, parameters: {weight: 0.4, density: 0.5}}\n"
+)
+
+
+MODELS = (
+    "models: [{{model: {}, parameters: {{weight: 1}}}}, {{model: {}, parameters: {{weight: 1}}}}]\n"
 )
 
 
@@ -69,6 +76,21 @@ def test_stages_of_weight_files(tmp_path: Path) -> None:
     assert tensors_of(ours)["steps"].tolist() == [0, 1, 2, 3]
     written = merge_stages(tmp_path, text, tmp_path / "stages")
     assert shards_of(ours) == shards_of(written)
+
+
+def test_stages_that_use_each_other_too_often_are_refused(models: Path, tmp_path: Path) -> None:
+    """Each uses the one before twice, so that forty of them are 2^40 merges."""
+    texts = ["name: stage0\nmerge_method: linear\n" + MODELS.format("./math", "./code")]
+    for k in range(1, 40):
+        before = f"stage{k - 1}"
+        texts.append(
+            f"name: half{k}\nmerge_method: linear\n" + MODELS.format(before, "./base") + "---\n"
+            f"name: stage{k}\nmerge_method: linear\n" + MODELS.format(before, f"half{k}")
+        )
+    with pytest.raises(InputError, match="too often") as caught:
+        merge(models, "---\n".join(texts), tmp_path / "out")
+    assert caught.value.problems[0].line
+    assert not (tmp_path / "out").exists()
 
 
 def test_documents_may_stand_in_any_order(models: Path, tmp_path: Path) -> None:
