@@ -13,8 +13,12 @@ CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 def test_parses(path: Path) -> None:
     recipe = load_recipe(path)
     assert recipe.notes == ()
-    assert {str(ref) for ref in recipe.models} <= {"models/base", "models/math", "models/code"}
-    assert recipe.merge_method == path.stem
+    assert {str(ref) for ref in recipe.source_models} <= {
+        "models/base",
+        "models/math",
+        "models/code",
+    }
+    assert path.stem == ("stages" if recipe.stages else recipe.merge_method)
 
 
 def test_there_are_examples_of_the_first_methods() -> None:
@@ -26,4 +30,5 @@ def test_there_are_examples_of_the_first_methods() -> None:
         "dare_linear",
         "dare_ties",
         "passthrough",
+        "stages",
     }
