@@ -53,9 +53,9 @@ def notes_on(recipe: Recipe, document: Mapping[Any, Any]) -> Iterator[str]:
     for path, entry in _filtered(document, ""):
         for name in unread_keys(entry):
             yield f"the key {name!r} has no effect, as in mergekit ({descend(path, (str(name),))})"
-    for ref in recipe.models:
-        if ref.revision is None and ref.text != ref.name:
-            yield f"{ref} is a folder: its revision is ignored"
+    for part in (part for ref in recipe.models for part in ref.parts):
+        if part.revision is None and not part.file and part.text != part.name:
+            yield f"{part} is a folder: its revision is ignored"
     for path, parameters in recipe.parameter_scopes():
         for name, setting in parameters.items():
             if _has_nan(setting):

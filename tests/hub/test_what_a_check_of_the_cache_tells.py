@@ -153,3 +153,20 @@ def test_only_the_revision_that_is_named_is_looked_at(hub: Hub, cached: Cached) 
     with pytest.raises(InputError, match="the cache has") as refused:
         check_cache("org/model@" + "e" * 40, cached.options)
     assert str(first) in str(refused.value) and str(newer.revision) in str(refused.value)
+
+
+def test_what_lies_beside_the_reference_of_a_stage_is_checked_too(
+    hub: Hub, cached: Cached, tmp_path: Path
+) -> None:
+    """Its tokenizer may decide the rows of the result."""
+    hub.commit("org/first", {**sharded(2), "tokenizer.json": b"{}"})
+    recipe = tmp_path / "recipe.yaml"
+    models = "[{model: org/first, parameters: {weight: 1}}]"
+    recipe.write_text(
+        f"name: first\nmerge_method: linear\nmodels: {models}\n---\n"
+        "merge_method: linear\nmodels:\n"
+        "  - {model: org/model, parameters: {weight: 1}}\n"
+        "  - {model: first, parameters: {weight: 1}}\n"
+    )
+    report = check_cache(str(recipe), cached.options)
+    assert ("org/first", "tokenizer.json") in {(file.model, file.file) for file in report.files}

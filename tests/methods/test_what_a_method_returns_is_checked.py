@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from merging import merge, shards_of, working_in
+from merging import Told, merge, shards_of, working_in
 from tiny_models import write_family
 
 from resumerge.engine.lifecycle.session import Session
@@ -211,6 +211,22 @@ def test_a_mended_method_computes_everything_again(models: Path, tmp_path: Path,
     use(rest="3 * mean")  # of a finished run, which no method stopped
     with pytest.raises(InputError, match="changed since the run was created"):
         merge(models, RECIPE, out)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_mended_method_of_a_stage_is_not_taken_for_the_results(
+    models: Path, tmp_path: Path, use: Use
+) -> None:
+    out, told = tmp_path / "out", Told()
+    last = "merge_method: linear\nmodels: [{model: first, parameters: {weight: 1}}]\n"
+    use(result="mean[:-1]")
+    with pytest.raises(Resumable):
+        merge(models, f"name: first\n{RECIPE}---\n{last}", out, threads=1)
+    use(rest="2 * mean")
+    with working_in(models):
+        Session(Options(state_dir=tmp_path / "out.state"), told).resume(str(out))
+    [note] = [note for note in told.notes if "changed since it failed" in note]
+    assert "linear" not in note
 
 
 @pytest.mark.usefixtures("small_batches")

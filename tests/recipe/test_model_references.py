@@ -124,6 +124,16 @@ def test_anything_else_is_refused(wrong: object) -> None:
 def test_a_revision_of_a_folder_is_noted() -> None:
     recipe = parse_recipe("merge_method: linear\nmodels: [{model: here@main}]")
     assert recipe.notes == ("here@main is a folder: its revision is ignored",)
+    adapted = parse_recipe("merge_method: linear\nmodels: [{model: org/name+here@main}]")
+    assert adapted.notes == recipe.notes
+
+
+@pytest.mark.parametrize(
+    "model", ["org/name+org/adapter", "./here+org/adapter", "org/name/FILE.safetensors"]
+)
+def test_a_model_without_a_revision_is_not_noted(model: str) -> None:
+    recipe = parse_recipe(f"merge_method: linear\nmodels: [{{model: {model}}}]")
+    assert recipe.notes == ()
 
 
 def test_an_architecture_written_over_the_models_own_has_no_effect() -> None:

@@ -38,7 +38,7 @@ from resumerge.ledger import Ledger
 from resumerge.planning import Plan
 
 _COMPUTED_AGAIN = (
-    "the merge method {!r} has changed since it failed: what it computed before is computed again"
+    "the code of a merge method has changed since it failed: everything is computed again with it"
 )
 
 
@@ -77,7 +77,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if is_finished(context, run, plan):
         return report_finished(context, run)
     if is_mended(run.record, plan, run.ledger):
-        context.reporter.note(_COMPUTED_AGAIN.format(plan.recipe.merge_method))
+        context.reporter.note(_COMPUTED_AGAIN)
         return _start(context, replace_run(context, run), plan)
     only_in_mirror: list[str] = []
     if run.mirror is not None:

@@ -152,10 +152,11 @@ def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
 
 
 def _needed(plan: Plan) -> list[HubFile]:
-    """The weights that a merge reads, and what lies beside those of the reference model."""
+    """The weights that a merge reads, and what lies beside those of its reference models."""
+    references = {document.reference for document in (*plan.stages, plan)}
     files = []
     for number, source in enumerate(plan.sources):
-        beside = source.companions if number == plan.reference else {}
+        beside = source.companions if number in references else {}
         files += [
             hub_file(source, name)
             for name in [*beside, *sorted(plan.bytes_needed(number))]
