@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from resumerge.errors import Problem
@@ -75,7 +75,11 @@ def _misspelled(documents: Sequence[Recipe]) -> Iterator[Problem]:
 
 
 def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
-    ordered = _ordered(documents)
+    """The first document that needs its own result."""
+    done = {document.name for document in _ordered(documents)}
+    left = {document.name for document in documents if document.name not in done}
+    while left != (needed := left & _named_in(documents, left)):
+        left = needed  # without those that only need what is in a circle
     return [
         document.problem(
             f"The stage {document.name!r} is made from itself",
@@ -85,10 +89,16 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
             fix="Name another model here",
         )
         for document in documents
-        if document not in ordered
+        if document.name in left
         for ref in document.models
-        if _names(ref, documents) not in (None, *ordered)
+        if ref.parts[0].text in left
     ][:1]
+
+
+def _named_in(documents: Sequence[Recipe], names: Set[str]) -> set[str]:
+    """What the documents of these names call their models."""
+    some = (document for document in documents if document.name in names)
+    return {ref.parts[0].text for document in some for ref in document.models}
 
 
 def _unused(documents: Sequence[Recipe]) -> list[Problem]:
@@ -111,24 +121,20 @@ def _unused(documents: Sequence[Recipe]) -> list[Problem]:
 def _ordered(documents: Sequence[Recipe]) -> list[Recipe]:
     """The documents, each after those that it names; without those that are in a circle."""
     ordered: list[Recipe] = []
-    while ready := [
-        document
-        for document in documents
-        if document not in ordered
-        and all(_names(ref, documents) in (None, *ordered) for ref in document.models)
-    ]:
-        ordered += ready
+    left = {id(d): (d, {id(used) for used in _used(d, documents)}) for d in documents}
+    while ready := [key for key, (_, used) in left.items() if not used & left.keys()]:
+        ordered += [left.pop(key)[0] for key in ready]
     return ordered
 
 
 def _users(documents: Sequence[Recipe], stage: Recipe) -> list[Recipe]:
-    return [d for d in documents if any(_names(ref, documents) is stage for ref in d.models)]
+    return [d for d in documents if any(used is stage for used in _used(d, documents))]
 
 
-def _names(ref: ModelRef, documents: Sequence[Recipe]) -> Recipe | None:
-    """The document whose result a model is."""
-    name = ref.parts[0].text
-    return next((document for document in documents if document.name == name), None)
+def _used(document: Recipe, documents: Sequence[Recipe]) -> list[Recipe]:
+    """The documents whose results are models of one."""
+    names = {ref.parts[0].text for ref in document.models}
+    return [other for other in documents if other.name in names]
 
 
 def _path_of(document: Recipe, ref: ModelRef) -> str:

@@ -18,6 +18,9 @@ MAX_DEPTH = 40
 MAX_NODES = 100_000
 """Most values after aliases are expanded: refuses a document whose aliases multiply."""
 
+MAX_DOCUMENTS = 100
+"""Most documents of a recipe: its stages."""
+
 _MAP, _SEQ, _MERGE, _NULL = (
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge", "null")
 )
@@ -48,7 +51,8 @@ def load_yaml(text: str, file: str) -> list[Document]:
 
     Raises:
         InputError: the text is not YAML, is empty, is not a mapping at a top level, has a tag
-            that recipes do not use, or exceeds `MAX_CHARS`, `MAX_DEPTH` or `MAX_NODES`.
+            that recipes do not use, or exceeds `MAX_CHARS`, `MAX_DOCUMENTS`, `MAX_DEPTH` or
+            `MAX_NODES`.
     """
     if len(text) > MAX_CHARS:
         raise refuse(
@@ -70,6 +74,15 @@ def load_yaml(text: str, file: str) -> list[Document]:
                     "a list" if isinstance(root, yaml.SequenceNode) else "a single value",
                     file,
                     _line(root),
+                )
+            if len(documents) > MAX_DOCUMENTS:
+                raise refuse(
+                    "The recipe has too many documents",
+                    where=file,
+                    line=_line(root),
+                    expected=f"at most {MAX_DOCUMENTS}",
+                    found="more",
+                    fix="Merge the first ones with a recipe of their own, and name its output",
                 )
         if not documents:
             raise _not_a_recipe("The recipe is empty", "only comments or blank lines", file, None)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resumerge.errors import InputError
 from resumerge.recipe import parse_recipe
 from resumerge.recipe.load import InvalidRecipe
 
@@ -35,6 +36,10 @@ FAULTS = {
     "a circle": (
         recipe(document("a", "b", "org/x"), document("b", "a"), document(None, "b")),
         [(4, "models[0].model", "'a' is made from itself")],
+    ),
+    "behind a circle": (
+        recipe(document("x", "a"), document("a", "b"), document("b", "a"), document(None, "x")),
+        [(8, "models[0].model", "'a' is made from itself")],
     ),
     "a stage of itself": (
         recipe(document("aaa", "org/x", "aaa"), document(None, "aaa")),
@@ -109,6 +114,14 @@ def test_in_one_document_a_name_has_no_effect() -> None:
     found = parse_recipe(document("any name: of a merge".replace(":", ""), "org/a"))
     assert found.name == ""
     assert any("name has no effect" in note for note in found.notes)
+
+
+def test_too_many_documents_are_refused() -> None:
+    texts = [document(f"n{k}", f"n{k - 1}" if k else "org/a") for k in range(101)]
+    assert len(parse_recipe(recipe(*reversed(texts[:100]))).stages) == 99
+    with pytest.raises(InputError, match="too many documents") as caught:
+        parse_recipe(recipe(*texts), "r.yaml")
+    assert caught.value.problems[0].line == 501
 
 
 def test_empty_documents_are_none(tmp_path: Path) -> None:
