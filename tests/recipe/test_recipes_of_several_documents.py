@@ -39,7 +39,7 @@ FAULTS = {
     ),
     "behind a circle": (
         recipe(document("x", "a"), document("a", "b"), document("b", "a"), document(None, "x")),
-        [(8, "models[0].model", "'a' is made from itself")],
+        [(9, "models[0].model", "'a' is made from itself")],
     ),
     "a stage of itself": (
         recipe(document("aaa", "org/x", "aaa"), document(None, "aaa")),
