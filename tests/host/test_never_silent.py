@@ -22,7 +22,7 @@ IPYTHON = {"JPY_PARENT_PID": "7", "TERM": "xterm-color", "CLICOLOR": "1", "FORCE
 SLOW = """
 import os, signal, subprocess, time
 from resumerge.engine.lifecycle.attempt import Attempt
-from resumerge.engine.lifecycle import pinned_plan as pinned
+from resumerge.engine.opening import pinned_plan as pinned
 opened, finish = pinned.open_sources, Attempt._finish
 def slow(*words):
     time.sleep(11)
