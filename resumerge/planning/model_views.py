@@ -29,11 +29,6 @@ class ModelViews:
     _layer_tensors: dict[tuple[ModelRef, str], dict[int, list[str]]] = field(default_factory=dict)
 
     @cached_property
-    def numbers(self) -> dict[ModelRef, int]:
-        """The number of each in the plan."""
-        return {ref: source.number for ref, source in self.sources.items()}
-
-    @cached_property
     def layers(self) -> dict[ModelRef, Layers]:
         """The stacks of each."""
         return {ref: infer_layers(s.tensors, s.config) for ref, s in self.sources.items()}

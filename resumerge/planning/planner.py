@@ -107,7 +107,7 @@ class _Planner:
         return Plan(
             recipe=self.recipe,
             sources=tuple(self.sources.values()),
-            reference=self.models.numbers[reference],
+            reference=self.sources[reference].number,
             layers=self.models.layers[reference],
             layer_maps=tuple(layer_maps),
             units=units,

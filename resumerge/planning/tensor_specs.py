@@ -97,7 +97,7 @@ def layer_map(models: ModelViews, module: Module, stack: str) -> LayerMap:
     origins = [
         LayerOrigin(
             tuple(
-                (models.numbers[i.model], i.layer_range[0] + step)
+                (models.sources[i.model].number, i.layer_range[0] + step)
                 for i in slice_.inputs
                 if i.layer_range
             )

@@ -101,7 +101,7 @@ def _read_document(
         part = _recipe(valid, errors, text, file, document) if valid else None
         return part, [*document.problems, *(_problem(error, file, document) for error in errors)]
     recipe = _recipe(written, errors, text, file, document)
-    return replace(recipe, notes=tuple(notes_on(recipe, document.data))), []
+    return replace(recipe, notes=tuple(notes_on(recipe, document.data, ignored))), []
 
 
 def _recipe(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -13,8 +13,8 @@ from resumerge.recipe.schema.settings import FILTERED, unread_keys
 from resumerge.recipe.types import Conditional, Recipe
 
 _IGNORED = {
-    "name": "the merge is named after its output folder",
     "input_model_parameters": "mergekit ignores it; write each model's parameters below its name",
+    "name": "the merge is named after its output folder",
     "int8_mask": "masks take almost no memory, and mergekit ignores this key here too",
     "out_shard_size": "give --shard-size to 'resumerge run' instead",
     "random_seed": "give --seed to 'resumerge run' instead",
@@ -35,14 +35,17 @@ IGNORED_KEYS = frozenset(_IGNORED)
 """mergekit's options at the top level of a recipe: accepted, without effect."""
 
 
-def notes_on(recipe: Recipe, document: Mapping[Any, Any]) -> Iterator[str]:
+def notes_on(
+    recipe: Recipe, document: Mapping[Any, Any], ignored: Collection[str]
+) -> Iterator[str]:
     """One sentence for each.
 
     Args:
         document: the YAML that the recipe was read from.
+        ignored: those of `IGNORED_KEYS` that were left out of it.
     """
     for name, why in _IGNORED.items():
-        if name in document and not (name == "name" and recipe.name):
+        if name in ignored and name in document:
             yield f"{name} has no effect: {why}"
     if _contains(document, "residual_weight"):
         yield "residual_weight has no effect: mergekit reads it and does nothing with it"

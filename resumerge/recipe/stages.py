@@ -97,8 +97,7 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
 
 def _named_in(documents: Sequence[Recipe], names: Set[str]) -> set[str]:
     """What the documents of these names call their models."""
-    some = (document for document in documents if document.name in names)
-    return {ref.parts[0].text for document in some for ref in document.models}
+    return set().union(*(_model_names(d) for d in documents if d.name in names))
 
 
 def _unused(documents: Sequence[Recipe]) -> list[Problem]:
@@ -133,8 +132,13 @@ def _users(documents: Sequence[Recipe], stage: Recipe) -> list[Recipe]:
 
 def _used(document: Recipe, documents: Sequence[Recipe]) -> list[Recipe]:
     """The documents whose results are models of one."""
-    names = {ref.parts[0].text for ref in document.models}
+    names = _model_names(document)
     return [other for other in documents if other.name in names]
+
+
+def _model_names(document: Recipe) -> set[str]:
+    """What a document calls its models, without their adapters."""
+    return {ref.parts[0].text for ref in document.models}
 
 
 def _path_of(document: Recipe, ref: ModelRef) -> str:

@@ -33,36 +33,28 @@ def run_mergekit(
     folder: Path, recipes: Mapping[str, str], *, option: str = "--no-copy-tokenizer"
 ) -> None:
     """Merge each recipe into ``folder/NAME.mergekit``; starting takes longer than a merge."""
-    words = {name: [f"{name}.yaml", f"{name}.mergekit", option] for name in recipes}
-    _run_all("mergekit-yaml", folder, recipes, words)
+    _run_all("mergekit-yaml", folder, recipes, "{}.yaml", "{}.mergekit", option)
 
 
 def run_mergekit_pytorch(folder: Path, recipes: Mapping[str, str], option: str) -> None:
     """The same for checkpoints, with mergekit-pytorch: ``-u`` or ``-i``."""
-    words = {name: [f"{name}.yaml", f"{name}.mergekit", option] for name in recipes}
-    _run_all("mergekit-pytorch", folder, recipes, words)
+    _run_all("mergekit-pytorch", folder, recipes, "{}.yaml", "{}.mergekit", option)
 
 
-def run_mergekit_multi(folder: Path, recipes: Mapping[str, str], *options: str) -> None:
+def run_mergekit_multi(folder: Path, recipes: Mapping[str, str]) -> None:
     """Recipes of several documents; stages go to ``folder/NAME.stages``."""
-    words = {
-        name: [
-            *(f"{name}.yaml", "--out-path", f"{name}.mergekit"),
-            *("--intermediate-dir", f"{name}.stages", *options),
-        ]
-        for name in recipes
-    }
-    _run_all("mergekit-multi", folder, recipes, words)
+    places = ("--out-path", "{}.mergekit", "--intermediate-dir", "{}.stages")
+    _run_all("mergekit-multi", folder, recipes, "{}.yaml", *places)
 
 
-def _run_all(
-    script: str, folder: Path, recipes: Mapping[str, str], words: Mapping[str, list[str]]
-) -> None:
+def _run_all(script: str, folder: Path, recipes: Mapping[str, str], *words: str) -> None:
+    """Run a command for each recipe, with its name in place of ``{}``."""
     assert MERGEKIT is not None
-    command = str(Path(MERGEKIT).with_name(script))
     for name, text in recipes.items():
         (folder / f"{name}.yaml").write_text(text)
-    run_beside_mergekit(folder, _RUN_ALL, command, json.dumps([*words.values()]))
+    command = str(Path(MERGEKIT).with_name(script))
+    commands = [[word.format(name) for word in words] for name in recipes]
+    run_beside_mergekit(folder, _RUN_ALL, command, json.dumps(commands))
 
 
 def run_beside_mergekit(folder: Path, program: str, *words: str) -> str:
@@ -82,8 +74,14 @@ def run_beside_mergekit(folder: Path, program: str, *words: str) -> str:
 
 def assert_same_weights(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
     """In float32, within 1e-5 of each element, or 1e-6 of the tensor's largest."""
+    assert {tensor.dtype for tensor in theirs.values()} <= {torch.float32}
+    assert_near(ours, theirs, 1e-6)
+
+
+def assert_near(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], near: float) -> None:
+    """In the same dtypes, within 1e-5 of each element, or `near` of the tensor's largest."""
     assert ours.keys() == theirs.keys()
     for name, expected in theirs.items():
-        assert ours[name].dtype == expected.dtype == torch.float32
-        close = torch.isclose(ours[name], expected, 1e-5, 1e-6 * float(expected.abs().max()))
+        assert ours[name].dtype == expected.dtype, name
+        close = torch.isclose(ours[name], expected, 1e-5, near * float(expected.abs().max()))
         assert close.all(), name

@@ -14,7 +14,6 @@ from resumerge.planning import Plan
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources import Source
 from resumerge.sources.adapters.lora import with_adapter
-from resumerge.sources.stages import stage_source
 
 LARGEST_TREE = 10_000
 """Nodes of a stage's tensor. Stages that use each other twice double it each time."""
@@ -81,13 +80,15 @@ class StageModels:
                 shutil.copyfile(content, path)
             else:
                 path.write_bytes(content)
-        self._results[name] = stage_source(
-            name,
+        self._results[name] = Source(
+            ModelRef(name, name),
+            "stage",
             folder,
+            None,
             output_config(plan),
             {tensor.name: tensor for unit in plan.units for tensor in unit.parts()},
-            plan.reference_model.components,
-            self._next_number,
+            components=plan.reference_model.components,
+            number=self._next_number,
         )
         self._plans.append(plan)
 

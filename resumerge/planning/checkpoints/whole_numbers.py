@@ -40,18 +40,19 @@ def compare(
     """
     differing, unread = [], []
     left = LARGEST
-    for name, alike in sorted(tensors.items(), key=lambda item: (item[1][0].nbytes, item[0])):
-        size = sum(tensor.nbytes for tensor in alike)
-        if len({(tensor.dtype, tensor.shape) for tensor in alike}) > 1:
-            differing.append(name)
-        elif size > left or not all(_is_here(tensor, sources) for tensor in alike):
-            unread.append(name)
-        else:
-            left -= size
-            with closing(SourceReader(sources)) as reader:
-                first, *others = (_read(tensor, reader) for tensor in alike)
-            if not all(np.array_equal(first, other) for other in others):
+    ascending = sorted(tensors.items(), key=lambda item: (item[1][0].nbytes, item[0]))
+    with closing(SourceReader(sources)) as reader:
+        for name, alike in ascending:
+            size = sum(tensor.nbytes for tensor in alike)
+            if len({(tensor.dtype, tensor.shape) for tensor in alike}) > 1:
                 differing.append(name)
+            elif size > left or not all(_is_here(tensor, sources) for tensor in alike):
+                unread.append(name)
+            else:
+                left -= size
+                first, *others = (_read(tensor, reader) for tensor in alike)
+                if not all(np.array_equal(first, other) for other in others):
+                    differing.append(name)
     return sorted(differing), sorted(unread)
 
 
