@@ -99,6 +99,10 @@ class Unit:
         stop = nbytes(self.dtype, min(indices.stop * self.block_elements, self.numel))
         return self.offset + first, stop - first
 
+    def run_blocks(self, nbytes: int) -> int:
+        """How many of its blocks are computed together; see `Tensor.run_blocks`."""
+        return self.expression.run_blocks(self.block_elements, nbytes)
+
     def run(self, indices: range) -> Run:
         """Consecutive blocks, which are read and computed together."""
         return Run.of(self.numel, self.block_elements, indices)

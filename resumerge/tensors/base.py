@@ -11,8 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation
+
+RUN_BYTES = 4 << 20
+"""So much of an operand is read, computed and written together, by one call each: between the
+calls a thread holds the interpreter's lock. Less under memory pressure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +69,19 @@ class Tensor(ABC):
         for child in self.children():
             yield from child.nodes()
         yield self
+
+    @cached_property
+    def _widest(self) -> int:
+        """Bits of an element of the widest of its nodes."""
+        return max(BITS[node.dtype] for node in self.nodes())
+
+    def run_blocks(self, block_elements: int, nbytes: int) -> int:
+        """How many of its blocks are computed together: at least one.
+
+        Args:
+            nbytes: that they may take of the widest tensor that it is computed from.
+        """
+        return max(1, 8 * nbytes // (self._widest * block_elements))
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """(leaf, first element, one past the last) of what elements ``start:stop`` read, and no

@@ -12,14 +12,10 @@ import numpy as np
 from resumerge.kernels import Run, round_to
 from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
 from resumerge.native import Vector, read_ranges
-from resumerge.tensors.base import Tensor
+from resumerge.tensors.base import RUN_BYTES, Tensor
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, Files, as_vector, bytes_of, code_of
 from resumerge.tensors.stored import Stored
-
-RUN_BLOCKS = 4
-"""Blocks that are read, computed and written together, by one call each: a thread holds the
-interpreter's lock between the calls. Fewer under memory pressure."""
 
 FLOAT32 = 4
 
@@ -101,14 +97,14 @@ class Merged(Tensor):
         return within + elements * (widths + scratch)
 
     def working_bytes(self, elements: int) -> float:
-        blocks = min(RUN_BLOCKS, -(-elements // self.block_elements) + 1)
+        blocks = min(self._run_blocks, -(-elements // self.block_elements) + 1)
         run = min(self.numel, blocks * self.block_elements)
         return run * (BITS[self.dtype] // 8) + self.computing_bytes(run)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         size, length = self.block_elements, stop - start
         whole_blocks = start % size == 0 and (length % size == 0 or stop == self.numel)
-        if whole_blocks and length <= RUN_BLOCKS * size:
+        if whole_blocks and length <= self._run_blocks * size:
             run = Run(start // size, size, length)
             self._compute(evaluation, run, as_vector(out, self.dtype))
         else:
@@ -116,10 +112,10 @@ class Merged(Tensor):
 
     def _read_parts(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         """Compute elements run by run, and blocks that the range has a part of beside `out`."""
-        width, size = BITS[self.dtype] // 8, self.block_elements
+        width, size, step = BITS[self.dtype] // 8, self.block_elements, self._run_blocks
         last = -(-stop // size)
-        for at in range(start // size, last, RUN_BLOCKS):
-            run = self.run(range(at, min(at + RUN_BLOCKS, last)))
+        for at in range(start // size, last, step):
+            run = self.run(range(at, min(at + step, last)))
             first, end = at * size, at * size + run.length
             if start <= first and end <= stop:
                 part = out[(first - start) * width : (end - start) * width]
@@ -166,6 +162,10 @@ class Merged(Tensor):
     def _compute(self, evaluation: Evaluation, run: Run, out: Vector) -> None:
         inputs = self.inputs(evaluation, run)
         evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
+
+    @cached_property
+    def _run_blocks(self) -> int:
+        return self.run_blocks(self.block_elements, RUN_BYTES)
 
     @cached_property
     def _codes(self) -> list[int]:

@@ -24,13 +24,13 @@ from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.sources.types import Source, numbered
 from resumerge.tensors import Adapted, Gathered, Merged
 from resumerge.tensors.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
+from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
-from resumerge.tensors.merged import RUN_BLOCKS
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 HEAD = "lm_head.weight"
-ROWS, COLUMNS = 700, 1000
+ROWS, COLUMNS = 500, 1000
 
 
 def adapted(
@@ -194,7 +194,7 @@ def test_torch_computes_block_by_block_in_float32(dtypes: tuple[str, str]) -> No
     recipe = "merge_method: arcee_fusion\nbase_model: a\nmodels: [{model: b}]\n"
     found = plan(recipe, headed("a", dtypes[0]), headed("b", dtypes[1]))
     unit = units(found)[HEAD]
-    assert unit.blocks == 3, "which are read at once"
+    assert unit.blocks == 2, "which are read at once"
     out = {"F32": 4, "BF16": 2}[unit.dtype]
     stored = sum({"F32": 4, "BF16": 2}[dtype] for dtype in dtypes) + out
     wide = 4 * (2 + METHODS["arcee_fusion"].cost.scratch)
@@ -220,13 +220,15 @@ def test_what_a_method_takes_besides_counts(method: str, models: str) -> None:
     assert blocks_bytes(found, 1) == int(ROWS * COLUMNS * expected)
 
 
-def test_a_run_has_so_many_blocks_at_most() -> None:
-    def of(blocks: int) -> int:
-        models = [llama(m, 0, others=[tensor(HEAD, (blocks * BLOCK,))]) for m in "ab"]
+def test_a_run_takes_so_much_of_an_operand_at_most() -> None:
+    def of(blocks: int, dtype: str) -> int:
+        models = [llama(m, 0, others=[tensor(HEAD, (blocks * BLOCK,), dtype)]) for m in "ab"]
         return blocks_bytes(plan(LINEAR, *models), 1)
 
-    assert of(3) == pytest.approx(3 * of(1), abs=3)
-    assert of(RUN_BLOCKS) == of(RUN_BLOCKS + 1) == of(100)
+    for dtype, width in (("F32", 4), ("BF16", 2)):
+        most = RUN_BYTES // (width * BLOCK)
+        assert of(3, dtype) == pytest.approx(3 * of(1, dtype), abs=3)
+        assert of(most - 1, dtype) < of(most, dtype) == of(most + 1, dtype) == of(100, dtype)
 
 
 def test_the_largest_block_that_stays_with_a_thread_and_one_that_is_given_back() -> None:

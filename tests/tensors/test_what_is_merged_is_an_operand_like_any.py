@@ -27,13 +27,13 @@ from resumerge.sources import Source, open_source
 from resumerge.sources.reader import SourceReader
 from resumerge.tensors import Adapted, Gathered, Merged, Stacked, Stored, Tensor, rounded_input
 from resumerge.tensors.dtypes import FLOATS
-from resumerge.tensors.merged import RUN_BLOCKS
 from resumerge.tensors.rows import AVERAGE, ZERO, Rows
 
 SHAPE = (40, 25)
 NUMEL = math.prod(SHAPE)
 NAME = "w"
 FIRST, SECOND = 100, 75
+RUN_BLOCKS = 4
 """Elements of a block of the inner and of the outer tensor, neither a multiple of the other."""
 
 METHOD = {
@@ -132,6 +132,13 @@ def stages(tmp_path: Path) -> Stages:
     return Stages(tmp_path, models(tmp_path, **tensors))
 
 
+@pytest.fixture
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of so many blocks of float32."""
+    for place in ("tensors.merged", "planning.estimates.memory"):
+        monkeypatch.setattr(f"resumerge.{place}.RUN_BYTES", RUN_BLOCKS * FIRST * 4)
+
+
 def operands(stages: Stages) -> list[Tensor]:
     return [source.tensors[NAME] for source in stages.sources]
 
@@ -211,18 +218,21 @@ def test_what_is_read_again_is_hashed_as_it_was(stages: Stages) -> None:
     assert hashes[:16] == hash_block(data[: 2 * SECOND])
 
 
+@pytest.mark.usefixtures("short_runs")
 def test_each_stage_counts_in_the_memory_and_its_reductions_do(stages: Stages) -> None:
     a, b, c, d = operands(stages)
     inner = merged("ties", [a, b, c], "BF16", FIRST)
     flat, nested = (
         of(merged("linear", [operand, d], "BF16", SECOND), stages.sources) for operand in (a, inner)
     )
-    one = inner.computing_bytes(RUN_BLOCKS * FIRST) + 2 * RUN_BLOCKS * FIRST
+    run = 2 * RUN_BLOCKS * FIRST  # twice as many blocks, of half the width
+    one = inner.computing_bytes(run) + 2 * run
     assert blocks_bytes(nested, 1) - blocks_bytes(flat, 1) == pytest.approx(one, abs=2)
     assert memory_need(nested, 1).held == METHODS["ties"].statistics_bytes(inner.context)
     assert memory_need(flat, 1).held == 0
 
 
+@pytest.mark.usefixtures("short_runs")
 def test_buffers_are_bounded_by_the_depth_of_the_tree(stages: Stages) -> None:
     """Stages that are computed one after the other use the same buffers."""
     a, b, *_ = operands(stages)

@@ -18,13 +18,16 @@ from resumerge.engine.reporter import ProgressUpdate
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.planning.plan import BLOCK, Unit
 from resumerge.tensors import Merged
-from resumerge.tensors.merged import RUN_BLOCKS
+from resumerge.tensors.base import RUN_BYTES
 
 StartedUnit = tuple[Unit, "Future[Statistics] | None"]
 """A unit, and the future of its statistics if they are computed ahead of its blocks."""
 
 BATCH_SECONDS = 1.0
 """A batch is closed after this time even if it is small, so that the process stops quickly."""
+
+RUNS_OF_A_BATCH = 32
+"""A batch has so many runs of blocks, at least, so that all threads have work in it."""
 
 SAMPLE_RUNS = 4
 """So many times as many blocks are sampled by one task: less is read of each."""
@@ -117,7 +120,8 @@ class Scheduler:
         while not self._stop.requested:
             if self._blocks_left:
                 unit, statistics = self._current
-                count = min(self._blocks_per_run(), max(1, nbytes // self._largest_block))
+                fitting = max(1, nbytes // self._largest_block)
+                count = min(unit.run_blocks(self._run_bytes()), fitting)
                 indices, self._blocks_left = self._blocks_left[:count], self._blocks_left[count:]
                 return unit, indices, statistics
             started = self._upcoming or self._start_unit()
@@ -176,7 +180,8 @@ class Scheduler:
                 self._governor.wait_for_memory(self._stop)
                 if self._stop.requested:
                     raise _ScanStopped
-                count = self._blocks_per_run() * (SAMPLE_RUNS if sample else 1)
+                count = merged.run_blocks(merged.block_elements, self._run_bytes())
+                count *= SAMPLE_RUNS if sample else 1
                 last = min(first + count, merged.blocks)
                 indices = range(first, last)
                 evaluate = self._evaluator.map_blocks
@@ -198,9 +203,9 @@ class Scheduler:
         fits = self._governor.batch_bytes // (2 * 4 * BLOCK)
         return max(1, min(2 * self._execution.threads, fits))
 
-    def _blocks_per_run(self) -> int:
-        """Fewer under memory pressure."""
-        return max(1, min(RUN_BLOCKS, self._governor.batch_bytes // (32 * 4 * BLOCK)))
+    def _run_bytes(self) -> int:
+        """What a run of blocks may take of an operand: less under memory pressure."""
+        return min(RUN_BYTES, self._governor.batch_bytes // RUNS_OF_A_BATCH)
 
     def _report(self, batch: list[WrittenBlocks]) -> None:
         """Count what was written, which the committer may have committed by now, or not."""

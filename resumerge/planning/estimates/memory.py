@@ -10,9 +10,9 @@ from resumerge.planning.plan import Plan, Unit
 from resumerge.sizes import show_size
 from resumerge.tensors import Adapted, Gathered, Merged, stored_in
 from resumerge.tensors.adapted import MATMUL_BYTES
+from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
 from resumerge.tensors.dtypes import BITS
-from resumerge.tensors.merged import RUN_BLOCKS
 
 BASE_RSS = 249_000_000
 """Bytes that the process takes besides its blocks with torch loaded (measured; another build of
@@ -92,7 +92,7 @@ def blocks_bytes(plan: Plan, threads: int) -> int:
     in_line: deque[int] = deque(maxlen=2 * threads + 1)
     for unit in plan.units:
         nbytes = _run_bytes(unit)
-        passing = min(unit.numel, RUN_BLOCKS * unit.block_elements) * FLOAT32 > REUSED
+        passing = _run_elements(unit) * FLOAT32 > REUSED
         kept = kept if passing else max(kept, nbytes)
         for _ in range(min(unit.blocks, 2 * threads + 1)):
             in_line.append(nbytes if passing else 0)
@@ -161,9 +161,13 @@ def _held_bytes(unit: Unit) -> int:
     )
 
 
+def _run_elements(unit: Unit) -> int:
+    return min(unit.numel, unit.run_blocks(RUN_BYTES) * unit.block_elements)
+
+
 def _run_bytes(unit: Unit) -> int:
     """The buffers of one run of blocks and what its methods take beside them."""
-    elements = min(unit.numel, RUN_BLOCKS * unit.block_elements)
+    elements = _run_elements(unit)
     tensor = unit.expression
     if isinstance(tensor, Merged):
         within = tensor.computing_bytes(elements)  # in whole blocks

@@ -19,11 +19,13 @@ from resumerge.ledger import Progress
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
 from resumerge.tensors import Merged
-from resumerge.tensors.merged import RUN_BLOCKS
 
 BLOCK = 4
 SIZE = 4 * BLOCK
 """Bytes of a block."""
+
+RUN_BLOCKS = 4
+"""Blocks of a run."""
 
 PENDING = Progress(0, b"", b"", None, None, None)
 PLENTY = 1000 * SIZE
@@ -198,6 +200,7 @@ def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pool, "order", [])
     for place in ("resumerge.planning.plan.BLOCK", "resumerge.engine.execute.scheduler.BLOCK"):
         monkeypatch.setattr(place, BLOCK)
+    monkeypatch.setattr(module, "RUN_BYTES", RUN_BLOCKS * SIZE)
 
 
 def linear(*blocks: int) -> Plan:
