@@ -137,7 +137,8 @@ def run(
 
     Args:
         config: the recipe: a YAML file, or a mapping with its keys.
-        out: the folder to write the model to.
+        out: the folder to write the model to; for models that are single files, also a file
+            ``NAME.safetensors``.
         OPTIONS
         reporter: an object that receives the progress; `progress` is then ignored.
         progress: ``auto`` shows a live view in a notebook, and nothing elsewhere; ``bar``,
@@ -170,7 +171,7 @@ def resume(
     """Continue a run. Options that are not given keep the values that the run began with.
 
     Args:
-        run: the run's id, output folder or mirror; by default the newest run.
+        run: the run's id, output or mirror; by default the newest run.
         OPTIONS
         reporter: as for `run`.
         progress: as for `run`.
@@ -186,7 +187,7 @@ def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> D
     """The document of ``resumerge status --json``: one run, or all of them, the newest first.
 
     Args:
-        run: the run's id, output folder or mirror; by default all runs.
+        run: the run's id, output or mirror; by default all runs.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Raises:
@@ -209,7 +210,7 @@ def plan(
 
     Args:
         config: the recipe: a YAML file, or a mapping with its keys.
-        out: the folder that the model would be written to.
+        out: the folder or file that the model would be written to.
         OPTIONS
         progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
             ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
@@ -229,7 +230,7 @@ def verify(
     """Compare an output, or the files in a mirror, with the checksums in the ledger.
 
     Args:
-        run: the run's id, output folder or mirror; by default the newest run.
+        run: the run's id, output or mirror; by default the newest run.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Raises:
@@ -246,7 +247,7 @@ def push(out: StrPath, repo: str, *, state_dir: StrPath | None = None) -> dict[s
     """Upload a finished model to the Hub; files that the repo already has are not sent.
 
     Args:
-        out: the folder of the model.
+        out: the folder of the model, or its only file.
         repo: ``org/name``; if it does not exist, a private repo is created.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
@@ -274,7 +275,7 @@ def clean(
     This does not ask for confirmation. Runs in progress stay.
 
     Args:
-        runs: ids or output folders; by default all finished runs, or with `older` all runs.
+        runs: ids or outputs; by default all finished runs, or with `older` all runs.
         done: only finished runs.
         older: only runs that wrote nothing for this long, like ``30d`` or ``12h``.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.

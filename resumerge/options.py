@@ -202,7 +202,7 @@ class Options:
         default=False, repeated=True, needs_mirror=True,
     )  # fmt: skip
     output: Path | None = _option(
-        Folder(), "Output folder for a run that is resumed from a mirror.", "resume",
+        Folder(), "Output of a run that is resumed from a mirror.", "resume",
         default_text="./NAME",
     )  # fmt: skip
 
@@ -326,7 +326,7 @@ def as_path(path: str | os.PathLike[str], what: str) -> Path:
     """A path that a caller gave; ``~`` is the home folder, as it is in a shell.
 
     Args:
-        what: it is for, in the message: ``output folder``.
+        what: it is for, in the message: ``output``.
 
     Raises:
         InputError: this cannot be a path.

@@ -30,7 +30,7 @@ def _age(text: str) -> float:
 @argument(
     "names",
     "[RUN]...",
-    "Ids or output folders. Default: all finished runs; with --older, all runs.",
+    "Ids or outputs. Default: all finished runs; with --older, all runs.",
     nargs=-1,
 )
 @click.option("--done", is_flag=True, help="Only finished runs.")

@@ -34,7 +34,7 @@ from resumerge.ui.terminal.terminal import out as stdout
 @argument(
     "out",
     "[OUT]",
-    "The folder that the model would be written to.",
+    "The folder or file that the model would be written to.",
     required=False,
     type=click.Path(path_type=Path),
 )

@@ -23,7 +23,12 @@ from resumerge.ui.terminal.terminal import err, print_command_to_resume, print_d
 
 
 @click.command("push", cls=Command)
-@argument("out", "OUT", "The folder of a finished model.", type=click.Path(path_type=Path))
+@argument(
+    "out",
+    "OUT",
+    "The folder of a finished model, or its only file.",
+    type=click.Path(path_type=Path),
+)
 @argument(
     "repo",
     "REPO",

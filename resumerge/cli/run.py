@@ -22,7 +22,12 @@ from resumerge.ui.progress.styles import Style
 
 @click.command("run", cls=Command)
 @recipe_argument
-@argument("out", "OUT", "The folder to write the model to.", type=click.Path(path_type=Path))
+@argument(
+    "out",
+    "OUT",
+    "The folder to write the model to; for models that are single files, also NAME.safetensors.",
+    type=click.Path(path_type=Path),
+)
 @options_of("run")
 @process_options
 @progress_option

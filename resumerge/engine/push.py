@@ -16,6 +16,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import METADATA, Moved, Store
 from resumerge.mirror.stores.registry import has_scheme, open_store
+from resumerge.output_path import OutputPath
 from resumerge.sources.index import INDEX_SUFFIX, MODEL, read_index
 from resumerge.storage import Storage
 
@@ -56,7 +57,7 @@ def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> 
     model, the weights are compared with its checksums first.
 
     Args:
-        out: the folder of the model.
+        out: the folder of the model, or its only file.
         repo: ``org/name``, or the address of any store.
         moved: may raise, to stop.
 
@@ -65,11 +66,14 @@ def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> 
             was sent.
         Resumable: the repo cannot be reached. What was sent is not sent again.
     """
-    files = _files(out)
+    output = OutputPath(out)
+    folder, files = output.folder, [out.name] if output.is_file else _files(out)
+    if output.is_file:
+        _check_file(out)
     store = open_store(repo if has_scheme(repo) else f"hf://{repo}")
     _check(out, runs)
     _check_repo(store, files)
-    sizes = {name: (out / name).stat().st_size for name in files}
+    sizes = {name: (folder / name).stat().st_size for name in files}
     sent = 0
 
     def count(nbytes: int) -> None:
@@ -79,9 +83,22 @@ def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> 
 
     for name in files:
         begins(name, sizes[name], sum(sizes.values()))
-        retry(store, partial(store.upload, name, out / name, count), "repo")
+        retry(store, partial(store.upload, name, folder / name, count), "repo")
     retry(store, lambda: store.put({}), "repo")
     return Pushed(store.url, files, sum(sizes.values()), sent)
+
+
+def _check_file(out: Path) -> None:
+    """Check that a model of one file is there, and finished."""
+    if not out.is_file():
+        unfinished = out.with_name(out.name + PARTIAL).exists()
+        raise refuse(
+            "The model is not finished" if unfinished else "There is no model to upload",
+            where=out,
+            expected="a weight file, as `resumerge run` writes it",
+            found=f"an unfinished file: {out.name}{PARTIAL}" if unfinished else "no file",
+            fix="resume its run" if unfinished else "name the output of a run that is done",
+        )
 
 
 def _files(out: Path) -> list[str]:
@@ -101,7 +118,7 @@ def _files(out: Path) -> list[str]:
             where=out,
             expected="a folder with weights, as `resumerge run` writes it",
             found="no weights" if out.is_dir() else "no folder",
-            fix="name the output folder of a run that is done",
+            fix="name the output of a run that is done",
         )
     if absent := _indexed(out) - set(map(str, found)):
         raise refuse(

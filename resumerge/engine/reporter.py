@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from resumerge.output.model_files import RECIPE_FILE
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub.prefetch import DownloadProgress
@@ -27,7 +28,7 @@ class Result:
 
     Args:
         id: of the run.
-        output: the output folder; the mirror, where there is no such folder on this machine.
+        output: the output; the mirror, where there is none on this machine.
         already_done: nothing was left to do.
         merging_seconds: spent computing, writing and committing in this attempt.
         mirror: where the model is too, or alone.
@@ -50,14 +51,14 @@ class Result:
 
     @property
     def where(self) -> str:
-        """The output folder; the mirror's address if this machine has none."""
+        """The output; the mirror's address if this machine has none."""
         is_mirror = self.mirror is not None and Path(self.mirror) == self.output
         return str(self.mirror if is_mirror else self.output)
 
     @property
     def is_here(self) -> bool:
-        """Whether the output folder has the model, and not the mirror alone."""
-        return (self.output / "config.json").exists()
+        """Whether the output has the model, and not the mirror alone."""
+        return self.output.is_file() or (self.output / RECIPE_FILE).exists()
 
     @property
     def places(self) -> str:

@@ -23,6 +23,6 @@ def is_safe_name(name: object) -> bool:
     )
 
 
-def is_folder_name(name: object) -> bool:
-    """Whether a visible folder can be made by this name in the working folder."""
+def is_output_name(name: object) -> bool:
+    """Whether a visible folder or file can be made by this name in the working folder."""
     return is_safe_name(name) and "/" not in str(name) and not str(name).startswith(".")

@@ -25,7 +25,7 @@ class FileTables(Connection):
         return {row["name"]: row["checksum"] for row in self._read("companions")}
 
     def written_names(self) -> list[str]:
-        """Every file that the run writes to its output folder, by final name."""
+        """Every file that the run writes to its output, by final name."""
         return [row["name"] for table in _WRITTEN for row in self._read(table, ["name"])]
 
     def note_download(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:

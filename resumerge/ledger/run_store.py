@@ -51,7 +51,7 @@ class RunStore:
         return sorted(found, key=lambda path: (_created(path), path.name))
 
     def find(self, wanted: str | None) -> Path:
-        """The folder of a run, by its id, its output folder, or None for the newest.
+        """The folder of a run, by its id, its output, or None for the newest.
 
         Raises:
             InputError: there is no such run, or the state folder cannot be read.
@@ -68,7 +68,7 @@ class RunStore:
         raise refuse(
             f"There is no run {wanted!r}" if wanted else "There is no run yet",
             where=str(self.folder),
-            expected="a run id, or the output folder of a run",
+            expected="a run id, or the output of a run",
             found=", ".join(
                 path.name + " (ledger and snapshot damaged)" * (path in damaged)
                 for path in runs[-5:]
@@ -83,7 +83,7 @@ class RunStore:
         )
 
     def of_output(self, output: Path) -> list[Path]:
-        """The runs that write to an output folder, oldest first."""
+        """The runs that write to an output, oldest first."""
         wanted = str(output.absolute())
         real = os.path.realpath(output)
         return [
@@ -93,11 +93,11 @@ class RunStore:
             and (stored in (wanted, real) or os.path.realpath(stored) == real)
         ]
 
-    def stage(self, output: Path, storage: Storage) -> Path:
-        """Make a folder for a new run, with the suffix `STAGED`: readers ignore it."""
+    def stage(self, model: str, storage: Storage) -> Path:
+        """Make a folder for a new run of a model, with the suffix `STAGED`: readers ignore it."""
         storage.make_folder(self.folder)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", output.name).strip("-")[:40] or "merge"
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", model).strip("-")[:40] or "merge"
         folder = self.folder / f"{name}-{stamp}-{os.urandom(2).hex()}{STAGED}"
         folder.mkdir()
         return folder

@@ -26,6 +26,7 @@ from resumerge.ledger.validators import (
     path,
     seconds,
     shape,
+    shard_name,
     source_identity,
     text,
     time,
@@ -122,11 +123,7 @@ TABLES: dict[str, Table] = {
     "shards": Table(
         (
             Column("number", int, integer()),
-            Column(
-                "name",
-                str,
-                like(r"(\w+/)?(diffusion_pytorch_)?model(-[0-9]{5}-of-[0-9]{5})?\.safetensors"),
-            ),
+            Column("name", str, shard_name),
             Column("nbytes", int, integer()),
             Column("header_bytes", int, integer()),
             Column("header_checksum", str, _XXH3),

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from resumerge.ledger.file_names import is_output_name
 from resumerge.options import are_kept_options
+from resumerge.output_path import SUFFIX
 
 LARGEST = 1 << 60
 """An exabyte: what is added up of a few such numbers is still an integer of SQLite."""
@@ -40,6 +42,15 @@ def like(pattern: str) -> Validator:
     """Text that matches a regular expression from its first to its last character."""
     compiled = re.compile(pattern, re.ASCII)
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
+
+
+is_shard_of_folder = like(r"(\w+/)?(diffusion_pytorch_)?model(-[0-9]{5}-of-[0-9]{5})?\.safetensors")
+"""The name of a shard, where the output is a folder."""
+
+
+def shard_name(value: Any) -> bool:
+    """The name of a shard; where the output is one file, the name that the user gave it."""
+    return is_shard_of_folder(value) or (is_output_name(value) and value.endswith(SUFFIX))
 
 
 def integer(least: int = 0) -> Validator:

@@ -11,12 +11,14 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import xxhash
 
 from resumerge.ledger.tables import TABLES
-from resumerge.ledger.validators import SOURCE, Validator
+from resumerge.ledger.validators import SOURCE, Validator, is_shard_of_folder
+from resumerge.output_path import OutputPath
 
 RECIPE_TEXT = "recipe text"
 """The part of a fingerprint that covers the text of the recipe: `text_digest`."""
@@ -94,6 +96,7 @@ def check_agreement(
     """
     _check_sources(_check_run(tables["run"]), tables["sources"])
     shards = tables["shards"]
+    _check_form(tables["run"][0]["output"], [row["name"] for row in shards])
     if len({row["name"] for row in shards}) < len(shards):
         raise InvalidLedger("its shards.name has the same name twice")
     ends = [row["header_bytes"] for row in shards]
@@ -137,6 +140,14 @@ def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if parts.get(RECIPE_TEXT) != text_digest(runs[0]["config_text"]):
         raise InvalidLedger("its run.config_text does not match run.fingerprint_parts")
     return dict(parts)
+
+
+def _check_form(output: str, shards: Sequence[str]) -> None:
+    """Check that a run writes the file that its output is, or shards of a model into the folder."""
+    out = OutputPath(Path(output))
+    fit = shards == [out.path.name] if out.is_file else all(map(is_shard_of_folder, shards))
+    if not fit:
+        raise InvalidLedger(f"its shards.name {', '.join(shards)[:_SHOWN]!r} do not fit run.output")
 
 
 def _check_sources(parts: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> None:

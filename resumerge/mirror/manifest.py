@@ -18,7 +18,7 @@ import xxhash
 
 from resumerge.host.memory import peak_rss
 from resumerge.ledger import Ledger, Row, now
-from resumerge.ledger.file_names import is_folder_name, is_safe_name
+from resumerge.ledger.file_names import is_output_name, is_safe_name
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validators import integer, time
 from resumerge.ledger.validity import InvalidLedger, check_values
@@ -60,7 +60,7 @@ class Manifest:
         units: number of tensors in the shards.
         attempts: rows of the ledger's table, in order.
         seed, shard_size: options that the run was started with.
-        output: the last part of the output folder's path; None if it is not usable.
+        output: the last part of the output's path; None if it is not usable.
     """
 
     run: str
@@ -95,7 +95,7 @@ def read_manifest(store: Store) -> Manifest | None:
             attempts=[{name: row.get(name) for name in columns} for row in content["attempts"]],
             seed=content["seed"],
             shard_size=content["shard_size"],
-            output=name if is_folder_name(name) else None,
+            output=name if is_output_name(name) else None,
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -41,7 +41,7 @@ def companions(
     comes last: without it, loaders do not recognise the folder as a model.
 
     Args:
-        name: of the output, for the model card.
+        name: of the model, for the model card.
         contents: the hash of what was read of each local model, by the text of its reference.
     """
     reference = plan.reference_model

@@ -18,7 +18,7 @@ from resumerge.planning.mismatch import Mismatches, listed
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
-from resumerge.planning.shards import pack, parts_of
+from resumerge.planning.shards import STEM, pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
 from resumerge.planning.tokenizers.alignment import Alignment
@@ -37,6 +37,7 @@ def make_plan(
     seed: int,
     shard_size: int,
     unshared: Unshared = Unshared.REFUSED,
+    stem: str = STEM,
 ) -> Plan:
     """Plan a merge.
 
@@ -46,13 +47,14 @@ def make_plan(
         seed: seed of the random masks.
         shard_size: largest shard in bytes; a single weight file as reference makes one shard.
         unshared: what becomes of tensors that not all models have, of models without config.json.
+        stem: how the names of the output's weight files begin, if it is no pipeline.
 
     Raises:
         InputError: with every problem that was found.
     """
     seen, notes = packed_experts(recipe, sources)
     planner = _Planner(recipe, seen, tokenizers or Tokenizers(), unshared, notes=notes)
-    return replace(planner.plan(seed, shard_size), sources=tuple(sources.values()))
+    return replace(planner.plan(seed, shard_size, stem), sources=tuple(sources.values()))
 
 
 ModuleMatch = tuple[Module, ModulePart]
@@ -70,7 +72,7 @@ class _Planner:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def plan(self, seed: int, shard_size: int) -> Plan:
+    def plan(self, seed: int, shard_size: int, stem: str) -> Plan:
         self.method = self._find_method()
         parameters = self._check_recipe()
         self.flat = is_flat(self.recipe, self.sources)
@@ -102,7 +104,7 @@ class _Planner:
         self._add_notes(modules, unnamed, layer_maps, unused)
         reference = self.models.reference
         single = self.sources[reference].single
-        parts = parts_of(self.sources[reference])
+        parts = parts_of(self.sources[reference], stem)
         units, shards = pack(targets, sys.maxsize if single else shard_size, parts)
         return Plan(
             recipe=self.recipe,

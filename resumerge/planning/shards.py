@@ -29,14 +29,21 @@ class Target:
         return nbytes(self.dtype, math.prod(self.shape))
 
 
-MODEL: Mapping[str, str] = {"": "model"}
-"""A model of one part, in files that transformers looks for."""
+STEM = "model"
+"""How the names of files begin that transformers looks for."""
+
+MODEL: Mapping[str, str] = {"": STEM}
+"""A model of one part."""
 
 
-def parts_of(reference: Source) -> Mapping[str, str]:
-    """How the names of the output's weight files begin, by the prefix of their tensors."""
-    parts = {f"{name}/": stem for name, stem in reference.components.items() if stem}
-    return parts or MODEL
+def parts_of(reference: Source, stem: str) -> Mapping[str, str]:
+    """How the names of the output's weight files begin, by the prefix of their tensors.
+
+    Args:
+        stem: of a model of one part.
+    """
+    parts = {f"{name}/": own for name, own in reference.components.items() if own}
+    return parts or {"": stem}
 
 
 def pack(
@@ -102,7 +109,7 @@ def _pack_part(
         shards.append(Shard(number, name, header, offset, first, len(units)))
 
 
-def shard_name(number: int, count: int, stem: str = "model") -> str:
+def shard_name(number: int, count: int, stem: str = STEM) -> str:
     """The name that transformers and diffusers look for."""
     if count == 1:
         return f"{stem}.safetensors"

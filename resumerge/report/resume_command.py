@@ -46,8 +46,10 @@ def next_command(state_dir: Path, *words: str) -> str:
     return shell_line(["resumerge", *words, *more])
 
 
-def loading_call(model: Path) -> str:
-    """The call that loads a finished model, in Python."""
+def loading_call(model: Path) -> str | None:
+    """The call that loads a finished model, in Python; None if no config.json says which."""
+    if not (model / "config.json").exists():
+        return None
     if (model / "modules.json").exists():
         return f"SentenceTransformer({str(model)!r})"
     names = json.loads((model / "config.json").read_bytes()).get("architectures") or [""]
@@ -56,8 +58,8 @@ def loading_call(model: Path) -> str:
 
 
 GONE = (
-    "The ledger of this run was deleted while it ran, so its output folder cannot be resumed. "
-    "Delete or move the output folder, then start over:"
+    "The ledger of this run was deleted while it ran, so its output cannot be resumed. "
+    "Delete or move the output, then start over:"
 )
 
 

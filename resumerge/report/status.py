@@ -13,7 +13,7 @@ def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
     """The runs of a state folder, newest first, or the one run that is named.
 
     Args:
-        wanted: a run's id, output folder or mirror; None for all runs.
+        wanted: a run's id, output or mirror; None for all runs.
 
     Raises:
         InputError: there is no such run.

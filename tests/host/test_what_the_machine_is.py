@@ -19,6 +19,7 @@ from resumerge.host.host import describe_host
 from resumerge.host.persistent_storage import find_persistent
 from resumerge.host.platform import find_platform, in_notebook
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 
 KERNEL = {"TERM": "xterm-color", "CLICOLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
 
@@ -112,7 +113,7 @@ def test_a_mounted_drive_is_suggested_as_mirror(
     assert host["platform"] == "colab"
 
     def mirror(options: Options) -> dict[str, str]:
-        made = choices(host, options, out=Path("merged"), budget=10**9, threads=2)
+        made = choices(host, options, out=OutputPath(Path("/work/merged")), budget=10**9, threads=2)
         return next(choice for choice in made if choice["what"] == "mirror")
 
     assert mirror(Options())["option"] == "--mirror /content/drive/MyDrive/merged"

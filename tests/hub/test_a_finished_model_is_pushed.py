@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from loopback_hub import Hub
 from merges import COPIES, Place, layered
+from safetensors.torch import save_file
 
 import resumerge
 from resumerge.errors import InputError
@@ -210,3 +212,26 @@ def test_in_python_and_without_a_run(hub: Hub, place: Place, merged: Path, tmp_p
     told = resumerge.push(merged / "out", REPO, state_dir=tmp_path)
     assert told["repo"] == f"hf://{REPO}"
     assert hub.contents(REPO) == files(merged / "out")
+
+
+def test_a_model_of_one_file_is_pushed_as_one_file(hub: Hub, place: Place) -> None:
+    """Into a repo that may have other files of that kind."""
+    folder = place.folder
+    for seed, name in enumerate("ab"):
+        tensors = {"block.weight": torch.full((4, 4), float(seed))}
+        save_file(tensors, folder / f"{name}.safetensors")
+    (folder / "files.yaml").write_text(
+        "merge_method: linear\nparameters: {weight: 1}\n"
+        "models: [{model: a.safetensors}, {model: b.safetensors}]\n"
+    )
+    words = ("push", "out/merged.safetensors", REPO)
+    assert "There is no model to upload" in place.call(*words, expect=2).stderr
+    place.call("run", "files.yaml", "out/merged.safetensors")
+    (folder / "out" / "other.safetensors").write_bytes(b"other")
+    hub.commit(REPO, {"theirs.safetensors": b"theirs"})
+    place.call(*words)
+    merged = folder / "out" / "merged.safetensors"
+    pushed = {"merged.safetensors": merged.read_bytes()}
+    assert hub.contents(REPO) == {"theirs.safetensors": b"theirs", **pushed}
+    merged.rename(merged.with_name("merged.safetensors.partial"))
+    assert "The model is not finished" in place.call(*words, expect=2).stderr

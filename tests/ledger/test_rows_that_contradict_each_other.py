@@ -14,7 +14,7 @@ import xxhash
 from ledger_rows import RUN, SHARD, TIME, UNIT, change
 
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit
-from resumerge.ledger.file_names import is_folder_name, is_safe_name
+from resumerge.ledger.file_names import is_output_name, is_safe_name
 from resumerge.ledger.import_ledger import import_ledger
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validators import (
@@ -104,6 +104,9 @@ CONTRADICTIONS = {
     "shards.nbytes of model-00001": "UPDATE shards SET nbytes = 41 WHERE number = 0",
     "shards.nbytes of model-00002": "UPDATE shards SET nbytes = 39 WHERE number = 1",
     "shards.name has": f"UPDATE shards SET name = '{SHARDS[0]}' WHERE number = 1",
+    f"shards.name '{SHARDS[0]}, other": "UPDATE shards SET name = 'other.safetensors' "
+    "WHERE number = 1",
+    f"shards.name '{SHARDS[0]}, model": "UPDATE run SET output = '/out/merged.safetensors'",
     "mirrored.nbytes": "UPDATE mirrored SET nbytes = 39",
     "run.fingerprint does not match": f"UPDATE run SET fingerprint = '{'0' * 64}'",
     "run.config_text": "UPDATE run SET config_text = 'other'",
@@ -189,7 +192,7 @@ ACCEPTED: dict[str, tuple[Any, list[Any], list[Any]]] = {
     "file": (is_safe_name, ["config.json", "a/b/c", "a" * 200, ".hidden"],
              ["", "/a", "../a", "a/../b", "a//b", "./a", "a/", ".", "..", "a\\b", "a\nb", "a\0b",
               "a" * 201, "a/" * 500 + "aa", ".resumerge/lease", ".resumerge", "ä" * 101, 5]),
-    "folder": (is_folder_name, ["merged", "a b"], ["a/b", ".hidden", "..", "", "/"]),
+    "folder": (is_output_name, ["merged", "a b"], ["a/b", ".hidden", "..", "", "/"]),
 }  # fmt: skip
 
 
@@ -207,9 +210,14 @@ def test_what_a_column_may_say_is_what_is_written_there(ledger: Path) -> None:
         ("units", "state"): ["pending", "committed"],
         ("attempts", "outcome"): ["done", "interrupted", "error", "oom", "killed", None],
         ("sources", "kind"): ["local", "hub", "lora"],
-        ("shards", "name"): ["model.safetensors", *SHARDS],
+        ("shards", "name"): ["model.safetensors", *SHARDS, "my own (1).safetensors"],
     }
     for (table, name), values in states.items():
         [column] = [column for column in TABLES[table].columns if column.name == name]
         assert all(map(column.accepts, values)), (table, name)
-        assert not any(map(column.accepts, ["other", "model.safetensors.partial", 5]))
+        assert not any(
+            map(
+                column.accepts,
+                ["other", "model.safetensors.partial", "/a.safetensors", "a/b.safetensors", 5],
+            )
+        )

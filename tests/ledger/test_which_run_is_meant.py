@@ -128,7 +128,7 @@ def test_where_there_is_none_those_that_there_are_are_named(
 def test_a_run_s_id_is_its_output_s_name_as_far_as_a_command_can_have_it(
     store: RunStore, output: str, begins: str
 ) -> None:
-    folders = {store.stage(Path("/somewhere") / output, Storage()) for _ in range(3)}
+    folders = {store.stage(output, Storage()) for _ in range(3)}
     assert len(folders) == 3, "runs of one second have several ids"
     for folder in folders:
         assert folder.is_dir() and folder.name.startswith(begins)

@@ -1,5 +1,5 @@
-"""Promise: a merge of weight files is continued by another machine that has the mirror and its own
-copies of these files, like any other merge.
+"""Promise: a merge of weight files, into a folder or one file, is continued by another machine that
+has the mirror and its own copies of these files, like any other merge.
 """
 
 from __future__ import annotations
@@ -117,3 +117,80 @@ def test_a_file_that_is_nowhere_is_named(
     _, err = second.call("resume", mirror, expect=75)
     assert "The model's file does not exist: a/a.safetensors" in err, err
     assert f"expected: {half.work}/a/a.safetensors" in err, err
+
+
+# An output that is one file
+
+FILE = "out/merged.safetensors"
+BESIDE = {"README.md", "mergekit_config.yml"}
+"""What the mirror has beside the weights, and the folder of one file has not."""
+
+
+def one_file(new: Callable[[str, str], Machine]) -> bytes:
+    """The file that nothing interrupts, without a mirror."""
+    calm = new("calm", OF_FILES)
+    calm.call("run", "recipe.yaml", FILE)
+    assert files_of(calm.work / "out").keys() == {"merged.safetensors"}
+    return (calm.work / FILE).read_bytes()
+
+
+@pytest.fixture
+def half_of_one_file(new: Callable[[str, str], Machine], mirror: Path) -> None:
+    """A machine that merged some tensors into one file, and is gone."""
+    first = new("first", OF_FILES)
+    process = first.start(
+        *("run", "recipe.yaml", FILE, "--mirror", mirror, "--threads", "1"), **SLOW
+    )
+    wait_until(lambda: held(mirror).snapshot and committed(first) > 2, process)
+    kill(process)
+    left = {path.name for path in (first.work / "out").iterdir()}
+    assert left == {"merged.safetensors.partial", ".merged.safetensors.lock"}
+    first.wipe()
+
+
+@pytest.mark.usefixtures("half_of_one_file")
+def test_one_file_is_resumed_under_its_name(
+    new: Callable[[str, str], Machine], mirror: Path
+) -> None:
+    second = new("second", OF_FILES)
+    _, err = second.call("resume", mirror, "--output", "here/other.safetensors", expect=2)
+    assert "a file named merged.safetensors" in err and "here/merged.safetensors" in err, err
+    _, err = second.call("run", "recipe.yaml", "folder", "--mirror", mirror, expect=2)
+    assert "The run in the mirror has another output" in err, err
+    second.call("resume", mirror, "--output", "here/merged.safetensors")
+    assert files_of(second.work / "here").keys() == {"merged.safetensors"}
+    expected = one_file(new)
+    assert (second.work / "here/merged.safetensors").read_bytes() == expected
+    there = files_of(mirror)
+    assert there.keys() == {"merged.safetensors", *BESIDE}
+    assert there["merged.safetensors"] == expected
+    assert "# merged\n" in there["README.md"].decode()
+    second.call("verify", "here/merged.safetensors")
+    second.call("verify", mirror)
+
+
+@pytest.mark.usefixtures("half_of_one_file")
+def test_one_file_that_is_only_in_the_mirror_is_brought_back_alone(
+    new: Callable[[str, str], Machine], mirror: Path
+) -> None:
+    second = new("second", OF_FILES)
+    _, said = second.call("resume", mirror, "--mirror-then-delete")
+    assert not list(second.work.glob("merged*"))
+    assert f"{mirror} (only there; --bring-back" in said, said
+    third = new("third", OF_FILES)
+    _, err = third.call("resume", mirror, "--bring-back", "--output", "folder", expect=2)
+    assert "a file named merged.safetensors" in err, err
+    third.call("run", "recipe.yaml", FILE, "--mirror", mirror, "--bring-back")
+    assert files_of(third.work / "out").keys() == {"merged.safetensors"}
+    assert (third.work / FILE).read_bytes() == one_file(new)
+
+
+def test_starting_over_replaces_one_file_in_the_mirror(
+    new: Callable[[str, str], Machine], mirror: Path
+) -> None:
+    first = new("first", OF_FILES)
+    first.call("run", "recipe.yaml", FILE, "--mirror", mirror)
+    before = files_of(mirror)
+    first.call("run", "recipe.yaml", FILE, "--mirror", mirror, "--restart")
+    assert files_of(mirror) == before
+    assert files_of(first.work / "out").keys() == {"merged.safetensors"}

@@ -29,7 +29,7 @@ def test_who_resumes_from_one_mirror_names_no_other(bed: Bed, tmp_path: Path) ->
 
 def test_a_run_stays_in_its_output(bed: Bed, tmp_path: Path) -> None:
     """The same one by another path is no other."""
-    with pytest.raises(InputError, match="another output folder on this machine"):
+    with pytest.raises(InputError, match="another output on this machine"):
         bed.resume(bed.out, output=tmp_path / "other")
     assert not (tmp_path / "other").exists()
     (tmp_path / "link").symlink_to(bed.out)
@@ -175,7 +175,7 @@ def test_a_run_that_came_from_its_mirror_gets_no_second_output(
     work = there.parent / "work"
     (work / "recipe.yaml").write_text(RECIPE)
     session = Session(Options(state_dir=there.parent / "state", mirror=str(there)))
-    with working_in(work), pytest.raises(InputError, match="another output folder") as refused:
+    with working_in(work), pytest.raises(InputError, match="another output") as refused:
         session.run(work / "recipe.yaml", work / "other")
     assert str(work / "merged") in str(refused.value)
     assert not (work / "other").exists()

@@ -35,6 +35,7 @@ from resumerge.errors import InputError, Interrupted, Resumable
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 
@@ -212,12 +213,12 @@ def test_a_model_comes_back_with_config_json_last_and_what_is_here_stays(
     here = {"tokenizer.json": b"T", "README.md": b"my own words", SHARD: b"cut off"}
     for name, data in here.items():
         (out / name).write_bytes(data)
-    fetched = fetch_model(mirror, finished(), out, storage)
+    fetched = fetch_model(mirror, finished(), OutputPath(out), storage)
     assert fetched == ["mergekit_config.yml", SHARD, OTHER, "config.json"]
     assert storage.of("rename") == [f"rename to {name}" for name in fetched]
     found = {path.name: path.read_bytes() for path in out.iterdir()}
     assert found == {**FILES, **here, SHARD: FILES[SHARD]}
-    assert fetch_model(mirror, finished(), out, storage) == []
+    assert fetch_model(mirror, finished(), OutputPath(out), storage) == []
 
 
 def test_of_a_model_that_comes_back_the_card_alone_may_be_edited_there(
@@ -225,7 +226,7 @@ def test_of_a_model_that_comes_back_the_card_alone_may_be_edited_there(
 ) -> None:
     mirror.store.put({**FILES, "README.md": b"my own words", "tokenizer.json": b"T"})
     with pytest.raises(Resumable, match=r"tokenizer\.json is damaged"):
-        fetch_model(mirror, finished(), tmp_path / "out", Storage())
+        fetch_model(mirror, finished(), OutputPath(tmp_path / "out"), Storage())
     assert (tmp_path / "out" / "README.md").read_bytes() == b"my own words"
     assert not (tmp_path / "out" / "config.json").exists()
 
@@ -240,18 +241,18 @@ def test_what_comes_back_has_to_fit_in_whole_pages_and_what_is_here_needs_none(
     monkeypatch.setattr("resumerge.engine.lifecycle.fetch_model.free_bytes", lambda path: free)
     free = (len(FILES) - 1) * PAGE - 1
     with pytest.raises(Resumable) as stopped:
-        fetch_model(mirror, finished(), out, Storage())
+        fetch_model(mirror, finished(), OutputPath(out), Storage())
     assert stopped.value.reason == "disk_full"
     assert [path.name for path in out.iterdir()] == [SHARD]
     free += 1
-    assert len(fetch_model(mirror, finished(), out, Storage())) == len(FILES) - 1
+    assert len(fetch_model(mirror, finished(), OutputPath(out), Storage())) == len(FILES) - 1
 
 
 def test_what_was_copied_before_or_begun_is_no_file_of_others(tmp_path: Path) -> None:
     for name, data in {SHARD: b"s", OTHER: b"longer", "README.md": b"mine"}.items():
         (tmp_path / name).write_bytes(data)
     begun = {f"{name}.partial" for name in FILES}
-    assert fetched_names(finished(), tmp_path) == {SHARD, "README.md", *begun}
+    assert fetched_names(finished(), OutputPath(tmp_path)) == {SHARD, "README.md", *begun}
 
 
 @pytest.mark.parametrize(
@@ -322,9 +323,17 @@ def test_a_lease_is_acquired_once_and_anew_after_its_release(mirror: MirrorSessi
 
 @pytest.mark.parametrize(
     ("out", "apart"),
-    [("mirror", False), ("mirror/out", False), (".", False), ("mirror2", True), ("out", True)],
+    [
+        ("mirror", False),
+        ("mirror/out", False),
+        ("mirror/out.safetensors", False),
+        (".", False),
+        ("mirror2", True),
+        ("out", True),
+        ("out.safetensors", True),
+    ],
 )
 def test_output_and_mirror_do_not_contain_each_other(
     mirror: MirrorSession, tmp_path: Path, out: str, apart: bool
 ) -> None:
-    assert (not check_apart(tmp_path / out, mirror)) is apart
+    assert (not check_apart(OutputPath(tmp_path / out), mirror)) is apart

@@ -107,10 +107,8 @@ def test_a_single_file(kind: Any, tmp_path: Path) -> None:
         "merge_method: linear\nparameters: {weight: 0.5}\n"
         f"models: [{{model: {first}}}, {{model: {second}}}]\n"
     )
-    out = merge(tmp_path, recipe, tmp_path / "out")
-    loaded = component.from_single_file(
-        str(out / "model.safetensors"), config=str(folder / "one"), subfolder=largest
-    )
+    out = merge(tmp_path, recipe, tmp_path / "merged.safetensors")
+    loaded = component.from_single_file(str(out), config=str(folder / "one"), subfolder=largest)
     one = component.from_pretrained(folder / "one", subfolder=largest).state_dict()
     two = own.state_dict()
     for name, tensor in loaded.state_dict().items():

@@ -36,9 +36,9 @@ def run_mergekit(
     _run_all("mergekit-yaml", folder, recipes, "{}.yaml", "{}.mergekit", option)
 
 
-def run_mergekit_pytorch(folder: Path, recipes: Mapping[str, str], option: str) -> None:
-    """The same for checkpoints, with mergekit-pytorch: ``-u`` or ``-i``."""
-    _run_all("mergekit-pytorch", folder, recipes, "{}.yaml", "{}.mergekit", option)
+def run_mergekit_pytorch(folder: Path, recipes: Mapping[str, str], *options: str) -> None:
+    """The same for checkpoints, with mergekit-pytorch: ``-u``, ``-i`` or neither."""
+    _run_all("mergekit-pytorch", folder, recipes, "{}.yaml", "{}.mergekit", *options)
 
 
 def run_mergekit_multi(folder: Path, recipes: Mapping[str, str]) -> None:

@@ -94,7 +94,7 @@ recipe_argument = argument(
 
 def run_argument(default: str) -> Decorator[Any]:
     """``RUN``, with what help says of its default."""
-    text = f"A run's id, output folder or mirror (hf://org/name). Default: {default}."
+    text = f"A run's id, output or mirror (hf://org/name). Default: {default}."
     return argument("run", "[RUN]", text, required=False)
 
 

@@ -18,7 +18,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
     Files of Hub models that are not in the cache are downloaded: they are small.
 
     Args:
-        name: of the output.
+        name: of the model.
 
     Returns:
         The plan, with a reminder for each file that is copied though it is damaged.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
 from resumerge.engine.checks.paths import (
     STATE,
+    check_form,
     check_output,
     check_outside,
     check_writable,
@@ -16,14 +16,17 @@ from resumerge.engine.checks.paths import (
 from resumerge.engine.context import RunContext
 from resumerge.engine.replication.checks import check_apart, check_has_mirror
 from resumerge.errors import InputError, Problem
+from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 
 
-def check_new(context: RunContext, plan: Plan, out: Path, replaced: Collection[str] = ()) -> None:
-    """Check a new run's output folder, disks, sources and mirror; the mirror is not read.
+def check_new(
+    context: RunContext, plan: Plan, out: OutputPath, replaced: Collection[str] = ()
+) -> None:
+    """Check a new run's output, disks, sources and mirror; the mirror is not read.
 
     Args:
-        replaced: names of files in `out` that are deleted first, and free their space.
+        replaced: names of files in its folder that are deleted first, and free their space.
 
     Raises:
         InputError: with every problem that was found.
@@ -33,22 +36,23 @@ def check_new(context: RunContext, plan: Plan, out: Path, replaced: Collection[s
 
 
 def new_run_problems(
-    context: RunContext, plan: Plan, out: Path, replaced: Collection[str] = ()
+    context: RunContext, plan: Plan, out: OutputPath, replaced: Collection[str] = ()
 ) -> list[Problem]:
     """The same as a list."""
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     then_delete = mirror is not None and bool(options.mirror_then_delete)
-    freed = sum((out / name).stat().st_blocks * 512 for name in replaced)
+    freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
     needed = max(0, space_needed(plan, then_delete=then_delete) - freed)
-    folders = source_folders(plan)
+    folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),
         *check_writable(context.runs.folder, STATE),
+        *check_form(out, reference.ref.text, single=reference.single),
         *check_output(out, replaced),
-        *check_outside(out, folders),
-        *check_disk(out, needed, then_delete=then_delete),
-        *check_downloads(plan, out, needed, offline=options.offline, evict=options.evict),
+        *check_outside(out.path, folders),
+        *check_disk(out.folder, needed, then_delete=then_delete),
+        *check_downloads(plan, out.folder, needed, offline=options.offline, evict=options.evict),
     ]
     if mirror is not None:
         problems += check_apart(out, mirror)

@@ -1,4 +1,4 @@
-"""Whether the paths that a user names can be used: output folder, state folder, sources apart."""
+"""Whether the paths that a user names can be used: output, state folder, sources apart."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.errors import Problem
+from resumerge.ledger.file_names import is_output_name
+from resumerge.output_path import SUFFIX, OutputPath
 from resumerge.planning import Plan
-from resumerge.planning.shards import shard_name
 from resumerge.sources.formats.registry import is_readable
 
-OUTPUT, STATE = "output folder", "state folder"
+OUTPUT, STATE = "output", "state folder"
 
 SHOWN = 5
 """Files that a message names."""
@@ -25,11 +26,14 @@ LONGEST_PATH = 4096 - 512
 """Bytes; the rest is for the names of files inside."""
 
 
-def check_path(path: Path, what: str) -> list[Problem]:
-    """A path must be UTF-8, and one that a folder can have.
+_A_FOLDER = "a folder, or a valid name for a new folder"
+
+
+def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem]:
+    """A path must be UTF-8, and one that a folder, or a file in a folder, can have.
 
     Args:
-        what: the folder is, in a message: ``output folder``.
+        what: it is, in a message: ``state folder``.
     """
     try:
         str(path).encode()
@@ -43,7 +47,7 @@ def check_path(path: Path, what: str) -> list[Problem]:
         Problem(
             f"The {what} cannot be used",
             where=str(path).encode(errors="backslashreplace").decode(),
-            expected="a folder, or a valid name for a new folder",
+            expected=expected,
             found=found,
             fix=f"name another {what}",
         )
@@ -51,7 +55,7 @@ def check_path(path: Path, what: str) -> list[Problem]:
 
 
 def _unfit(path: Path) -> str:
-    """What is wrong with the path of a folder; empty if nothing."""
+    """What is wrong with a path; empty if nothing."""
     if "\0" in str(path):
         return "a null byte in its name"
     longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
@@ -85,18 +89,39 @@ def check_writable(path: Path, what: str) -> list[Problem]:
     ]
 
 
-def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
-    """The output must be a new or empty folder that can be written to.
+def check_output_path(out: OutputPath) -> list[Problem]:
+    """`check_path` of an output; the name of one file must be one that it can have in a mirror."""
+    if not out.is_file:
+        return check_path(out.path, OUTPUT)
+    problems = check_path(out.path, OUTPUT, "a valid name for a new file")
+    if problems or is_output_name(out.path.name):
+        return problems
+    return [
+        Problem(
+            "The output cannot have this name",
+            where=str(out.folder),
+            expected="a visible file, with a name of at most 200 bytes of printable characters",
+            found=repr(out.path.name),
+            fix="name another file",
+        )
+    ]
+
+
+def check_output(out: OutputPath, ours: Collection[str] = ()) -> list[Problem]:
+    """The output must be new, or an empty folder, where files can be written.
 
     Args:
         ours: names of files that are to be deleted first, and so do not count.
     """
-    if not out.exists():
-        return [*_check_name(out), *check_writable(out, OUTPUT)]
-    others = (name for name in _files(out) if name not in ours) if out.is_dir() else ()
+    if out.is_file:
+        return _check_file(out, ours)
+    folder = out.folder
+    if not folder.exists():
+        return check_writable(folder, OUTPUT)
+    others = (name for name in _files(folder) if name not in ours) if folder.is_dir() else ()
     inside = sorted(itertools.islice(others, SHOWN))
-    if out.is_dir() and not inside:
-        return check_writable(out, OUTPUT)
+    if folder.is_dir() and not inside:
+        return check_writable(folder, OUTPUT)
     unfinished = any(name.endswith(PARTIAL) for name in inside)
     return [
         Problem(
@@ -105,8 +130,8 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
             expected="only files that the run wrote"
             if ours
             else "a new or empty folder, or the folder of an unfinished run",
-            found=", ".join(inside) or f"a file of {out.stat().st_size} bytes",
-            fix="name the state folder of its run with --state-dir, or name another output folder"
+            found=", ".join(inside) or f"a file of {folder.stat().st_size} bytes",
+            fix=_OF_ANOTHER_STATE + "folder"
             if unfinished
             else "move the files that you need to another place, and delete the rest"
             if ours
@@ -115,18 +140,55 @@ def check_output(out: Path, ours: Collection[str] = ()) -> list[Problem]:
     ]
 
 
-def _check_name(out: Path) -> list[Problem]:
-    """A new folder must not be named like a weight file: who writes that expects a file."""
-    if not is_readable(out.name):
+_OF_ANOTHER_STATE = "name the state folder of its run with --state-dir, or name another output "
+
+
+def _check_file(out: OutputPath, ours: Collection[str]) -> list[Problem]:
+    """What `check_output` says of one file: nothing has its name, finished or not."""
+    names = [name for name in (out.path.name, out.path.name + PARTIAL) if name not in ours]
+    inside = [name for name in names if os.path.lexists(out.folder / name)]
+    if not inside:
+        return check_writable(out.folder, OUTPUT)
+    unfinished = inside == names[-1:]
+    return [
+        Problem(
+            "The output exists already",
+            where=str(out),
+            expected="the name of a new file, or the file of an unfinished run",
+            found=f"a folder named {out.path.name}" if out.path.is_dir() else ", ".join(inside),
+            fix=_OF_ANOTHER_STATE + "file" if unfinished else "name another output file",
+        )
+    ]
+
+
+def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem]:
+    """The output is one file only if the reference model is one; a folder is named like a folder.
+
+    Args:
+        reference: the name of that model.
+        single: whether it is one weight file.
+    """
+    named_like_weights = is_readable(out.path.name) and not out.path.is_dir()
+    if not named_like_weights or (out.is_file and single):
         return []
+    stem = out.path.stem
+    if single:
+        return [
+            Problem(
+                "Weights are written as safetensors",
+                where=str(out),
+                expected=f"the name of a file that ends in {SUFFIX}, or of a folder",
+                found=out.path.name,
+                fix=f"name the file {stem}{SUFFIX}, or the folder {stem}",
+            )
+        ]
     return [
         Problem(
             "The output is a folder, and this is the name of a weight file",
             where=str(out),
-            expected="the name of a folder; the weights will be in files inside",
-            found=out.name,
-            fix=f"name the folder {out.stem}: a model in one file will be "
-            f"{out.stem}/{shard_name(0, 1)}",
+            expected=f"the name of a folder, because {reference} is one",
+            found=out.path.name,
+            fix=f"name the folder {stem}",
         )
     ]
 

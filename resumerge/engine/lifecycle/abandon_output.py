@@ -15,7 +15,7 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
     """Delete what a run wrote: its shards, the files beside them, and the run's folder.
 
     Files that the run did not write, and those that were edited since, are kept, and so is the
-    output folder. The ledger is deleted last, in one step: it names what belongs to the run.
+    output's folder. The ledger is deleted last, in one step: it names what belongs to the run.
     """
     folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
     written = written_files(ledger, out)

@@ -23,9 +23,10 @@ from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.replication.abandon import abandon_mirror, find_written, mirrored_files
 from resumerge.engine.replication.checks import check_has_mirror
 from resumerge.engine.replication.session import MirrorSession
-from resumerge.engine.resources.lock import folder_lock, run_lock
+from resumerge.engine.resources.lock import output_lock, run_lock
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.ledger import Ledger
+from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 from resumerge.recipe import Recipe
 
@@ -56,8 +57,8 @@ class AdoptedRun:
     replaced: bool
 
     @property
-    def out(self) -> Path:
-        return Path(self.record["output"])
+    def out(self) -> OutputPath:
+        return OutputPath(Path(self.record["output"]))
 
     @property
     def folder(self) -> Path:
@@ -78,7 +79,8 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
         ledger, restored = open_ledger(found.folder, context.storage)
         with closing(ledger):
             record = ledger.run() or {}
-            _check_output_stays(Path(record["output"]), found.out or context.options.output)
+            named = found.out.path if found.out is not None else context.options.output
+            _check_output_stays(Path(record["output"]), named)
             mirror_named = context.options.mirror is not None
             url = _inherit_options(context, record)
             replaced = context.options.restart or (
@@ -102,9 +104,9 @@ def _is_left_for_another(ledger: Ledger, record: Mapping[str, Any], recipe: Reci
     """Whether a command names another recipe, and no file of the run is left to lose."""
     if recipe is None or is_of_recipe(record, recipe):
         return False
-    out = Path(record["output"])
+    folder = OutputPath(Path(record["output"])).folder
     names = [name + suffix for name in ledger.written_names() for suffix in ("", PARTIAL)]
-    return not any(os.path.lexists(out / name) for name in names)
+    return not any(os.path.lexists(folder / name) for name in names)
 
 
 def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
@@ -115,11 +117,11 @@ def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
         if mirror is not None:
             written = find_written(mirror, run.folder.name, mirrored_files(ledger))
             abandon_mirror(mirror, written)
-        context.storage.make_folder(out)
-        with folder_lock(out):
-            abandon_output(ledger, run.folder, out, context.storage)
+        context.storage.make_folder(out.folder)
+        with output_lock(out):
+            abandon_output(ledger, run.folder, out.folder, context.storage)
 
-    return NewRun(run.recipe, run.config, out, written_files(ledger, out), abandon)
+    return NewRun(run.recipe, run.config, out, written_files(ledger, out.folder), abandon)
 
 
 def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:
@@ -131,7 +133,7 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:
     """
     pins = pins_of(run.ledger, reopen_local=run.reopen_local)
     try:
-        plan = pinned_plan(context, run.recipe, pins, json.loads(run.record["options"]))
+        plan = pinned_plan(context, run.recipe, run.out, pins, json.loads(run.record["options"]))
     except SourcesUnavailable as error:
         raise Resumable("source_unavailable", str(error)) from error
     folder = run.mirror.store.local_folder if run.mirror is not None else None
@@ -153,8 +155,8 @@ def _inherit_options(context: RunContext, record: Mapping[str, Any]) -> str | No
 def _check_output_stays(out: Path, named: Path | None) -> None:
     if named is not None and os.path.realpath(named) != os.path.realpath(out):
         raise refuse(
-            "This run has another output folder on this machine",
+            "This run has another output on this machine",
             where=str(named),
             found=str(out),
-            fix="name that folder, or leave --output out",
+            fix="name that one, or leave --output out",
         )

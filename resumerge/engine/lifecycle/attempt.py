@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.committer import Committer, bytes_committed
@@ -34,6 +33,7 @@ from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import measure_memory, peak_rss, rss
 from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
 from resumerge.mirror import Replicator
+from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Plan
 from resumerge.sources.hub.prefetch import Prefetcher
 from resumerge.sources.reader import SourceReader
@@ -70,7 +70,7 @@ class Attempt:
     context: RunContext
     plan: Plan
     ledger: Ledger
-    out: Path
+    out: OutputPath
     budget: ResourceBudget
     replicator: Replicator | None = None
     restored: bool = False
@@ -161,8 +161,8 @@ class Attempt:
         """Recover the output, then compute and commit everything that is pending."""
         reuse_freed_memory()
         reporter = self.context.reporter
-        sparse = allocates_lazily(self.plan, self.out, frees=self.context.frees_shards)
-        files = ShardFiles(self.plan, self.out, self.context.storage, sparse=sparse)
+        sparse = allocates_lazily(self.plan, self.out.folder, frees=self.context.frees_shards)
+        files = ShardFiles(self.plan, self.out.folder, self.context.storage, sparse=sparse)
         with closing(files), closing(SourceReader(self.plan.sources)) as reader:
             reporter.doing("comparing downloads with their hashes")
             forget_damaged(self.plan, self.ledger, self.context.metadata, self._check_in)
@@ -293,10 +293,11 @@ class Attempt:
         )
 
     def _finish(self) -> None:
-        """Write the files beside the shards."""
+        """Write the files beside the shards, where the folder is the output."""
         self.context.reporter.doing("finishing")
         self.ledger.set_contents(content_hashes(self.plan, self.ledger))
-        write_companions(self.context, self.plan, self.ledger, self.out)
+        if not self.out.is_file:
+            write_companions(self.context, self.plan, self.ledger, self.out.folder)
 
     def _publish(self) -> None:
         """Wait until the mirror has everything, and complete the model there."""
@@ -304,7 +305,7 @@ class Attempt:
             self.context.reporter.doing("waiting for the mirror")
             with self.context.stop.deferred():
                 self.replicator.finish(
-                    lambda: model_files(self.context, self.plan, self.ledger, self.out),
+                    lambda: model_files(self.context, self.plan, self.ledger, self.out.model),
                     self._check_in,
                 )
 

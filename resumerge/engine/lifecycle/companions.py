@@ -18,9 +18,12 @@ from resumerge.sources.companions import LARGEST
 
 
 def model_files(
-    context: RunContext, plan: Plan, ledger: Ledger, out: Path
+    context: RunContext, plan: Plan, ledger: Ledger, name: str
 ) -> Iterator[tuple[str, bytes | Path]]:
     """The files beside the shards, config.json last: the name, and the bytes or their file.
+
+    Args:
+        name: of the model.
 
     Raises:
         Resumable: one was damaged after the run began.
@@ -28,7 +31,7 @@ def model_files(
     contents = {row["model"]: row["content"] for row in ledger.sources() if row["content"]}
     offline = context.options.offline
     try:
-        yield from companions(plan, out.name, context.metadata, contents, offline=offline)
+        yield from companions(plan, name, context.metadata, contents, offline=offline)
     except InputError as error:
         raise Resumable("source_changed", f"{error}\nThen resume.") from error
 
@@ -41,7 +44,7 @@ def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path)
     if context.frees_shards or not all((out / s.name).exists() for s in plan.shards):
         return
     noted = ledger.companions()
-    for name, content in model_files(context, plan, ledger, out):
+    for name, content in model_files(context, plan, ledger, out.name):
         path = out / name
         data = content if isinstance(content, bytes) else _read(content)
         checksum = hash_block(data).hex()

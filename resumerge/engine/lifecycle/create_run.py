@@ -18,7 +18,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.replication.checks import refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
-from resumerge.engine.resources.lock import folder_lock, is_abandoned, run_lock
+from resumerge.engine.resources.lock import is_abandoned, output_lock, run_lock
 from resumerge.errors import InputError
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
@@ -26,27 +26,28 @@ from resumerge.ledger.run_store import RECIPE_FILE, RunStore
 from resumerge.ledger.validity import RECIPE_TEXT, text_digest
 from resumerge.mirror.state import NOTHING
 from resumerge.mirror.stores.registry import open_store
+from resumerge.output_path import OutputPath
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 from resumerge.sources import Source
 
 
 @contextmanager
-def create_run(context: RunContext, plan: Plan, config: Path, out: Path) -> Iterator[Ledger]:
+def create_run(context: RunContext, plan: Plan, config: Path, out: OutputPath) -> Iterator[Ledger]:
     """Create a run: its ledger with the whole plan, locked while the caller works on it.
 
     The run's folder appears with the plan in it whole, or not at all.
 
     Raises:
-        InputError: the output folder or the mirror is used by another run meanwhile.
+        InputError: the output or the mirror is used by another run meanwhile.
     """
     context.run_id = None  # a run that this one replaces is gone
     if context.options.mirror:
         _acquire_empty(context.open_mirror(context.options.mirror), out)
-    context.storage.make_folder(out)
-    with folder_lock(out):
+    context.storage.make_folder(out.folder)
+    with output_lock(out):
         if problems := check_output(out):  # another run may have used it since the first check
             raise InputError(problems)
-        staged = context.runs.stage(out, context.storage)
+        staged = context.runs.stage(out.model, context.storage)
         _delete_abandoned(context.runs, staged)
         with run_lock(staged, staged.stem):
             folder = _write_plan(context, plan, config, out, staged)
@@ -55,9 +56,9 @@ def create_run(context: RunContext, plan: Plan, config: Path, out: Path) -> Iter
                 yield ledger
 
 
-def _acquire_empty(mirror: MirrorSession, out: Path) -> None:
+def _acquire_empty(mirror: MirrorSession, out: OutputPath) -> None:
     """Take the lease of a new run's mirror, which must be empty."""
-    mirror.acquire_lease(out.name)
+    mirror.acquire_lease(out.model)
     with TemporaryDirectory(prefix="resumerge-") as name:
         folder = Path(name)
         state = mirror.read_state(folder / LEDGER_FILE)
@@ -72,7 +73,9 @@ def _delete_abandoned(runs: RunStore, ours: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_plan(context: RunContext, plan: Plan, config: Path, out: Path, staged: Path) -> Path:
+def _write_plan(
+    context: RunContext, plan: Plan, config: Path, out: OutputPath, staged: Path
+) -> Path:
     """Write a new run's ledger; the run's folder under its final name is returned."""
     options, storage = context.options, context.storage
     name = staged.stem

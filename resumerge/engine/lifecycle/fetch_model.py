@@ -16,6 +16,7 @@ from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.retrying import retry
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
+from resumerge.output_path import OutputPath
 from resumerge.recipe import Recipe
 from resumerge.sizes import show_size
 from resumerge.storage import Storage
@@ -46,9 +47,11 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
 
 
 def fetch_model(
-    mirror: MirrorSession, manifest: Manifest, out: Path, storage: Storage
+    mirror: MirrorSession, manifest: Manifest, out: OutputPath, storage: Storage
 ) -> list[str]:
     """Copy a finished model here, config.json last; files that are here already are kept.
+
+    Where the output is one file, only that is copied.
 
     Returns:
         The names of the files that were copied.
@@ -56,10 +59,10 @@ def fetch_model(
     Raises:
         InputError, Resumable: a file cannot be read or is damaged, or the disk here is too small.
     """
-    names = sorted(manifest.files, key=lambda name: (name == "config.json", name))
-    missing = [name for name in names if not _has(out / name, name, manifest.files[name][0])]
+    names = sorted(_wanted(manifest, out), key=lambda name: (name == "config.json", name))
+    missing = [name for name in names if not _has(out.folder / name, name, manifest.files[name][0])]
     needed = sum(-(-manifest.files[name][0] // PAGE) * PAGE for name in missing)
-    free = free_bytes(out)
+    free = free_bytes(out.folder)
     if free < needed:
         raise Resumable(
             "disk_full",
@@ -68,15 +71,20 @@ def fetch_model(
         )
     for name in missing:
         fetch_from_mirror(
-            mirror, name, None if name == CARD else manifest.files[name][1], out, storage
+            mirror, name, None if name == CARD else manifest.files[name][1], out.folder, storage
         )
     return missing
 
 
-def fetched_names(manifest: Manifest, out: Path) -> set[str]:
+def fetched_names(manifest: Manifest, out: OutputPath) -> set[str]:
     """Names of a finished model's files that `fetch_model` copied before, or started to copy."""
-    whole = {name for name, (nbytes, _) in manifest.files.items() if _has(out / name, name, nbytes)}
-    return whole | {name + PARTIAL for name in manifest.files}
+    names, files = _wanted(manifest, out), manifest.files
+    whole = {name for name in names if _has(out.folder / name, name, files[name][0])}
+    return whole | {name + PARTIAL for name in names}
+
+
+def _wanted(manifest: Manifest, out: OutputPath) -> list[str]:
+    return [name for name in manifest.files if not out.is_file or name == out.path.name]
 
 
 def _has(path: Path, name: str, nbytes: int) -> bool:

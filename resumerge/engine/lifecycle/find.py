@@ -6,15 +6,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from resumerge.engine.checks.paths import OUTPUT, STATE, check_path
+from resumerge.engine.checks.paths import STATE, check_output_path, check_path
 from resumerge.engine.context import RunContext
-from resumerge.engine.lifecycle.import_run import find_in_mirror
+from resumerge.engine.lifecycle.import_run import find_in_mirror, named_output
 from resumerge.engine.replication.abandon import abandon_mirror, find_written
 from resumerge.engine.replication.checks import check_apart, check_reachable
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.errors import InputError, refuse
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.stores.registry import is_mirror_url, open_store
+from resumerge.output_path import OutputPath
 from resumerge.planning import read_recipe
 from resumerge.recipe import Recipe
 
@@ -25,13 +26,13 @@ class NewRun:
 
     Args:
         config: the recipe's file.
-        replaced: names of files in `out` that `abandon` deletes.
+        replaced: names of files in the output's folder that `abandon` deletes.
         abandon: deletes what the run wrote that this one replaces (``--restart``).
     """
 
     recipe: Recipe
     config: Path
-    out: Path
+    out: OutputPath
     replaced: Collection[str] = ()
     abandon: Callable[[], None] = lambda: None
 
@@ -49,7 +50,7 @@ class ExistingRun:
     folder: Path
     recipe: Recipe | None = None
     config: Path | None = None
-    out: Path | None = None
+    out: OutputPath | None = None
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,13 @@ class FinishedInMirror:
 
     manifest: Manifest
     recipe: Recipe | None
-    out: Path | None
+    out: OutputPath | None
 
 
 Found = NewRun | ExistingRun | FinishedInMirror
 
 
-def find_for_run(context: RunContext, config: Path, out: Path) -> Found:
+def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
     """What ``resumerge run CONFIG OUT`` works on.
 
     Raises:
@@ -79,12 +80,12 @@ def find_for_run(context: RunContext, config: Path, out: Path) -> Found:
     problems = [
         *check_path(context.runs.folder, STATE),
         *check_path(config.absolute().parent, "recipe's folder"),
-        *check_path(out, OUTPUT),
+        *check_output_path(out),
     ]
     if problems:
         raise InputError(problems)
     recipe = read_recipe(config)
-    if earlier := context.runs.of_output(out):
+    if earlier := context.runs.of_output(out.path):
         return ExistingRun(earlier[-1], recipe, config)
     if context.options.mirror is None:
         return NewRun(recipe, config, out)
@@ -105,7 +106,7 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
     """What ``resumerge resume [RUN]`` works on.
 
     Args:
-        name: a run's id, output folder or mirror; None for the newest run.
+        name: a run's id, output or mirror; None for the newest run.
 
     Raises:
         InputError: there is no such run.
@@ -128,10 +129,10 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
     if isinstance(found, Path):
         return ExistingRun(found)
     assert found is not None
-    return FinishedInMirror(found, None, context.options.output)
+    return FinishedInMirror(found, None, named_output(context.options))
 
 
-def _check_usable(mirror: MirrorSession, out: Path | None = None) -> None:
+def _check_usable(mirror: MirrorSession, out: OutputPath | None = None) -> None:
     if problems := check_reachable(mirror):
         raise InputError([*(check_apart(out, mirror) if out is not None else ()), *problems])
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from resumerge.engine.checks.paths import OUTPUT, check_output, check_path
+from resumerge.engine.checks.paths import check_output, check_output_path
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_file
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.adopt import AdoptedRun
 from resumerge.engine.lifecycle.fetch_model import fetch_model, fetched_names, is_made_of
 from resumerge.engine.lifecycle.find import FinishedInMirror
+from resumerge.engine.lifecycle.import_run import check_same_form
 from resumerge.engine.recovery.damage import find_damage
 from resumerge.engine.replication.checks import SHOWN, check_apart, refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.reporter import Result
-from resumerge.engine.resources.lock import folder_lock
+from resumerge.engine.resources.lock import output_lock, remove_stale_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.mirror.manifest import (
@@ -29,6 +30,7 @@ from resumerge.mirror.manifest import (
 from resumerge.mirror.names import MANIFEST_FILE
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.state import FINISHED, MirrorState
+from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 
 
@@ -48,10 +50,11 @@ def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 
 
 def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
-    files = ShardFiles(plan, run.out, context.storage)
+    folder = run.out.folder
+    files = ShardFiles(plan, folder, context.storage)
     missing = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
     companions = run.ledger.companions()
-    if run.ledger.open_shards() or not all((run.out / name).is_file() for name in companions):
+    if run.ledger.open_shards() or not all((folder / name).is_file() for name in companions):
         return False
     if run.mirror is None:
         return not missing
@@ -83,17 +86,18 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
     Raises:
         InputError, Resumable: it cannot be copied from the mirror.
     """
+    remove_stale_lock(run.out)
     mirror = run.mirror
     if mirror is not None and context.options.bring_back:
         manifest = retry(mirror.store, lambda: read_manifest(mirror.store))
         if manifest is not None:
-            with folder_lock(run.out):
+            with output_lock(run.out):
                 for name in fetch_model(mirror, manifest, run.out, context.storage):
                     if not name.endswith(SHARD):
-                        path = run.out / name
+                        path = run.out.folder / name
                         run.ledger.note_companion(name, path.stat().st_size, hash_file(path))
     url = mirror.url if mirror else None
-    result = Result(run.folder.name, run.out, run.ledger.path, already_done=True, mirror=url)
+    result = Result(run.folder.name, run.out.path, run.ledger.path, already_done=True, mirror=url)
     context.reporter.done(result)
     return result
 
@@ -110,21 +114,24 @@ def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
     options = context.options
     if found.recipe is not None and not is_made_of(manifest, found.recipe, options, mirror):
         raise refuse_mirror(mirror, MirrorState(FINISHED, {}, manifest))
+    name = Path(manifest.output or manifest.run)
+    if out is not None and (problems := check_same_form(out, name)):
+        raise InputError(problems)
     if options.bring_back:
-        out = out or Path.cwd() / (manifest.output or manifest.run)
-        problems = [*check_path(out, OUTPUT), *check_output(out, fetched_names(manifest, out))]
+        out = out or OutputPath(Path.cwd() / name)
+        problems = [*check_output_path(out), *check_output(out, fetched_names(manifest, out))]
         if problems:
             raise InputError(problems)
     return take_finished(context, mirror, manifest, out)
 
 
 def take_finished(
-    context: RunContext, mirror: MirrorSession, manifest: Manifest, out: Path | None
+    context: RunContext, mirror: MirrorSession, manifest: Manifest, out: OutputPath | None
 ) -> Result:
     """Report a model that the mirror has finished; with ``--bring-back`` it is copied to `out`.
 
     Args:
-        out: the output folder on this machine, if there is one.
+        out: the output on this machine, if there is one.
 
     Raises:
         InputError, Resumable: it cannot be copied.
@@ -134,11 +141,11 @@ def take_finished(
     if context.options.bring_back and out is not None:
         if problems := check_apart(out, mirror):
             raise InputError(problems)
-        context.storage.make_folder(out)
-        with folder_lock(out):
+        context.storage.make_folder(out.folder)
+        with output_lock(out):
             fetch_model(mirror, manifest, out, context.storage)
     url = Path(mirror.url)
-    here = out if out is not None and out.is_dir() else url
+    here = out.path if out is not None and out.path.exists() else url
     result = Result(manifest.run, here, url, already_done=True, mirror=mirror.url)
     context.reporter.done(result)
     return result

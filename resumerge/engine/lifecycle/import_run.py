@@ -9,21 +9,28 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from resumerge.engine.checks.drift import is_of_recipe
-from resumerge.engine.checks.paths import OUTPUT, STATE, check_output, check_path, check_writable
+from resumerge.engine.checks.paths import (
+    STATE,
+    check_output,
+    check_output_path,
+    check_path,
+    check_writable,
+)
 from resumerge.engine.context import RunContext
 from resumerge.engine.opening.pinned_plan import pinned_path
 from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.replication.checks import check_apart, refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import run_lock
-from resumerge.errors import InputError, refuse
+from resumerge.errors import InputError, Problem, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
-from resumerge.ledger.file_names import is_folder_name
+from resumerge.ledger.file_names import is_output_name
 from resumerge.ledger.run_store import RECIPE_FILE
 from resumerge.mirror.manifest import Manifest, missing_files
 from resumerge.mirror.state import FINISHED, NOTHING, UNFINISHED, MirrorState
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe
 from resumerge.recipe.invalid import InvalidValue
@@ -35,13 +42,13 @@ def find_in_mirror(
     context: RunContext,
     mirror: MirrorSession,
     recipe: Recipe | None = None,
-    out: Path | None = None,
+    out: OutputPath | None = None,
 ) -> Path | Manifest | None:
     """What a mirror holds; a run that this machine does not have is imported.
 
     Args:
         recipe: that the run must be of, unless ``--restart`` abandons it.
-        out: the output folder on this machine; by default as the options say.
+        out: the output on this machine; by default as the options say.
 
     Returns:
         The folder of a run's ledger; or the manifest of a finished model; or None where the mirror
@@ -98,12 +105,13 @@ def _finished(
 
 
 def _import(
-    context: RunContext, mirror: MirrorSession, record: Mapping[str, Any], out: Path
+    context: RunContext, mirror: MirrorSession, record: Mapping[str, Any], out: OutputPath
 ) -> Path:
     """Copy a run's ledger from its mirror; its folder, which appears whole or not at all."""
     runs, storage = context.runs, context.storage
     problems = [
-        *check_path(out, OUTPUT),
+        *check_output_path(out),
+        *check_same_form(out, Path(record["output"])),
         *check_path(runs.folder, STATE),
         *check_writable(runs.folder, STATE),
         *check_output(out),
@@ -112,14 +120,14 @@ def _import(
     if problems:
         raise InputError(problems)
     mirror.acquire_lease(record["id"])
-    staged, folder = runs.stage(out, storage), runs.folder / str(record["id"])
+    staged, folder = runs.stage(out.model, storage), runs.folder / str(record["id"])
     with run_lock(staged, record["id"]):
         state = mirror.read_state(staged / LEDGER_FILE)
         if state.kind != UNFINISHED or _record(staged)["id"] != record["id"]:
             raise refuse_mirror(mirror, state)
         for why in state.skipped:
             context.reporter.note(f"A snapshot of the ledger in the mirror is not used: {why}")
-        localize(staged, folder, out, mirror.url, storage)
+        localize(staged, folder, out.path, mirror.url, storage)
         storage.rename(staged, folder)
     return folder
 
@@ -147,24 +155,49 @@ def _record(folder: Path) -> dict[str, Any]:
         return ledger.run() or {}
 
 
-def output_of(row: Mapping[str, Any], options: Options) -> Path:
-    """The output folder of an imported run: where the user says, else in the working folder, under
+def named_output(options: Options) -> OutputPath | None:
+    """The output that ``--output`` names."""
+    return None if options.output is None else OutputPath(options.output.absolute())
+
+
+def output_of(row: Mapping[str, Any], options: Options) -> OutputPath:
+    """The output of an imported run: where the user says, else in the working folder, under
     the name that it had on the other machine.
 
     Raises:
-        InputError: that is no name that a folder can have.
+        InputError: that is no name that it can have here.
     """
-    if options.output is not None:
-        return options.output.absolute()
+    if (named := named_output(options)) is not None:
+        return named
     name = Path(row["output"]).name
-    if not is_folder_name(name):
+    if not is_output_name(name):
         raise refuse(
-            "The name of this run's output folder cannot be used here",
+            "The name of this run's output cannot be used here",
             where=row["id"],
             found=repr(name[:60]),
-            fix="name one with --output DIR",
+            fix="name one with --output OUT",
         )
-    return Path.cwd() / name
+    return OutputPath(Path.cwd() / name)
+
+
+def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
+    """A run stays what it is on every machine: one file of the same name, or a folder.
+
+    Args:
+        theirs: the output on the other machine.
+    """
+    before = OutputPath(theirs)
+    if out.is_file == before.is_file and (not out.is_file or out.path.name == theirs.name):
+        return []
+    return [
+        Problem(
+            "The run in the mirror has another output",
+            where=str(out),
+            expected=f"a file named {theirs.name}" if before.is_file else "a folder",
+            found=out.path.name,
+            fix=f"name {out.folder / theirs.name if before.is_file else out.path.stem}",
+        )
+    ]
 
 
 def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) -> None:
@@ -175,7 +208,7 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
     Args:
         folder: of the ledger.
         home: the folder that the ledger will have afterwards.
-        out: the output folder here.
+        out: the output here.
         url: of the mirror, as this machine addresses it.
     """
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:

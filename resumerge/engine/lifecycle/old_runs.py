@@ -12,10 +12,11 @@ from typing import Any
 from resumerge.engine.lifecycle.abandon_output import abandon_output, remove_folder
 from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
 from resumerge.engine.recovery.ownership import written_files
-from resumerge.engine.resources.lock import folder_lock, lock_holder, run_lock
+from resumerge.engine.resources.lock import lock_holder, output_lock, run_lock
 from resumerge.errors import InputError, refuse
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
+from resumerge.output_path import OutputPath
 from resumerge.storage import Storage
 
 DAMAGED = "damaged"
@@ -30,10 +31,11 @@ class OldRun:
     Args:
         folder: of its ledger.
         state: as the ledger says; `DAMAGED` where neither ledger nor snapshot can be read.
-        output: the output folder; None where that is not known.
+        output: as the user named it; None where that is not known.
         seconds: since anything was written to its ledger.
         ledger_bytes: size of `folder`.
-        unfinished: files of an unfinished model in `output`, which are removed with the run.
+        unfinished: files of an unfinished model, which are removed with the run: names in the
+            output's folder.
         unfinished_bytes: their size.
         mirror: the address of its mirror, which is not touched.
     """
@@ -71,7 +73,7 @@ def old_runs(
     """The runs that these words choose, oldest first; never one that a process works on.
 
     Args:
-        names: ids or output folders; by default all runs that are done, or with `older` all.
+        names: ids or outputs; by default all runs that are done, or with `older` all.
         done: choose only runs that are done.
         older: choose only runs of which nothing was written for so many seconds.
 
@@ -94,8 +96,8 @@ def remove_run(run: OldRun, storage: Storage) -> None:
     A file that the run did not write, or that was edited since, stays.
 
     Raises:
-        InputError: a process works on the run, or on its output folder, or has done so since the
-            run was described: its model may be finished.
+        InputError: a process works on the run, or on its output, or has done so since the run was
+            described: its model may be finished.
     """
     if not run.folder.is_dir():  # another process was quicker
         return
@@ -112,11 +114,12 @@ def remove_run(run: OldRun, storage: Storage) -> None:
             remove_folder(run.folder, storage)
             return
         ledger, _ = open_ledger(run.folder, storage)
-        with closing(ledger), folder_lock(run.output) if run.output.is_dir() else nullcontext():
-            if _is_whole(ledger, run.output):
+        out = OutputPath(run.output)
+        with closing(ledger), output_lock(out) if out.folder.is_dir() else nullcontext():
+            if _is_whole(ledger, out):
                 remove_folder(run.folder, storage)
             else:
-                abandon_output(ledger, run.folder, run.output, storage)
+                abandon_output(ledger, run.folder, out.folder, storage)
 
 
 def _describe(folder: Path) -> OldRun:
@@ -131,22 +134,23 @@ def _describe(folder: Path) -> OldRun:
     try:
         with closing(read_ledger(folder)) as ledger:
             record = ledger.run() or {}
-            state, out = record["state"], Path(record["output"])
+            state, out = record["state"], OutputPath(Path(record["output"]))
             is_finished = state == "done" or _is_whole(ledger, out)
-            left = set() if is_finished else written_files(ledger, out)
+            left = set() if is_finished else written_files(ledger, out.folder)
     except (InputError, KeyError):
         return OldRun(folder, DAMAGED, None, seconds, size, (), 0, None)
-    nbytes = sum((out / name).stat().st_size for name in left)
-    return OldRun(folder, state, out, seconds, size, left, nbytes, record["mirror"])
+    nbytes = sum((out.folder / name).stat().st_size for name in left)
+    return OldRun(folder, state, out.path, seconds, size, left, nbytes, record["mirror"])
 
 
-def _is_whole(ledger: Ledger, out: Path) -> bool:
-    """Whether a finished model is in the output folder, though this run did not finish it.
+def _is_whole(ledger: Ledger, out: OutputPath) -> bool:
+    """Whether a finished model is there, though this run did not finish it.
 
     A run of another state folder may have: its shards are the same as this one's would be.
     """
     names = [str(row["name"]) for row in ledger.shards()]
-    return bool(names) and all((out / name).is_file() for name in (*names, CONFIG))
+    last = () if out.is_file else (CONFIG,)
+    return bool(names) and all((out.folder / name).is_file() for name in (*names, *last))
 
 
 def _files(folder: Path) -> Iterator[Path]:

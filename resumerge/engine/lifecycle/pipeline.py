@@ -32,9 +32,10 @@ from resumerge.engine.replication.reconcile import Reconciler
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.replication.setup import replicator_of
 from resumerge.engine.reporter import Result
-from resumerge.engine.resources.lock import folder_lock
+from resumerge.engine.resources.lock import output_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
+from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 
 _COMPUTED_AGAIN = (
@@ -61,10 +62,10 @@ def run_pipeline(context: RunContext, found: Found) -> Result:
 
 def _start(context: RunContext, new: NewRun, plan: Plan | None = None) -> Result:
     """Create a run and merge."""
-    plan = plan or pinned_plan(context, new.recipe)
+    plan = plan or pinned_plan(context, new.recipe, new.out)
     check_new(context, plan, new.out, new.replaced)
     budget = resource_budget(context, plan)
-    plan = check_companions(context, plan, new.out.name)
+    plan = check_companions(context, plan, new.out.model)
     new.abandon()
     with create_run(context, plan, new.config, new.out) as ledger:
         return _attempt(context, plan, ledger, new.out, budget, resumed=False)
@@ -82,17 +83,17 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     only_in_mirror: list[str] = []
     if run.mirror is not None:
         _check_mirror(run.out, run.mirror, named=run.mirror_named)
-        reconciler = Reconciler(run.ledger, run.out, run.mirror, context.storage)
+        reconciler = Reconciler(run.ledger, run.out.folder, run.mirror, context.storage)
         manifest = reconciler.reconcile(named=run.mirror_named)
         if manifest is not None:
             return take_finished(context, run.mirror, manifest, run.out)
         check_contents(context, run.record, plan, run.ledger)
         only_in_mirror = reconciler.compare()
-    _check_space(context, run.out, plan, only_in_mirror)
+    _check_space(context, run.out.folder, plan, only_in_mirror)
     budget = resource_budget(context, plan, memory_wait=context.options.memory_wait)
     plan = _check_companions(context, plan, run.out)
-    context.storage.make_folder(run.out)
-    with folder_lock(run.out):
+    context.storage.make_folder(run.out.folder)
+    with output_lock(run.out):
         if run.mirror is not None and context.options.bring_back:
             reconciler.bring_back(only_in_mirror)
         return _attempt(
@@ -111,7 +112,7 @@ def _attempt(
     context: RunContext,
     plan: Plan,
     ledger: Ledger,
-    out: Path,
+    out: OutputPath,
     budget: ResourceBudget,
     *,
     resumed: bool,
@@ -126,7 +127,7 @@ def _attempt(
     if context.options.mirror is not None:
         mirror = context.open_mirror(context.options.mirror)
         replicator = replicator_of(
-            mirror, ledger, out, context.options, context.storage, context.reporter
+            mirror, ledger, out.folder, context.options, context.storage, context.reporter
         )
     seconds = Attempt(context, plan, ledger, out, budget, replicator, restored, interrupted).run()
     attempts = ledger.attempts()  # whose numbers every report of the run shows
@@ -134,7 +135,7 @@ def _attempt(
     started, ended = (datetime.fromisoformat(last[at]) for at in ("started", "ended"))
     result = Result(
         context.run_id,
-        out,
+        out.path,
         ledger.path,
         merging_seconds=seconds,
         mirror=replicator.store.url if replicator is not None else None,
@@ -147,15 +148,15 @@ def _attempt(
     return result
 
 
-def _check_companions(context: RunContext, plan: Plan, out: Path) -> Plan:
+def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
     """A run that exists is not refused for a file that can be repaired."""
     try:
-        return check_companions(context, plan, out.name)
+        return check_companions(context, plan, out.model)
     except InputError as error:
         raise Resumable("source_unavailable", str(error)) from error
 
 
-def _check_mirror(out: Path, mirror: MirrorSession, *, named: bool) -> None:
+def _check_mirror(out: OutputPath, mirror: MirrorSession, *, named: bool) -> None:
     """Refuse a mirror that the command names; one that the run has may be unavailable for now."""
     if problems := check_apart(out, mirror):
         raise InputError(problems)
@@ -163,12 +164,12 @@ def _check_mirror(out: Path, mirror: MirrorSession, *, named: bool) -> None:
         raise InputError(problems) if named else Resumable("mirror", str(problems[0]))
 
 
-def _check_space(context: RunContext, out: Path, plan: Plan, only_in_mirror: list[str]) -> None:
+def _check_space(context: RunContext, folder: Path, plan: Plan, only_in_mirror: list[str]) -> None:
     """The disk must have space for what the shards that are to be here still need."""
     if context.frees_shards:
         return
-    files = ShardFiles(plan, out, context.storage)
+    files = ShardFiles(plan, folder, context.storage)
     stay_away = () if context.options.bring_back else only_in_mirror
     needed = sum(files.unallocated(shard) for shard in plan.shards if shard.name not in stay_away)
-    if problems := check_disk(out, needed):
+    if problems := check_disk(folder, needed):
         raise Resumable("disk_full", str(problems[0]))

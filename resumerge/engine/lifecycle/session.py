@@ -12,6 +12,7 @@ from resumerge.engine.reporter import Reporter, Result
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 from resumerge.recipe import Recipe
 from resumerge.storage import Storage
@@ -47,11 +48,12 @@ class Session:
             InputError: recipe, sources or output are invalid; nothing was written.
             Interrupted, Resumable: stopped before the end.
         """
+        output = OutputPath(out.absolute())
         with self._context.working():
-            return run_pipeline(self._context, find_for_run(self._context, config, out.absolute()))
+            return run_pipeline(self._context, find_for_run(self._context, config, output))
 
     def resume(self, name: str | None = None) -> Result:
-        """Resume a run, named by its id, output folder or mirror; by default the newest.
+        """Resume a run, named by its id, output or mirror; by default the newest.
 
         Raises:
             InputError: no such run, or recipe or sources changed.

@@ -14,7 +14,9 @@ from resumerge.engine.opening.stage_models import StageModels
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
+from resumerge.output_path import OutputPath
 from resumerge.planning import Plan, Unshared, check_recipe, make_plan
+from resumerge.planning.shards import STEM
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
@@ -27,6 +29,7 @@ NO_PINS: Mapping[str, dict[str, Any]] = {}
 def pinned_plan(
     context: RunContext,
     recipe: Recipe,
+    out: OutputPath | None = None,
     pins: Mapping[str, dict[str, Any]] = NO_PINS,
     created_with: Mapping[str, Any] = NO_PINS,
 ) -> Plan:
@@ -35,6 +38,7 @@ def pinned_plan(
     The recipe is checked first, then local models, then those of the Hub.
 
     Args:
+        out: of the run; its name is that of the file, where it is one.
         pins: `revision` or `path` of each model, by the text of its reference.
         created_with: the options that the run was created with.
 
@@ -53,6 +57,7 @@ def pinned_plan(
         "shard_size": options.shard_size or created_with.get("shard_size", SHARD_SIZE),
     }
     unshared = _unshared(vars(options)) or _unshared(created_with) or Unshared.REFUSED
+    stem = out.model if out is not None and out.is_file else STEM
     stages = StageModels(context, numbered(sources))
     for document in recipe.documents:
         try:
@@ -61,7 +66,7 @@ def pinned_plan(
                 document, models, context.metadata, offline=options.offline
             )
             plan = stages.known_to(
-                make_plan(document, models, tokenizers, **sizes, unshared=unshared)
+                make_plan(document, models, tokenizers, **sizes, unshared=unshared, stem=stem)
             )
             if document is not recipe:
                 stages.add(plan)
@@ -71,7 +76,8 @@ def pinned_plan(
             break
     if problems:
         raise in_order(problems)
-    return replace(plan, notes=(*plan.notes, *_notes_on_links(plan)))
+    shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
+    return replace(plan, notes=(*plan.notes, *_notes_on_links(plan), *shard_size))
 
 
 def _unshared(options: Mapping[str, Any]) -> Unshared | None:
@@ -108,6 +114,11 @@ def pinned_path(source: Mapping[str, Any]) -> Path:
     """
     folder, identity = Path(source["folder"]), json.loads(source["identity"])
     return folder / next(iter(identity.get("files", {})), "") if identity.get("single") else folder
+
+
+def _notes_on_shard_size(plan: Plan) -> Iterator[str]:
+    if plan.reference_model.single:
+        yield f"--shard-size is ignored: the output is one file, as {plan.reference_model.ref} is"
 
 
 def _notes_on_links(plan: Plan) -> Iterator[str]:

@@ -88,6 +88,7 @@ class StageModels:
             output_config(plan),
             {tensor.name: tensor for unit in plan.units for tensor in unit.parts()},
             components=plan.reference_model.components,
+            single=plan.reference_model.single,
             number=self._next_number,
         )
         self._plans.append(plan)

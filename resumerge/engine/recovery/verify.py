@@ -28,6 +28,7 @@ from resumerge.mirror.audit import compare
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Unit
 from resumerge.storage import Storage
 from resumerge.tensors import Stored
@@ -67,7 +68,7 @@ class Verification:
 
     @property
     def where(self) -> str:
-        """The mirror's address, or the output folder."""
+        """The mirror's address, or the output."""
         return self.mirror or str(self.output)
 
     def as_json(self) -> dict[str, Any]:
@@ -178,7 +179,8 @@ def _is_writable(folder: Path) -> bool:
 
 def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
     try:
-        out = Path((ledger.run() or {})["output"])
+        output = OutputPath(Path((ledger.run() or {})["output"]))
+        out = output.folder
         damaged: dict[str, str] = {}
         lost: list[int] = []
         away = _away(ledger, out)
@@ -205,7 +207,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             ledger.forget(lost, "verify_found_damage", names=list(damaged)[:5])
         if mark and damaged:
             ledger.set_state("interrupted")
-        return Verification(folder.name, out, compared, nbytes, pending, damaged, mark)
+        return Verification(folder.name, output.path, compared, nbytes, pending, damaged, mark)
     finally:
         ledger.close()
 

@@ -10,6 +10,7 @@ from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, MirrorSt
 from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.registry import expected_address
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 
 SHOWN = 5
 """Files that a message names."""
@@ -58,12 +59,12 @@ def check_reachable(mirror: MirrorSession) -> list[Problem]:
     return mirror.store.check_address()
 
 
-def check_apart(out: Path, mirror: MirrorSession) -> list[Problem]:
+def check_apart(out: OutputPath, mirror: MirrorSession) -> list[Problem]:
     """The mirror and the output must not contain each other."""
     folder = mirror.store.local_folder
     if folder is None:
         return []
-    out_path, mirror_path = out.resolve(), folder.resolve()
+    out_path, mirror_path = out.path.resolve(), folder.resolve()
     if not out_path.is_relative_to(mirror_path) and not mirror_path.is_relative_to(out_path):
         return []
     return [

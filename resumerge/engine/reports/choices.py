@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from resumerge.engine.resources.device import resolve_device
@@ -14,6 +13,7 @@ from resumerge.errors import InputError
 from resumerge.host.memory import Memory
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 from resumerge.sizes import show_size
 
 STATE_DIR = "RESUMERGE_STATE_DIR"
@@ -27,7 +27,7 @@ def choices(
     host: dict[str, Any],
     options: Options,
     *,
-    out: Path | None,
+    out: OutputPath | None,
     budget: int,
     threads: int | None,
     progress: str = AUTO,
@@ -116,12 +116,14 @@ def _state(host: dict[str, Any], options: Options) -> dict[str, Any]:
     return _choice("state", str(folder), why, "--state-dir DIR")
 
 
-def _mirror(host: dict[str, Any], options: Options, out: Path | None) -> Iterator[dict[str, Any]]:
+def _mirror(
+    host: dict[str, Any], options: Options, out: OutputPath | None
+) -> Iterator[dict[str, Any]]:
     if options.mirror is not None:
         yield _choice("mirror", options.mirror, "as requested", "--mirror DEST")
         return
     drives = [d["folder"] for d in host["durable"] if d["kind"] == "drive"]
-    name = out.absolute().name if out is not None else "merged"
+    name = out.model if out is not None else "merged"
     if drives:
         suggested = f"--mirror {drives[0]}/{name}"
         yield _choice(

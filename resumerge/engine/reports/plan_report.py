@@ -10,7 +10,7 @@ from resumerge.engine.checks.companions import are_cached, check_companions
 from resumerge.engine.checks.disk import check_disk, check_downloads
 from resumerge.engine.checks.memory import fit_threads, memory_budget, too_many_threads
 from resumerge.engine.checks.new_run import new_run_problems
-from resumerge.engine.checks.paths import OUTPUT, STATE, check_path
+from resumerge.engine.checks.paths import STATE, check_output_path, check_path
 from resumerge.engine.context import RunContext
 from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.replication.checks import check_apart, check_reachable
@@ -25,6 +25,7 @@ from resumerge.host.memory import Memory
 from resumerge.host.speed import probe
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 from resumerge.planning import Plan, read_recipe
 from resumerge.planning.estimates.estimate import disk_needed, estimate, largest_file
 from resumerge.planning.estimates.time import computes
@@ -49,16 +50,17 @@ def describe_plan(
         reporter: is told of models that are waited for.
     """
     host = describe_host()
+    output = None if out is None else OutputPath(out.absolute())
     budget = memory_budget(options.memory, Memory(**host["memory"]))
-    document = _described(config, out, options, reporter or Reporter(), budget)
+    document = _described(config, output, options, reporter or Reporter(), budget)
     host["disk"] = document.pop("speed") | {
-        "folder": str((out or Path.cwd()).absolute()),
+        "folder": str(_folder(output)),
         "free": document["disk"]["free"],
     }
     chosen = choices(
         host,
         options,
-        out=out,
+        out=output,
         budget=budget,
         threads=document.get("threads"),
         progress=progress,
@@ -67,14 +69,14 @@ def describe_plan(
 
 
 def _described(
-    config: Path, out: Path | None, options: Options, reporter: Reporter, budget: int
+    config: Path, out: OutputPath | None, options: Options, reporter: Reporter, budget: int
 ) -> dict[str, Any]:
     context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
     if unusable := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
         return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
     try:
-        earlier = context.runs.of_output(out) if out is not None else []
-        plan = pinned_plan(context, read_recipe(config))
+        earlier = context.runs.of_output(out.path) if out is not None else []
+        plan = pinned_plan(context, read_recipe(config), out)
     except InputError as error:
         return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
     except Resumable as error:
@@ -84,13 +86,13 @@ def _described(
     problems = _mirror_problems(context, out)
     if are_cached(plan):
         try:
-            plan = check_companions(context, plan, out.name if out is not None else "model")
+            plan = check_companions(context, plan, out.model if out is not None else "model")
         except InputError as error:
             problems += error.problems
     if out is not None and not earlier:
         problems += (p for p in new_run_problems(context, plan, out) if p not in problems)
     else:
-        target, needed = out or Path.cwd(), disk_needed(plan)
+        target, needed = _folder(out), disk_needed(plan)
         problems += check_disk(target, needed)
         problems += check_downloads(
             plan, target, needed, offline=options.offline, evict=options.evict
@@ -105,7 +107,7 @@ def _described(
     except InputError as error:
         problems += error.problems
         threads = 1
-    folder = existing_folder(out or Path.cwd())
+    folder = existing_folder(_folder(out))
     speed = probe(largest_file(plan), folder, computes=computes(plan))
     predicted = estimate(plan, threads, speed)
     return {
@@ -113,7 +115,7 @@ def _described(
         "output_bytes": plan.output_bytes,
         "shards": len(plan.shards),
         "memory": {"predicted_peak_rss": predicted.peak_rss, "budget": budget},
-        "disk": {"needed": predicted.disk, "free": free_bytes(out or Path.cwd())},
+        "disk": {"needed": predicted.disk, "free": free_bytes(_folder(out))},
         "download": {
             "bytes": predicted.download,
             "files": predicted.download_files,
@@ -137,7 +139,7 @@ def _described(
     }
 
 
-def _mirror_problems(context: RunContext, out: Path | None) -> list[Problem]:
+def _mirror_problems(context: RunContext, out: OutputPath | None) -> list[Problem]:
     """What is wrong with the mirror's address; one that cannot be used is ignored from then on."""
     if context.options.mirror is None:
         return []
@@ -150,8 +152,12 @@ def _mirror_problems(context: RunContext, out: Path | None) -> list[Problem]:
     return apart or check_reachable(mirror)
 
 
-def _unusable(out: Path | None) -> list[Problem]:
-    return [] if out is None else check_path(out.absolute(), OUTPUT)
+def _unusable(out: OutputPath | None) -> list[Problem]:
+    return [] if out is None else check_output_path(out)
+
+
+def _folder(out: OutputPath | None) -> Path:
+    return Path.cwd() if out is None else out.folder
 
 
 def _source(plan: Plan, number: int) -> dict[str, Any]:
@@ -175,13 +181,13 @@ def _stage(plan: Plan, model: Source) -> dict[str, Any]:
     }
 
 
-def _nothing(budget: int, out: Path | None) -> dict[str, Any]:
+def _nothing(budget: int, out: OutputPath | None) -> dict[str, Any]:
     return {
         "units": 0,
         "output_bytes": 0,
         "shards": 0,
         "memory": {"predicted_peak_rss": 0, "budget": budget},
-        "disk": {"needed": 0, "free": free_bytes(out or Path.cwd())},
+        "disk": {"needed": 0, "free": free_bytes(_folder(out))},
         "download": {"bytes": 0, "files": 0, "cached_bytes": 0},
         "time": {"estimate_s": 0.0, "basis": "nothing could be planned"},
         "sources": [],

@@ -1,4 +1,4 @@
-"""Locks: one process per run and per output folder. The kernel releases them when it dies."""
+"""Locks: one process per run and per output. The kernel releases them when it dies."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from resumerge.errors import refuse
+from resumerge.errors import InputError, refuse
 from resumerge.foreign_files import read_foreign
 from resumerge.host.machine import hostname
+from resumerge.output_path import OutputPath
 
 LOCK_FILE = "lock"
 LARGEST_LOCK = 1 << 12
@@ -91,23 +92,57 @@ def is_abandoned(folder: Path) -> bool:
 
 
 @contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold a lock on an output folder, against a run whose ledger is in another state folder.
+def output_lock(out: OutputPath) -> Iterator[None]:
+    """Hold a lock on an output, against a run whose ledger is in another state folder.
+
+    A folder is locked itself. One file is locked by a hidden file beside it, which is removed at
+    the end: the folder is the user's, and other runs may write their files to it meanwhile.
 
     Raises:
         InputError: another live process writes there.
     """
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = _lock_beside(out) if out.is_file else _locked(out, out.folder, os.O_DIRECTORY)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise refuse(
-                "Another process is writing to this output folder",
-                where=str(folder),
-                found="a run in progress, whose ledger is in another state folder",
-                fix="wait for it, or name another output folder",
-            ) from None
         yield
     finally:
+        if out.is_file:
+            _beside(out).unlink(missing_ok=True)  # still locked: nobody has it by this name
         os.close(fd)
+
+
+def remove_stale_lock(out: OutputPath) -> None:
+    """Remove the hidden file of a process that was killed when its work on the output was done."""
+    if out.is_file and _beside(out).exists():
+        with suppress(OSError, InputError), output_lock(out):
+            pass
+
+
+def _beside(out: OutputPath) -> Path:
+    return out.path.with_name(f".{out.path.name}.lock")
+
+
+def _lock_beside(out: OutputPath) -> int:
+    """The descriptor of the locked file beside an output."""
+    path = _beside(out)
+    while True:
+        fd = _locked(out, path, os.O_CREAT | os.O_NOFOLLOW)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                return fd
+        os.close(fd)  # its owner has removed it meanwhile
+
+
+def _locked(out: OutputPath, path: Path, flags: int) -> int:
+    """The descriptor of a locked file or folder."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise refuse(
+            "Another process is writing to this output",
+            where=str(out),
+            found="a run in progress, whose ledger is in another state folder",
+            fix="wait for it, or name another output",
+        ) from None
+    return fd

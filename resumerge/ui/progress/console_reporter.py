@@ -93,7 +93,8 @@ class ConsoleReporter(ProgressState):
         )
         state = result.ledger.parents[1]
         if result.is_here:
-            self._offer("To load it:", loading_call(result.output))
+            if call := loading_call(result.output):
+                self._offer("To load it:", call)
             upload = next_command(state, "push", str(result.output), "ORG/NAME")
             self._offer("To upload it:", upload)
         self._offer("To remove its ledger:", next_command(state, "clean", result.id))

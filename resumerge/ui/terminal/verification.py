@@ -41,7 +41,7 @@ def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str
     if found.mirror is not None and found.remake:
         text = (
             "`resumerge resume` repairs it on the machine that made it. On any other machine, this"
-            " computes everything again, with the recipe and a new output folder:"
+            " computes everything again, with the recipe and a new output:"
         )
         return [text], remake_command(found.mirror)
     if found.mirror is not None and not found.marked:

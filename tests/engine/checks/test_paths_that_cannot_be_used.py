@@ -52,32 +52,35 @@ def weights_of_nobody(folder: Path) -> None:
 
 
 CASES = {
-    "out_not_utf8": Case("output folder cannot be used … not UTF-8 … do:", b"out-\xff"),
-    "out_of_300_characters": Case("output folder cannot be used … 300 bytes", "o" * 300),
+    "out_not_utf8": Case("output cannot be used … not UTF-8 … do:", b"out-\xff"),
+    "out_of_300_characters": Case("output cannot be used … 300 bytes", "o" * 300),
     "out_of_300_characters_below": Case("cannot be used … 300 bytes", "new/" + "o" * 300 + "/x"),
     "out_of_5000_characters": Case("cannot be used … a path of", "new/" * 1250),
     "out_a_dangling_link": Case(
-        "output folder cannot be used … broken link to gone",
+        "output cannot be used … broken link to gone",
         make=lambda folder: (folder / "out").symlink_to("gone"),
     ),
     "out_a_loop_of_links": Case(
-        "output folder cannot be used … do:",
+        "output cannot be used … do:",
         make=lambda folder: (folder / "out").symlink_to("out"),
     ),
-    "out_below_a_file": Case("output folder cannot be used … is a file", "recipe.yaml/out"),
+    "out_below_a_file": Case("output cannot be used … is a file", "recipe.yaml/out"),
     "out_the_root": Case("contains other files … found", "/"),
     "out_read_only": Case(
-        "output folder cannot be written to … read-only … permissions",
+        "output cannot be written to … read-only … permissions",
         make=lambda folder: (folder / "out").mkdir(mode=0o500),
     ),
     "out_in_a_read_only_folder": Case(
-        "output folder cannot be written to … read-only … permissions",
+        "output cannot be written to … read-only … permissions",
         "there/out",
         make=lambda folder: (folder / "there").mkdir(mode=0o500),
     ),
     "out_named_like_a_file": Case(
-        "output is a folder … merged.safetensors … name the folder merged: … model.safetensors",
+        "output is a folder … because … is one … merged.safetensors … name the folder merged",
         "merged.safetensors",
+    ),
+    "out_a_file_below_a_file": Case(
+        "output cannot be used … new file … is a file", "recipe.yaml/merged.safetensors"
     ),
     "out_inside_a_source": Case("is inside a source model … math … outside of", "math/merged"),
     "state_a_file": Case("state folder … do:", state="recipe.yaml"),

@@ -12,12 +12,18 @@ from made_up_plans import llama, plan
 from resumerge.engine.checks import disk
 from resumerge.engine.checks.disk import check_downloads, space_needed
 from resumerge.engine.checks.new_run import new_run_problems
-from resumerge.engine.checks.paths import check_output, check_outside
+from resumerge.engine.checks.paths import (
+    check_form,
+    check_output,
+    check_output_path,
+    check_outside,
+)
 from resumerge.engine.context import RunContext
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 from resumerge.sources.types import SourceFile
 from resumerge.storage import Storage
 
@@ -26,7 +32,7 @@ RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {m
 
 def found(out: Path, *ours: str) -> str:
     """What a message says is in the way; empty if nothing is."""
-    return "".join(problem.found for problem in check_output(out, ours))
+    return "".join(problem.found for problem in check_output(OutputPath(out), ours))
 
 
 def test_folders_without_files_are_empty(tmp_path: Path) -> None:
@@ -56,20 +62,56 @@ def test_what_is_replaced_is_in_nobodys_way_and_all_else_is(tmp_path: Path) -> N
 
 def test_what_an_unfinished_run_left_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.partial").write_bytes(b"")
-    [problem] = check_output(tmp_path)
+    [problem] = check_output(OutputPath(tmp_path))
     assert "--state-dir" in problem.fix
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".bin", ".pt", ".pth", ".ckpt"])
 def test_a_new_folder_is_not_named_like_a_weight_file(tmp_path: Path, suffix: str) -> None:
     """A folder that exists is what the user means."""
-    out = tmp_path / f"merged-1.5{suffix}"
-    [problem] = check_output(out)
-    assert problem.found == out.name
-    assert "merged-1.5/model.safetensors" in problem.fix
-    assert found(tmp_path / "merged-1.5") == ""
+    out = OutputPath(tmp_path / f"merged-1.5{suffix}")
+    [problem] = check_form(out, "math", single=False)
+    assert problem.found == out.path.name
+    assert problem.expected == "the name of a folder, because math is one"
+    assert problem.fix == "name the folder merged-1.5"
+    assert check_form(OutputPath(tmp_path / "merged-1.5"), "math", single=False) == []
+    assert check_form(OutputPath(tmp_path / "merged-1.5"), "math.ckpt", single=True) == []
+
+
+def test_one_file_is_written_as_safetensors(tmp_path: Path) -> None:
+    assert check_form(OutputPath(tmp_path / "x.safetensors"), "a.ckpt", single=True) == []
+    [problem] = check_form(OutputPath(tmp_path / "x.ckpt"), "a.ckpt", single=True)
+    assert "ends in .safetensors" in problem.expected
+    assert problem.fix == "name the file x.safetensors, or the folder x"
+
+
+def test_one_file_is_new_and_what_lies_beside_it_does_not_matter(tmp_path: Path) -> None:
+    out = tmp_path / "mine.safetensors"
+    (tmp_path / "other.safetensors").write_bytes(b"")
+    (tmp_path / "other.safetensors.partial").write_bytes(b"")
+    assert found(out) == found(tmp_path / "new" / out.name) == ""
+    partial = tmp_path / "mine.safetensors.partial"
+    partial.write_bytes(b"")
+    [problem] = check_output(OutputPath(out))
+    assert problem.found == partial.name and "--state-dir" in problem.fix
+    assert found(out, partial.name) == ""
+    out.symlink_to("gone")
+    assert found(out, partial.name) == out.name
+    assert found(out, out.name) == partial.name
+    assert found(out, out.name, partial.name) == ""
+    out.unlink()
     out.mkdir()
-    assert found(out) == ""
+    assert found(out, partial.name) == f"a folder named {out.name}"
+
+
+@pytest.mark.parametrize(
+    "name", [".hidden", "two\nlines", "back\\slash", "o" * 200, "\udcff"], ids=ascii
+)
+def test_one_file_has_a_name_that_it_can_have_in_a_mirror(tmp_path: Path, name: str) -> None:
+    assert check_output_path(OutputPath(tmp_path / "a model, ähnlich (1).safetensors")) == []
+    [problem] = check_output_path(OutputPath(tmp_path / f"{name}.safetensors"))
+    assert problem.what in ("The output cannot have this name", "The output cannot be used")
+    str(problem).encode()
 
 
 def test_an_output_is_outside_of_a_source_wherever_links_lead(tmp_path: Path) -> None:
@@ -103,9 +145,9 @@ def test_what_is_replaced_gives_its_space_back(
     context = RunContext(options, Reporter(), Storage(), StopRequest(), runs)
     free = space_needed(made, then_delete=False) - freed
     monkeypatch.setattr(disk, "free_bytes", lambda path: free)
-    assert new_run_problems(context, made, out, ["model.safetensors"]) == []
+    assert new_run_problems(context, made, OutputPath(out), ["model.safetensors"]) == []
     free -= 1
-    [problem] = new_run_problems(context, made, out, ["model.safetensors"])
+    [problem] = new_run_problems(context, made, OutputPath(out), ["model.safetensors"])
     assert "The disk is too small" in problem.what
 
 

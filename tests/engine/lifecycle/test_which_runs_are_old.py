@@ -14,10 +14,11 @@ from merging import merge
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
-from resumerge.engine.resources.lock import folder_lock, run_lock
+from resumerge.engine.resources.lock import output_lock, run_lock
 from resumerge.errors import InputError
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
+from resumerge.output_path import OutputPath
 from resumerge.storage import Storage
 
 HOUR = 3600.0
@@ -100,7 +101,7 @@ def test_of_what_is_not_done_the_files_are_told_and_of_what_is_done_none(runs: R
 def test_what_somebody_works_on_since_it_was_chosen_stays(runs: RunStore, what: str) -> None:
     [half] = old_runs(runs, ["half"])
     assert half.output is not None
-    lock = run_lock(half.folder, half.id) if what == "run" else folder_lock(half.output)
+    lock = run_lock(half.folder, half.id) if what == "run" else output_lock(OutputPath(half.output))
     with lock, pytest.raises(InputError):
         remove_run(half, Storage())
     assert (half.output / "model.safetensors").exists()

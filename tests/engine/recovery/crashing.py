@@ -22,6 +22,7 @@ from ledger_rows import query
 
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
+from resumerge.output_path import OutputPath
 
 DRIVER = Path(__file__).with_name("driver.py")
 KILLED = -9
@@ -104,6 +105,7 @@ class Merge:
         options: of every attempt.
         block: elements of a block.
         batch: bytes of a batch.
+        output: below `root`.
         name: tells it from another one in the same folder.
     """
 
@@ -114,13 +116,14 @@ class Merge:
     options: Mapping[str, Any]
     block: int = 512
     batch: int = 8192
+    output: str = "merged"
     root: Path = Path()
     name: str = "first"
     attempts: list[Ended] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.root = self.root / self.folder.name if self.root.name else self.folder / "disk"
-        self.out = self.root / "merged"
+        self.out = self.root / self.output
         self.state = self.root / "state"
         self.config = self.folder / "recipe.yaml"
         (self.folder / "graveyard").mkdir(parents=True)
@@ -207,10 +210,11 @@ class Merge:
         return [row["kind"] for row in self.query("SELECT kind FROM events ORDER BY id")]
 
     def files(self) -> dict[str, bytes]:
-        """Every file of the output, by its path in it."""
+        """Every file of the output, by its path in it; where it is one file, all in its folder."""
+        folder = OutputPath(self.out).folder
         return {
-            str(path.relative_to(self.out)): path.read_bytes()
-            for path in sorted(self.out.rglob("*"))
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
 
@@ -241,7 +245,7 @@ class Merge:
     def assert_finals_are(self, reference: Mapping[str, bytes]) -> None:
         """A file that has its final name is whole, at any time."""
         for name, data in self.files().items():
-            if not name.endswith(".partial"):
+            if not name.endswith((".partial", ".lock")):
                 assert data == reference[name], f"{name} has its final name but is not whole"
 
     def assert_done(self, reference: Mapping[str, bytes]) -> None:
@@ -260,14 +264,23 @@ class Merge:
 class Bench:
     """Makes merges and crashes them, as many at a time as it has drivers."""
 
-    def __init__(self, folder: Path, models: Path, recipe: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        models: Path,
+        recipe: str,
+        options: Mapping[str, Any],
+        output: str = "merged",
+    ) -> None:
         """
         Args:
             folder: for the merges.
             models: where the recipe's models lie.
             recipe: YAML text.
             options: of every attempt.
+            output: the folder or file to be written.
         """
+        self._output = output
         self._folder, self.models, self.recipe, self.options = folder, models, recipe, options
         self._drivers = [Driver() for _ in range(2)]
         self._names = itertools.count()
@@ -276,7 +289,8 @@ class Bench:
         """A merge that has not begun, with its output and ledger on a disk of their own or not."""
         folder = self._folder / f"{next(self._names)}"
         driver, recipe = self._drivers[worker], recipe or self.recipe
-        return Merge(folder, driver, self.models, recipe, self.options, root=disk or Path())
+        root, output = disk or Path(), self._output
+        return Merge(folder, driver, self.models, recipe, self.options, root=root, output=output)
 
     def beside(self, first: Merge) -> Merge:
         """The same merge in another process, at the same time."""

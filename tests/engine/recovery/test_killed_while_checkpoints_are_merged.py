@@ -76,3 +76,15 @@ def test_killed_and_resumed(
     operations = len(ended.kinds)
     assert sorted(reference) == ["README.md", "mergekit_config.yml", "model.safetensors"]
     bench.check_kills(reference, operations, POINTS)
+
+
+def test_one_file_is_killed_and_resumed(
+    workplace: Path, checkpoints: Path, request: pytest.FixtureRequest
+) -> None:
+    """Nothing else is in its folder afterwards."""
+    output = "checkpoints/merged.safetensors"
+    bench = Bench(workplace / "to one file", checkpoints, RECIPE, {"tensor_union": True}, output)
+    request.addfinalizer(bench.close)
+    ended, reference = bench.calm()
+    assert list(reference) == ["merged.safetensors"]
+    bench.check_kills(reference, len(ended.kinds), 2 * POINTS)

@@ -20,7 +20,7 @@ def test_a_second_process_while_the_first_is_anywhere(
         paused = first.start("run", at)
         ended = second.run() if command == "run" else second.resume()
         if ended.code == 2:
-            assert f"pid {paused.pid}" in ended.stderr or "output folder" in ended.stderr
+            assert f"pid {paused.pid}" in ended.stderr or "this output" in ended.stderr
         else:
             assert ended.code == 0, f"at {at}: {ended.stderr}"
         after = paused.go_on()

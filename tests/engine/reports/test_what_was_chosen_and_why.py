@@ -9,6 +9,7 @@ import pytest
 
 from resumerge.engine.reports.choices import choices
 from resumerge.options import Options
+from resumerge.output_path import OutputPath
 
 GB = 10**9
 MEMORY = {"total": 16 * GB, "available": 8 * GB, "bound": "the machine"}
@@ -30,7 +31,7 @@ def chosen(
     what: str,
     options: Options | None = None,
     *,
-    out: Path | None = Path("merged"),
+    out: str | None = "merged",
     budget: int = 7 * GB,
     threads: int | None = 8,
     progress: str = "auto",
@@ -40,7 +41,7 @@ def chosen(
     made = choices(
         {**HOST, **host},
         options or Options(),
-        out=out,
+        out=None if out is None else OutputPath(Path(out)),
         budget=budget,
         threads=threads,
         progress=progress,
@@ -145,7 +146,7 @@ def test_a_mirror_is_suggested_where_the_machine_may_vanish() -> None:
         "hf://a/b", "as requested", "--mirror DEST"
     )  # fmt: skip
     why = "Google Drive is mounted; its files remain when this VM is removed"
-    assert chosen("mirror", durable=[*network, DRIVE], vanishes=True, out=Path("a/b")) == (
+    assert chosen("mirror", durable=[*network, DRIVE], vanishes=True, out="a/b") == (
         None, why, "--mirror /content/drive/MyDrive/b"
     )  # fmt: skip
     assert chosen("mirror", durable=[DRIVE], out=None) == (

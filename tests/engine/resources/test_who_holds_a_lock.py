@@ -1,8 +1,9 @@
-"""Promise: one process works on a run, and on an output folder; a dead one is no hindrance."""
+"""Promise: one process works on a run, and on an output; a dead one is no hindrance."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import sqlite3
@@ -25,19 +26,22 @@ from resumerge.engine.resources.disk_errors import (
 )
 from resumerge.engine.resources.lock import (
     LOCK_FILE,
-    folder_lock,
     is_abandoned,
     lock_holder,
+    output_lock,
     run_lock,
 )
 from resumerge.errors import InputError, Resumable
 from resumerge.host.machine import hostname
+from resumerge.output_path import OutputPath
 
 HOLDS = """
 import sys, time
 from pathlib import Path
 from resumerge.engine.resources import lock
-with getattr(lock, sys.argv[1])(Path(sys.argv[2]), *sys.argv[3:]):
+from resumerge.output_path import OutputPath
+kind = OutputPath if sys.argv[1] == "output_lock" else Path
+with getattr(lock, sys.argv[1])(kind(Path(sys.argv[2])), *sys.argv[3:]):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -138,15 +142,52 @@ def test_one_with_files_is_abandoned_unless_somebody_works_on_it(tmp_path: Path)
 
 def test_one_process_writes_to_an_output_folder(tmp_path: Path) -> None:
     with (
-        another("folder_lock", tmp_path),
-        pytest.raises(InputError, match="Another process is writing to this output folder"),
-        folder_lock(tmp_path),
+        another("output_lock", tmp_path),
+        pytest.raises(InputError, match="Another process is writing to this output"),
+        output_lock(OutputPath(tmp_path)),
     ):
         pass
-    with folder_lock(tmp_path):
+    with output_lock(OutputPath(tmp_path)):
         assert not list(tmp_path.iterdir())
-    with folder_lock(tmp_path):
+    with output_lock(OutputPath(tmp_path)):
         pass
+
+
+def test_one_process_writes_to_an_output_of_one_file_and_others_to_other_files(
+    tmp_path: Path,
+) -> None:
+    """Nothing of the lock is left, unless its owner was killed; that hinders nobody."""
+    mine, other = tmp_path / "mine.safetensors", OutputPath(tmp_path / "other.safetensors")
+    with another("output_lock", mine):
+        with output_lock(other):
+            pass
+        with (
+            pytest.raises(InputError, match="Another process is writing to this output"),
+            output_lock(OutputPath(mine)),
+        ):
+            pass
+        assert [path.name for path in tmp_path.iterdir()] == [".mine.safetensors.lock"]
+    with output_lock(OutputPath(mine)):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_its_owner_removes_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened it before it was removed has a lock that nobody else can find."""
+    out, flock = OutputPath(tmp_path / "mine.safetensors"), fcntl.flock
+    removed = []
+
+    def removing(fd: int, operation: int) -> None:
+        flock(fd, operation)
+        if not removed:
+            removed.append((tmp_path / ".mine.safetensors.lock").unlink())
+
+    monkeypatch.setattr("fcntl.flock", removing)
+    with output_lock(out):
+        assert (tmp_path / ".mine.safetensors.lock").exists()
+    assert removed
 
 
 # What stops a run that can be resumed

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 from beside_mergekit import MERGEKIT, assert_same_weights, run_mergekit_pytorch
 from merging import merge, tensors_of
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from resumerge.errors import InputError
@@ -48,6 +49,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(tensors("only.a", "a_and_base"), folder / "a.safetensors")
     torch.save(tensors("only.b"), folder / "b.pt")
     save_file(tensors("a_and_base"), folder / "base.safetensors")
+    save_file(tensors("only.a", "a_and_base"), folder / "twin.safetensors")
     return folder
 
 
@@ -66,6 +68,22 @@ def test_same_tensors(option: str, recipes: dict[str, str], files: Path, tmp_pat
         assert torch.equal(ours.pop("steps"), theirs.pop("steps"))
         assert_same_weights(ours, theirs)
         assert ("only.a" in ours) == (option == "tensor_union")
+
+
+@pytest.mark.skipif(MERGEKIT is None, reason="mergekit is not installed")
+def test_same_tensors_without_an_option(files: Path, tmp_path: Path) -> None:
+    """Where all models have all tensors, into one file; else it is refused by both."""
+    twins = {name: text.replace("b.pt", "twin.safetensors") for name, text in COMMON.items()}
+    recipes = {f"{name} of twins": text for name, text in twins.items()}
+    recipes = {n: t.replace("base_model: base", "base_model: a") for n, t in recipes.items()}
+    run_mergekit_pytorch(files, recipes)
+    for name, text in recipes.items():
+        ours = load_file(merge(files, text, tmp_path / f"{name}.safetensors"))
+        theirs = tensors_of(files / f"{name}.mergekit")
+        assert "only.a" in ours and ours.pop("steps").equal(theirs.pop("steps"))
+        assert_same_weights(ours, theirs)
+    with pytest.raises(subprocess.CalledProcessError):
+        run_mergekit_pytorch(files, {"refused": COMMON["linear"]})
 
 
 def test_without_an_option_what_some_lack_is_a_problem(files: Path, tmp_path: Path) -> None:
