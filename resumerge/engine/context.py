@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +12,7 @@ from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.disk_errors import resumable_disk_errors
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.sources import MetadataCache
@@ -39,7 +37,7 @@ class RunContext:
     metadata: MetadataCache = field(init=False)
     run_id: str | None = None
     mirror: MirrorSession | None = None
-    _temporary: list[Callable[[], object]] = field(default_factory=list)
+    _temporary: list[TemporaryFolder] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.metadata = MetadataCache(self.runs.folder)
@@ -57,15 +55,14 @@ class RunContext:
             finally:
                 if self.mirror is not None:
                     self.mirror.release()
-                for delete in self._temporary:
-                    delete()
+                for folder in self._temporary:
+                    folder.delete()
 
     def temporary_folder(self) -> Path:
         """A new folder, deleted at the end of `working`, or with the process."""
-        folder = Path(tempfile.mkdtemp(prefix="resumerge-"))
-        delete = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._temporary.append(delete)
-        return folder
+        folder = TemporaryFolder()
+        self._temporary.append(folder)
+        return folder.path
 
     @property
     def frees_shards(self) -> bool:

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import resumerge
@@ -19,6 +18,7 @@ from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.replication.checks import refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import is_abandoned, output_lock, run_lock
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, now, take_snapshot
@@ -59,8 +59,7 @@ def create_run(context: RunContext, plan: Plan, config: Path, out: OutputPath) -
 def _acquire_empty(mirror: MirrorSession, out: OutputPath) -> None:
     """Take the lease of a new run's mirror, which must be empty."""
     mirror.acquire_lease(out.model)
-    with TemporaryDirectory(prefix="resumerge-") as name:
-        folder = Path(name)
+    with TemporaryFolder() as folder:
         state = mirror.read_state(folder / LEDGER_FILE)
     if state.kind != NOTHING:
         raise refuse_mirror(mirror, state)

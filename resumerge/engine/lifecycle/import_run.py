@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from resumerge.engine.checks.drift import is_of_recipe
@@ -22,6 +21,7 @@ from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.replication.checks import check_apart, refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import run_lock
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
@@ -58,8 +58,7 @@ def find_in_mirror(
         InputError: the mirror holds something else, or another machine works there.
         Resumable: the mirror cannot be reached.
     """
-    with TemporaryDirectory(prefix="resumerge-") as name:
-        folder = Path(name)
+    with TemporaryFolder() as folder:
         state = mirror.read_state(folder / LEDGER_FILE)
         if state.kind == FINISHED and state.manifest is not None:
             restart = recipe is not None and context.options.restart

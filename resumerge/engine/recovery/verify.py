@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.disk_errors import resumable_disk_errors
 from resumerge.engine.resources.lock import LOCK_FILE, lock_holder, run_lock
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.audit import compare
@@ -114,8 +114,8 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
         Resumable: it cannot be read now.
     """
     mirror = MirrorSession(url, Options(), Reporter(), StopRequest())
-    with tempfile.TemporaryDirectory() as folder, resumable_disk_errors():
-        path = Path(folder) / LEDGER_FILE
+    with TemporaryFolder() as folder, resumable_disk_errors():
+        path = folder / LEDGER_FILE
         state = mirror.read_state(path)
         if state.manifest is not None:
             run, files = state.manifest.run, dict(state.manifest.files)

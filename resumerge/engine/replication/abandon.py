@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from resumerge.backup_names import backup_name, is_backup
 from resumerge.engine.replication.checks import SHOWN
 from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
 from resumerge.mirror.manifest import SHARD, read_manifest
@@ -113,8 +112,8 @@ def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
     for name, backup in names.items():
         if retry(store, lambda: _rename(store, name, backup)):  # noqa: B023
             continue
-        with TemporaryDirectory(prefix="resumerge-") as folder:
-            copy = Path(folder) / "copy"
+        with TemporaryFolder() as folder:
+            copy = folder / "copy"
             retry(store, lambda: store.download(name, copy, mirror.moved))  # noqa: B023
             retry(store, lambda: store.upload(backup, copy, mirror.moved))  # noqa: B023
             retry(store, lambda: store.put({}, [name]))  # noqa: B023

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from resumerge.backup_names import CARD
@@ -15,6 +14,7 @@ from resumerge.engine.replication.abandon import back_up, backup_names
 from resumerge.engine.replication.checks import refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.disk_errors import is_full, out_of_order
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.mirror.manifest import SHARD, Manifest, missing_files
@@ -53,8 +53,7 @@ class Reconciler:
         """
         if self._run["mirror"] == self._mirror.url:
             self._mirror.check_mounted()
-        with TemporaryDirectory(prefix="resumerge-") as name:
-            folder = Path(name)
+        with TemporaryFolder() as folder:
             state = self._mirror.read_state(folder / "before-the-lease.db")
             self._check_not_emptied(state, named=named)
             incomplete = None
