@@ -77,7 +77,8 @@ def pinned_plan(
     if problems:
         raise in_order(problems)
     shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
-    return replace(plan, notes=(*plan.notes, *_notes_on_links(plan), *shard_size))
+    notes = (*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size)
+    return replace(plan, notes=tuple(notes))
 
 
 def _unshared(options: Mapping[str, Any]) -> Unshared | None:
@@ -114,6 +115,17 @@ def pinned_path(source: Mapping[str, Any]) -> Path:
     """
     folder, identity = Path(source["folder"]), json.loads(source["identity"])
     return folder / next(iter(identity.get("files", {})), "") if identity.get("single") else folder
+
+
+def _notes_of_stages(plan: Plan) -> Iterator[str]:
+    """What was found while the stages were planned, and not again in the last document.
+
+    What the result of a stage lacks does not matter: the output is not made from its files.
+    """
+    for stage in plan.stages:
+        for note in stage.notes:
+            if note not in (*stage.reminders, *plan.notes):
+                yield f"{stage.recipe.name}: {note}"
 
 
 def _notes_on_shard_size(plan: Plan) -> Iterator[str]:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 from beside_mergekit import MERGEKIT, assert_near, run_mergekit_multi
-from merging import merge, shards_of, tensors_of
+from merging import merge, shards_of, tensors_of, working_in
 from safetensors.torch import save_file
 from stage_recipes import RECIPES, merge_stages, write_adapter, write_models
 from tokenizers import Tokenizer
 
+import resumerge
 from resumerge.errors import InputError
 
 BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -76,6 +77,12 @@ def test_stages_of_weight_files(tmp_path: Path) -> None:
     assert tensors_of(ours)["steps"].tolist() == [0, 1, 2, 3]
     written = merge_stages(tmp_path, text, tmp_path / "stages")
     assert shards_of(ours) == shards_of(written)
+    with working_in(tmp_path):
+        notes = resumerge.plan("out.yaml")["notes"]
+    differing = "1 tensor of whole numbers, not the same in all models, taken from a.safetensors"
+    assert next(n for n in notes if "whole numbers" in n) == f"first: {differing}: steps"
+    assert sum("no model has a config.json" in note for note in notes) == 1
+    assert len(notes) == len(set(notes))
 
 
 def test_stages_that_use_each_other_too_often_are_refused(models: Path, tmp_path: Path) -> None:
