@@ -17,8 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from resumerge.engine.checks.paths import OUTPUT, STATE
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
@@ -27,6 +26,7 @@ from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.engine.reports.plan_report import describe_plan
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import is_mirror_url
@@ -56,6 +56,9 @@ from resumerge.ui.terminal.terminal import err
 
 # tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.
 warnings.filterwarnings("ignore", message="IProgress not found")
+
+Config: TypeAlias = StrPath | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A recipe: a YAML file, or what is in it."""
 
 RECIPE, RUN = "recipe", "name of the run"
 
@@ -124,7 +127,7 @@ def init(
 
 @_with_options("run")
 def run(
-    config: StrPath | Mapping[str, Any],
+    config: Config,
     out: StrPath,
     *,
     reporter: Reporter | None = None,
@@ -136,7 +139,8 @@ def run(
     There is no supervisor: if this process is killed, nothing restarts it; call `resume`.
 
     Args:
-        config: the recipe: a YAML file, or a mapping with its keys.
+        config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
+            several documents.
         out: the folder to write the model to; for models that are single files, also a file
             ``NAME.safetensors``.
         OPTIONS
@@ -198,7 +202,7 @@ def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> D
 
 @_with_options("plan")
 def plan(
-    config: StrPath | Mapping[str, Any],
+    config: Config,
     out: StrPath | None = None,
     *,
     progress: str = "auto",
@@ -209,7 +213,8 @@ def plan(
     Only headers of the sources are read. Nothing is written, and the mirror is not contacted.
 
     Args:
-        config: the recipe: a YAML file, or a mapping with its keys.
+        config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
+            several documents.
         out: the folder or file that the model would be written to.
         OPTIONS
         progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
@@ -328,14 +333,20 @@ def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheR
 
 
 @contextmanager
-def _recipe_file(config: StrPath | Mapping[str, Any]) -> Iterator[Path]:
-    """The recipe as a file; one of a mapping is there for the call only: a run keeps a copy."""
-    if not isinstance(config, Mapping):
+def _recipe_file(config: Config) -> Iterator[Path]:
+    """The recipe as a file; one of mappings is there for the call only: a run keeps a copy."""
+    if isinstance(config, Mapping):
+        config = [config]
+    if isinstance(config, str) or not isinstance(config, Sequence):
         yield as_path(config, RECIPE)
         return
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "recipe.yaml"
-        path.write_text(as_yaml(config), encoding="utf-8")
+    documents = [document for document in config if isinstance(document, Mapping)]
+    if not documents or len(documents) < len(config):
+        expected = "a path, a mapping, or a list of mappings, one for each document"
+        raise refuse("This is not a recipe", expected=expected, found=repr(config)[:60])
+    with TemporaryFolder() as folder:
+        path = folder / "recipe.yaml"
+        path.write_text("---\n".join(as_yaml(document) for document in documents), encoding="utf-8")
         yield path
 
 

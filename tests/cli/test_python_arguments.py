@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from merging import Told
 from tiny_models import write_family
 
@@ -31,6 +32,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_list_is_a_recipe_of_several_documents(folder: Path) -> None:
+    first = {
+        "name": "first",
+        "merge_method": "linear",
+        "parameters": {"weight": 0.5},
+        "models": [{"model": "math"}, {"model": "code"}],
+    }
+    last = {**first, "models": [{"model": "first"}, {"model": "code"}]}
+    del last["name"]
+    (folder / "stages.yaml").write_text(yaml.safe_dump_all([first, last]))
+    resumerge.run("stages.yaml", "from_file")
+    resumerge.run([first, last], "from_list")
+    of_file, of_list = (folder / out / "model.safetensors" for out in ("from_file", "from_list"))
+    assert of_file.read_bytes() == of_list.read_bytes()
+    assert resumerge.plan((first, last))["stages"] == resumerge.plan("stages.yaml")["stages"] != []
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -49,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("reporter", print),
         ("progress", "loud"),
         *(("state_dir", value) for value in ("", "a\0b", 5)),
-        *(("config", value) for value in (None, 5, "", "a\0b", LINEAR.splitlines())),
+        *(("config", value) for value in (None, 5, "", "a\0b", [], LINEAR.splitlines(), b"x")),
         *(("out", value) for value in (None, 5, "", "a\0b", b"out")),
     ],
 )
