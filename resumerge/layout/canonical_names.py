@@ -84,7 +84,14 @@ def _parts(names: Collection[str]) -> Renames:
 def _words(names: Collection[str], config: Mapping[str, Any]) -> Renames:
     yield r"LayerNorm\.gamma$", "LayerNorm.weight"
     yield r"LayerNorm\.beta$", "LayerNorm.bias"
-    yield r"\.block_sparse_moe\.", ".mlp."
+    if str(config.get("model_type")).startswith("granitemoe"):
+        yield r"\.block_sparse_moe\.input_linear\.weight$", ".block_sparse_moe.experts.gate_up_proj"
+        yield r"\.block_sparse_moe\.output_linear\.weight$", ".block_sparse_moe.experts.down_proj"
+        yield r"\.router\.layer\.weight$", ".router.weight"
+    else:
+        yield r"\.block_sparse_moe\.", ".mlp."
+    if config.get("model_type") == "phimoe":
+        yield r"\.mlp\.gate\.weight$", ".mlp.router.weight"
     if config.get("model_type") == "gpt_neox":
         yield r"^embed_out\.", "lm_head."
     if config.get("model_type") == "vit":

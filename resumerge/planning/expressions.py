@@ -9,7 +9,6 @@ from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
 from resumerge.methods import METHODS, MergeMethod, Value
 from resumerge.methods.contract import Answers, ask
-from resumerge.planning.experts import unpacked
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters
@@ -68,7 +67,7 @@ class Expressions:
         if len(operands) < len(inputs):
             return None
         params = self.parameters.of_merge(spec, self._names(reference, spec.name))
-        return self._merged(spec, self.method, operands, params, base, template)
+        return self._merged(spec, self.method, operands, params, base)
 
     def _operands(
         self,
@@ -105,7 +104,6 @@ class Expressions:
         operands: list[Operand],
         params: Mapping[str, Value],
         base: ModelRef | None,
-        template: Tensor,
     ) -> Target:
         first = operands[0].tensor
         inputs = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
@@ -115,7 +113,7 @@ class Expressions:
             inputs, shape = self.alignment.aligned(refs, inputs, base if base in refs else None)
         dtype = self._dtype({operand.tensor.dtype for operand in operands})
         merged = Merged(
-            spec.name,
+            self.models.mask_name(spec.name),
             dtype,
             shape,
             method.name,
@@ -131,7 +129,7 @@ class Expressions:
         if answers.contradiction:
             self._contradiction(spec.name, answers.contradiction)
         block = block_elements(answers.row_elements)
-        tensors = unpacked(spec.name, template) or {spec.name: shape}
+        tensors = {spec.name: shape}
         unrounded = first.dtype == dtype and self.recipe.dtype in (None, FLOATS[dtype])
         if answers.is_copy and unrounded and inputs == (first,):
             return Target(spec.name, dtype, shape, block, first, tensors)
@@ -148,7 +146,7 @@ class Expressions:
         method = METHODS["passthrough"]
         defaults = {p.name: p.default for p in method.parameters}
         operands = [Operand(ref, tensor, defaults)]
-        return self._merged(spec, method, operands, defaults, None, tensor)
+        return self._merged(spec, method, operands, defaults, None)
 
     def _names(self, ref: ModelRef, name: str) -> tuple[str, ...]:
         """What filters are matched with."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,8 +14,6 @@ from resumerge.tensors import Tensor
 
 SHOWN = 6
 """Largest number of names in a message, after numbers in them are folded into ranges."""
-
-_ONE_EXPERT = re.compile(r"experts\.\d+\.")
 
 
 @dataclass
@@ -136,13 +133,10 @@ class Mismatches:
         )
 
     def _fix(self, ref: ModelRef, guide: ModelRef, names: list[str], extra: list[str]) -> str:
-        single = [bool(any(_ONE_EXPERT.search(n) for n in side)) for side in (names, extra)]
-        fused = [
-            any("experts." in n and not _ONE_EXPERT.search(n) for n in s) for s in (names, extra)
-        ]
-        if (single[0] and fused[1]) or (single[1] and fused[0]):
+        if all(any("experts." in name for name in side) for side in (names, extra)):
             return (
-                "One model stores its experts separately, the other fused: load one of them and "
+                "The two models store their experts in forms that are not made from each other "
+                "here (gates and ups interleaved, or matrices transposed): load one of them and "
                 "save it with the transformers version that saved the other"
             )
         kinds = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]

@@ -9,10 +9,11 @@ from functools import cached_property
 from resumerge.layout import CanonicalNames, Layers, find_tensor, infer_layers, match_names
 from resumerge.layout.match import Rename
 from resumerge.layout.vocabulary_tensors import VocabularyTensors, find_vocabulary
+from resumerge.planning.mixtures.views import Aliases, other_names, published_name
 from resumerge.recipe import ModelRef
 from resumerge.sources.tied_weights import is_embedding, is_head, says_untied
 from resumerge.sources.types import Source
-from resumerge.tensors import Tensor, stored_in
+from resumerge.tensors import Sliced, Tensor, stored_in
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,12 @@ class ModelViews:
     Args:
         sources: every model that the recipe names, opened.
         reference: the one that gives names, layout, config and tokenizer.
+        aliases: other names of tensors of experts.
     """
 
     sources: Mapping[ModelRef, Source]
     reference: ModelRef
+    aliases: Mapping[ModelRef, Aliases] = field(default_factory=dict)
     _layer_tensors: dict[tuple[ModelRef, str], dict[int, list[str]]] = field(default_factory=dict)
 
     @cached_property
@@ -58,7 +61,12 @@ class ModelViews:
 
     def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
         """A tensor's names: its model's own, and transformers' if that is another."""
-        return tuple(dict.fromkeys((own_name, self._canonical[ref].of(own_name))))
+        others = other_names(own_name, self.sources[ref], self.aliases.get(ref, {}))
+        return tuple(dict.fromkeys((own_name, *others, self._canonical[ref].of(own_name))))
+
+    def mask_name(self, name: str) -> str:
+        """What the random masks of an output tensor depend on: the same in all layouts."""
+        return published_name(name, self.sources[self.reference])
 
     def name_like_ours(self, ref: ModelRef, own_name: str) -> str:
         """What the reference would call a tensor of a model that it lacks itself."""
@@ -100,8 +108,7 @@ class ModelViews:
         tensors = self.sources[ref].tensors
         if self.sources[ref].kind == "stage":
             return list(tensors)
-        first = {name: next(stored_in(tensor)) for name, tensor in tensors.items()}
-        return sorted(tensors, key=lambda name: (first[name].file, first[name].offset, name))
+        return sorted(tensors, key=lambda name: (*_place(tensors[name]), name))
 
     def layer_tensors(self, ref: ModelRef, stack: str) -> dict[int, list[str]]:
         """The names inside each layer of a model's stack, in file order.
@@ -118,3 +125,9 @@ class ModelViews:
                     found.setdefault(located.index, []).append(located.rest)
             self._layer_tensors[ref, stack] = found
         return self._layer_tensors[ref, stack]
+
+
+def _place(tensor: Tensor) -> tuple[str, int, int]:
+    """Where a tensor begins: file, offset, and which element of what is stored there."""
+    first = next(stored_in(tensor))
+    return first.file, first.offset, tensor.first if isinstance(tensor, Sliced) else 0

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from itertools import islice
 
 from resumerge.kernels.blocks import Run
 from resumerge.layout import Layers
@@ -14,7 +15,7 @@ from resumerge.planning.output_vocabulary import OutputVocabulary
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.types import Source
-from resumerge.tensors import Sliced, Tensor, stored_in
+from resumerge.tensors import Sliced, Stacked, Tensor, stored_in
 from resumerge.tensors.dtypes import nbytes
 
 
@@ -26,7 +27,7 @@ class Unshared(Enum):
     INTERSECTION = "intersection"
 
 
-NUMERICS = 2
+NUMERICS = 3
 """Raised whenever the bits of any output could change; part of the fingerprint."""
 
 BLOCK = 1 << 18
@@ -65,8 +66,9 @@ class Unit:
         block_elements: of a block; `BLOCK`, or as many whole rows as fit where rows must not be
             split.
         expression: what computes it; a tensor that is not `Merged` is copied.
-        tensors: shapes of the tensors in the output, by name; they follow each other. Empty where
-            only the place of the unit is known.
+        tensors: shapes of the tensors of the output that begin in it, by name; they follow each
+            other. If a unit has only the first part of one, the units after it have the rest, and
+            no tensors. Empty also where only the place of the unit is known.
     """
 
     index: int
@@ -106,13 +108,6 @@ class Unit:
     def run(self, indices: range) -> Run:
         """Consecutive blocks, which are read and computed together."""
         return Run.of(self.numel, self.block_elements, indices)
-
-    def parts(self) -> Iterator[Tensor]:
-        """The tensors in the output, each under its name there."""
-        first = 0
-        for name, shape in self.tensors.items():
-            yield Sliced.of(name, shape, self.expression, first)
-            first += math.prod(shape)
 
 
 @dataclass(frozen=True)
@@ -216,6 +211,23 @@ class Plan:
         """The plan with further notes, which are given again when the output is complete."""
         added = tuple(reminders)
         return replace(self, notes=(*self.notes, *added), reminders=(*self.reminders, *added))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of the output, by name, in the order in which they stand in its files."""
+        found: dict[str, Tensor] = {}
+        units = iter(self.units)
+        for unit in units:
+            first = 0
+            for name, shape in unit.tensors.items():
+                size = math.prod(shape)
+                if size > unit.numel:
+                    rest = islice(units, size // unit.numel - 1)
+                    parts = (unit.expression, *(other.expression for other in rest))
+                    found[name] = Stacked.of(name, shape, parts)
+                else:
+                    found[name] = Sliced.of(name, shape, unit.expression, first)
+                first += size
+        return found
 
     @property
     def output_bytes(self) -> int:

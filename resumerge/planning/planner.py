@@ -11,10 +11,11 @@ from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.checkpoints.flat import FlatMatching, FlatViews, is_flat, not_flat
-from resumerge.planning.experts import packed_experts
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches, listed
+from resumerge.planning.mixtures.views import MixtureViews
+from resumerge.planning.mixtures.written import as_reference, note_on_packed_files
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
@@ -52,8 +53,7 @@ def make_plan(
     Raises:
         InputError: with every problem that was found.
     """
-    seen, notes = packed_experts(recipe, sources)
-    planner = _Planner(recipe, seen, tokenizers or Tokenizers(), unshared, notes=notes)
+    planner = _Planner(recipe, sources, tokenizers or Tokenizers(), unshared)
     return replace(planner.plan(seed, shard_size, stem), sources=tuple(sources.values()))
 
 
@@ -93,7 +93,8 @@ class _Planner:
             self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
         )
         targets = [target for spec in specs if (target := expressions.target(spec))]
-        self._collect(parameters.problems, mismatches.problems(), expressions.problems)
+        targets, several = as_reference(self.recipe, targets, self.mixtures)
+        self._collect(parameters.problems, mismatches.problems(), expressions.problems, several)
         if alignment:
             self._collect(alignment.problems)
             self.notes += alignment.notes
@@ -103,6 +104,7 @@ class _Planner:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
         self._add_notes(modules, unnamed, layer_maps, unused)
         reference = self.models.reference
+        self.notes += note_on_packed_files(targets, self.mixtures, reference)
         single = self.sources[reference].single
         parts = parts_of(self.sources[reference], stem)
         units, shards = pack(targets, sys.maxsize if single else shard_size, parts)
@@ -139,7 +141,11 @@ class _Planner:
     def _find_reference(self) -> ModelViews:
         """The models as seen from the reference: the base model, or else the first model."""
         reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
-        return (FlatViews if self.flat else ModelViews)(self.sources, reference)
+        self.mixtures = MixtureViews.of(self.recipe, self.sources, reference, flat=self.flat)
+        self.sources = self.mixtures.sources
+        self.notes += self.mixtures.notes
+        views = FlatViews if self.flat else ModelViews
+        return views(self.sources, reference, self.mixtures.aliases)
 
     def _flat_specs(self) -> list[TensorSpec]:
         """Every tensor of the output, matched by name alone."""

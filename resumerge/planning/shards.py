@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from resumerge.planning.plan import Shard, Unit
@@ -15,7 +15,7 @@ from resumerge.tensors.dtypes import BITS, nbytes
 
 @dataclass(frozen=True)
 class Target:
-    """A `Unit` that has no place yet."""
+    """A `Unit` that has no place yet; without `tensors` it goes on with that of the one before."""
 
     name: str
     dtype: str
@@ -78,12 +78,13 @@ def _pack_part(
     """Append the units and shards of one part."""
     groups: list[list[Target]] = []
     filled = 0
-    for target in targets:
-        if not groups or filled + target.nbytes > shard_size:
+    for whole in _whole_tensors(targets):
+        size = sum(target.nbytes for target in whole)
+        if not groups or filled + size > shard_size:
             groups.append([])
             filled = 0
-        groups[-1].append(target)
-        filled += target.nbytes
+        groups[-1] += whole
+        filled += size
     for index, group in enumerate(groups):
         number = len(shards)
         group.sort(key=lambda target: -BITS[target.dtype])
@@ -107,6 +108,18 @@ def _pack_part(
             offset += target.nbytes
         name = prefix + shard_name(index, len(groups), stem)
         shards.append(Shard(number, name, header, offset, first, len(units)))
+
+
+def _whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
+    """The targets, those of one tensor together."""
+    whole: list[Target] = []
+    for target in targets:
+        if target.tensors and whole:
+            yield whole
+            whole = []
+        whole.append(target)
+    if whole:
+        yield whole
 
 
 def shard_name(number: int, count: int, stem: str = STEM) -> str:

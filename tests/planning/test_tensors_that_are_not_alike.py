@@ -212,12 +212,12 @@ def experts(name: str, *tensors: Stored, **config: Any) -> Source:
 
 
 def test_a_mismatch_says_its_likely_cause() -> None:
-    single = tensor("model.layers.0.mlp.experts.0.up_proj.weight", (4, 4))
-    fused = tensor("model.layers.0.mlp.experts.up_proj", (1, 4, 4))
-    found = problem(LINEAR + TWO, experts("a", single), experts("b", fused))
-    assert "experts separately, the other fused" in found.fix
-    found = problem(LINEAR + TWO, experts("a", fused), experts("b", single))
-    assert "experts separately, the other fused" in found.fix
+    single = tensor("model.layers.0.mlp.experts.0.gate_proj.weight", (4, 4))
+    interleaved = tensor("model.layers.0.mlp.experts.gate_up_proj", (1, 4, 8))
+    found = problem(LINEAR + TWO, experts("a", single), experts("b", interleaved))
+    assert "gates and ups interleaved" in found.fix
+    found = problem(LINEAR + TWO, experts("a", interleaved), experts("b", single))
+    assert "gates and ups interleaved" in found.fix
     found = problem(LINEAR + TWO, experts("a", single), experts("b", model_type="bert"))
     assert found.fix.endswith("b has model_type bert, a has llama")
     found = problem(LINEAR + TWO, experts("a", single), experts("b"))

@@ -86,7 +86,7 @@ class StageModels:
             folder,
             None,
             output_config(plan),
-            {tensor.name: tensor for unit in plan.units for tensor in unit.parts()},
+            plan.tensors(),
             components=plan.reference_model.components,
             single=plan.reference_model.single,
             number=self._next_number,

@@ -41,6 +41,9 @@ class FlatViews(ModelViews):
     def name_in(self, ref: ModelRef, name: str) -> str:
         return name
 
+    def mask_name(self, name: str) -> str:
+        return name
+
     def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
         return (own_name,)
 

@@ -216,9 +216,8 @@ def test_filters_see_the_packed_tensor(family: Family, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "method", "note"),
     [
-        ("llama", "ties", "no layer has its experts"),
+        ("llama", "ties", "no layer has experts"),
         ("mixtral", "iso_c", "iso_c takes one matrix at a time"),
-        ("gpt_oss", "ties", "no layer has its experts"),
     ],
 )
 def test_where_it_has_no_effect_it_is_noted(

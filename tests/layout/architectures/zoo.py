@@ -171,6 +171,47 @@ def _experts() -> dict[str, Architecture]:
         "qwen3_moe": Architecture(
             "Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**LLAMA, "head_dim": 8, **few}
         ),
+        "qwen2_moe": Architecture(
+            "Qwen2MoeForCausalLM",
+            "Qwen2MoeConfig",
+            {**LLAMA, **few, "shared_expert_intermediate_size": 12},
+        ),
+        "qwen3_5_moe": Architecture(
+            "Qwen3_5MoeForCausalLM",
+            "Qwen3_5MoeTextConfig",
+            {
+                **LLAMA,
+                **few,
+                "head_dim": 8,
+                "shared_expert_intermediate_size": 12,
+                **dict.fromkeys(("linear_num_value_heads", "linear_num_key_heads"), 2),
+                **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), 8),
+            },
+        ),
+        "glm4_moe": Architecture(
+            "Glm4MoeForCausalLM",
+            "Glm4MoeConfig",
+            {
+                **{key: deepseek[key] for key in deepseek if "lora" not in key},
+                "head_dim": 8,
+                "num_key_value_heads": 1,
+            },
+        ),
+        "olmoe": Architecture(
+            "OlmoeForCausalLM",
+            "OlmoeConfig",
+            {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2},
+        ),
+        "granitemoe": Architecture(
+            "GraniteMoeForCausalLM",
+            "GraniteMoeConfig",
+            {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2},
+        ),
+        "phimoe": Architecture(
+            "PhimoeForCausalLM",
+            "PhimoeConfig",
+            {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2},
+        ),
         "deepseek_v2": Architecture("DeepseekV2ForCausalLM", "DeepseekV2Config", deepseek),
         "deepseek_v3": Architecture("DeepseekV3ForCausalLM", "DeepseekV3Config", deepseek),
         "gpt_oss": Architecture(

@@ -1,0 +1,105 @@
+"""What the tensors of a mixture's experts are called in the files of different programs.
+
+Facts of transformers 5 (`conversion_mapping.py`), which has names of its own beside those that the
+models were published with, and saves either.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.layout import split
+
+_NUMBER = re.compile(r"(^|\.)experts\.(\d+)\.")
+
+Rewrites = tuple[tuple[re.Pattern[str], str], ...]
+
+
+def _rewrites(*pairs: tuple[str, str]) -> Rewrites:
+    return tuple((re.compile(pattern), to) for pattern, to in pairs)
+
+
+_SAME = _rewrites(
+    (r"^block_sparse_moe\.", "mlp."),
+    (r"experts\.\{n\}\.w1\.", "experts.{n}.gate_proj."),
+    (r"experts\.\{n\}\.w3\.", "experts.{n}.up_proj."),
+    (r"experts\.\{n\}\.w2\.", "experts.{n}.down_proj."),
+    (r"^mlp\.input_linear\.weight$", "mlp.experts.gate_up_proj"),
+    (r"^mlp\.output_linear\.weight$", "mlp.experts.down_proj"),
+    (r"^mlp\.router\.(layer\.)?weight$", "mlp.gate.weight"),
+    (r"^mlp\.gate\.e_score_correction_bias$", "mlp.e_score_correction_bias"),
+)
+_W = _rewrites(
+    (r"^mlp\.(gate|router)\.weight$", "block_sparse_moe.gate.weight"),
+    (r"^mlp\.experts\.\{n\}\.gate_proj\.", "block_sparse_moe.experts.{n}.w1."),
+    (r"^mlp\.experts\.\{n\}\.up_proj\.", "block_sparse_moe.experts.{n}.w3."),
+    (r"^mlp\.experts\.\{n\}\.down_proj\.", "block_sparse_moe.experts.{n}.w2."),
+    (r"^mlp\.experts\.", "block_sparse_moe.experts."),
+)
+_GRANITE = _rewrites(
+    (r"^block_sparse_moe\.experts\.gate_up_proj$", "block_sparse_moe.input_linear.weight"),
+    (r"^block_sparse_moe\.experts\.down_proj$", "block_sparse_moe.output_linear.weight"),
+    (r"^block_sparse_moe\.router\.weight$", "block_sparse_moe.router.layer.weight"),
+)
+_PUBLISHED = {
+    **dict.fromkeys(("mixtral", "minimax", "minimax_m2", "phimoe"), _W),
+    **dict.fromkeys(("granitemoe", "granitemoeshared", "granitemoehybrid"), _GRANITE),
+}
+"""By model type, how the names that it was published with follow from transformers'."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A tensor's name, for any layer and expert.
+
+    Args:
+        layer: the beginning of the name, up to the layer's number and a dot.
+        rest: what follows, with ``{n}`` for the expert's number.
+        expert: the number; None for a tensor of no single expert.
+    """
+
+    layer: str
+    rest: str
+    expert: int | None
+
+    @classmethod
+    def of(cls, name: str) -> Template:
+        located = split(name)
+        if located is None:
+            return cls("", name, None)
+        found = _NUMBER.search(located.rest)
+        rest = located.rest
+        if found:
+            rest = f"{rest[: found.start(2)]}{{n}}{rest[found.end(2) :]}"
+        return cls(f"{located.stack}.{located.index}.", rest, int(found[2]) if found else None)
+
+    def named(self, rest: str) -> str:
+        """The name of another tensor of the same layer, and of the same expert."""
+        return self.layer + rest.replace("{n}", str(self.expert))
+
+
+def common(rest: str) -> str:
+    """A name that is one for all that mean the same.
+
+    Args:
+        rest: of a `Template`.
+    """
+    return _rewritten(rest, _SAME)
+
+
+def published(rest: str, config: Any) -> str:
+    """The name in the files that a model was published with; the same where there is no other.
+
+    Args:
+        rest: of a `Template`.
+        config: the model's config.json.
+    """
+    return _rewritten(rest, _PUBLISHED.get(str(config.get("model_type")), ()))
+
+
+def _rewritten(rest: str, rewrites: Rewrites) -> str:
+    for pattern, to in rewrites:
+        rest = pattern.sub(to, rest)
+    return rest

@@ -1,0 +1,127 @@
+"""Packed tensors of files taken apart: the matrices of each expert, where they lie.
+
+A packed tensor has the experts along its first axis. Where the second axis counts outputs, the
+gates of an expert are in front of its ups, so that the matrices follow each other; otherwise
+(transposed or interleaved, as in gpt-oss) what an expert has of a tensor stays one matrix.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from resumerge.planning.mixtures.names import Template
+from resumerge.sources.types import Source
+from resumerge.tensors import Sliced, Stacked, Stored, Tensor
+from resumerge.tensors.dtypes import FLOATS, nbytes
+
+_PACKED = re.compile(r"^(?P<head>.+)\.experts\.(?P<kind>[a-z]\w*?)(?:\.(?:weight|bias))?$")
+_LINEAR = re.compile(r"^(?P<head>.+)\.(?P<kind>(in|out)put_linear)\.weight$")
+_KINDS = {"input_linear": "gate_up_proj", "output_linear": "down_proj"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an expert's matrix is: in which packed tensor.
+
+    Args:
+        packed: the `rest` of its `Template`.
+        number: of the matrix among those of one expert there.
+        count: of these.
+    """
+
+    packed: str
+    number: int
+    count: int
+
+
+@dataclass(frozen=True)
+class PackedTensor:
+    """The experts' matrices in one tensor of a file.
+
+    Args:
+        head: what the names of the layer's experts begin with, before ``.experts``.
+        matrices: what each expert has in it, in order: ends of names.
+    """
+
+    tensor: Tensor
+    head: str
+    matrices: tuple[str, ...]
+
+    def pieces(self) -> Iterator[tuple[str, Tensor]]:
+        """The matrices by name, each as a tensor, in the order in which they lie."""
+        count, rows, *rest = self.tensor.shape
+        shape = (rows // len(self.matrices), *rest)
+        for number in range(count * len(self.matrices)):
+            expert, place = divmod(number, len(self.matrices))
+            name = f"{self.head}.experts.{expert}.{self.matrices[place]}"
+            yield name, _part_of(self.tensor, name, shape, number)
+
+
+def with_separate_experts(source: Source) -> tuple[Source, dict[str, Place]]:
+    """A source whose packed tensors are taken apart.
+
+    Returns:
+        the source; and for each matrix that has no tensor of its own in the files, by the `rest` of
+        its `Template`, where it is.
+    """
+    packed = _packed_tensors(source.tensors)
+    if not packed:
+        return source, {}
+    tensors: dict[str, Tensor] = {}
+    places: dict[str, Place] = {}
+    for name, tensor in source.tensors.items():
+        found = packed.get(name)
+        tensors |= found.pieces() if found else {name: tensor}
+        if found:
+            inside = Template.of(name).rest
+            for number, matrix in enumerate(found.matrices):
+                rest = Template.of(f"{found.head}.experts.0.{matrix}").rest
+                places[rest] = Place(inside, number, len(found.matrices))
+    return replace(source, tensors=tensors), places
+
+
+def _packed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, PackedTensor]:
+    """The packed tensors of a model, by name; those of a layer have the same number of experts."""
+    layers: dict[str, dict[str, tuple[str, Tensor]]] = defaultdict(dict)
+    for name, tensor in tensors.items():
+        found = _PACKED.match(name) or _LINEAR.match(name)
+        if found and tensor.dtype in FLOATS and len(tensor.shape) >= 3 - name.endswith("bias"):
+            layers[found["head"]][_KINDS.get(found["kind"], found["kind"])] = name, tensor
+    packed = {}
+    for head, kinds in layers.items():
+        shapes = {kind: tensor.shape for kind, (_, tensor) in kinds.items()}
+        if len({shape[0] for shape in shapes.values()}) == 1:
+            for kind, (name, tensor) in kinds.items():
+                packed[name] = PackedTensor(tensor, head, _matrices(kind, shapes))
+    return packed
+
+
+def _part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> Tensor:
+    """The part of that number of a tensor that consists of parts of one shape."""
+    size = math.prod(shape)
+    if isinstance(whole, Stored) and whole.strides is None:
+        offset = whole.offset + nbytes(whole.dtype, number * size)
+        return replace(whole, name=name, shape=shape, offset=offset)
+    if isinstance(whole, Stacked) and whole.parts[0].shape == shape:
+        return whole.parts[number]
+    return Sliced(name, whole.dtype, shape, whole, number * size)
+
+
+def _matrices(kind: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """What each expert has in a packed tensor: ends of names.
+
+    Args:
+        shapes: of the packed tensors of the layer, by kind.
+    """
+    first = shapes.get("gate_up_proj") or shapes.get("up_proj")
+    if kind in ("gate_up_proj", "up_proj", "down_proj") and first and "down_proj" in shapes:
+        into = ("gate_proj", "up_proj") if "gate_up_proj" in shapes else ("up_proj",)
+        _, outputs, inputs = shapes["down_proj"]
+        if first[1:] == (len(into) * inputs, outputs):
+            own = ("down_proj",) if kind == "down_proj" else into
+            return tuple(f"{name}.weight" for name in own)
+    return (kind,)

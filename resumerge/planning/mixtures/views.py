@@ -1,0 +1,122 @@
+"""Every model as the recipe merges it: experts in one form, under the reference's names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from resumerge.methods import METHODS
+from resumerge.planning.mixtures.names import Template, common, published
+from resumerge.planning.mixtures.packed_files import Place, with_separate_experts
+from resumerge.planning.mixtures.packing import with_packed_experts
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.sources.types import Source
+
+Aliases = Mapping[str, Iterable[str]]
+"""Other names of tensors, both by the `rest` of their `Template`."""
+
+
+@dataclass(frozen=True)
+class MixtureViews:
+    """The models with their experts in the form that is merged.
+
+    Args:
+        aliases: what the files of each model call its tensors, where the view calls them otherwise.
+        places: of the reference's matrices, where its files have packed tensors.
+        matrices: of an expert in each packed tensor, where the reference's files have them apart.
+    """
+
+    sources: Mapping[ModelRef, Source]
+    notes: list[str] = field(default_factory=list)
+    aliases: Mapping[ModelRef, Aliases] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    matrices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        recipe: Recipe,
+        sources: Mapping[ModelRef, Source],
+        reference: ModelRef,
+        *,
+        flat: bool = False,
+    ) -> MixtureViews:
+        """The models of a recipe: experts apart, or packed where it says ``experts: together``.
+
+        Args:
+            flat: tensors are known by their own names only.
+        """
+        if flat and not recipe.experts_together:
+            return cls(sources)
+        method = METHODS.get(recipe.merge_method)
+        together, notes = recipe.experts_together, list[str]()
+        if together and method is not None and method.whole_tensor:
+            together = False
+            notes.append(f"experts has no effect: {method.name} takes one matrix at a time")
+        elif together and not any(map(_has_experts, sources.values())):
+            notes.append("experts has no effect: no layer has experts")
+        seen: dict[ModelRef, Source] = {}
+        places: dict[ModelRef, dict[str, Place]] = {}
+        matrices: dict[ModelRef, dict[str, tuple[str, ...]]] = {}
+        for ref, source in sources.items():
+            if together:
+                seen[ref], matrices[ref] = with_packed_experts(source)
+            else:
+                seen[ref], places[ref] = with_separate_experts(source)
+        aliases: dict[ModelRef, Aliases] = {}
+        for ref, source in seen.items():
+            packed = {rest: place.packed for rest, place in places.get(ref, {}).items()}
+            seen[ref], renamed = _named_like(source, seen[reference])
+            aliases[ref] = _aliases(packed, renamed)
+        mixtures = [ref for ref in recipe.merged_models if _has_experts(sources[ref])]
+        if len(mixtures) > 1:
+            notes.append(
+                "routers are merged like any tensor: the experts of a number should be related"
+            )
+        return cls(seen, notes, aliases, places.get(reference, {}), matrices.get(reference, {}))
+
+
+def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
+    """What else a tensor is called, in the model's files or those that it was published with."""
+    template = Template.of(name)
+    rests = (*aliases.get(template.rest, ()), published(template.rest, source.config))
+    return tuple(template.named(rest) for rest in rests)
+
+
+def published_name(name: str, source: Source) -> str:
+    """What a tensor is called whichever form the reference has: the key of its random masks."""
+    template = Template.of(name)
+    return template.named(published(template.rest, source.config))
+
+
+def _has_experts(source: Source) -> bool:
+    return any(".experts." in name or name.endswith("put_linear.weight") for name in source.tensors)
+
+
+def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, str]]:
+    """A model with the reference's names for what both have, and its own of these, by ours."""
+    if source is reference or not _has_experts(reference):
+        return source, {}
+    known = {Template.of(name).rest for name in reference.tensors}
+    ours = {common(rest): rest for rest in known}
+    tensors, renamed = {}, dict[str, str]()
+    for name, tensor in source.tensors.items():
+        template = Template.of(name)
+        to = ours.get(common(template.rest))
+        if template.rest in known or to is None:
+            tensors[name] = tensor
+        else:
+            tensors[template.named(to)] = tensor
+            renamed[to] = template.rest
+    return (replace(source, tensors=tensors) if renamed else source), renamed
+
+
+def _aliases(packed: Mapping[str, str], renamed: Mapping[str, str]) -> Aliases:
+    found: dict[str, list[str]] = defaultdict(list)
+    own = {theirs: ours for ours, theirs in renamed.items()}
+    for ours, theirs in renamed.items():
+        found[ours].append(theirs)
+    for matrix, tensor in packed.items():
+        found[own.get(matrix, matrix)].append(tensor)
+    return found

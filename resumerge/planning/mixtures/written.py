@@ -1,0 +1,111 @@
+"""The output's experts in the form that the reference has in its files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from resumerge.errors import Problem
+from resumerge.planning.mixtures.names import Template
+from resumerge.planning.mixtures.packed_files import Place
+from resumerge.planning.mixtures.views import MixtureViews
+from resumerge.planning.shards import Target
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.tensors import Merged
+
+
+def as_reference(
+    recipe: Recipe, targets: Sequence[Target], views: MixtureViews
+) -> tuple[list[Target], list[Problem]]:
+    """The tensors of the output, written as the reference's files have them.
+
+    Matrices of a packed tensor stay units of their own, which follow each other: the first one
+    has the tensor that the others complete.
+    """
+    if views.matrices:
+        return [_apart(target, views.matrices) for target in targets], []
+    if not views.places:
+        return list(targets), []
+    groups = _groups(targets, views.places)
+    problems = [
+        _several_dtypes(recipe, name, group)
+        for name, group in groups.items()
+        if len({target.dtype for target in group}) > 1
+    ]
+    return list(_packed(targets, groups, views.places)), problems[:1]
+
+
+def note_on_packed_files(
+    targets: Sequence[Target], views: MixtureViews, reference: ModelRef
+) -> list[str]:
+    """What a person should know where a selection depends on what counts as a tensor."""
+    if any(
+        isinstance(target.expression, Merged)
+        and target.expression.needs_statistics
+        and Template.of(target.name).rest in views.places
+        for target in targets
+    ):
+        return [
+            f"the files of {reference} have packed experts: each expert is merged by itself, as "
+            "where files have them apart; 'experts: together' merges a layer's as one tensor"
+        ]
+    return []
+
+
+def _apart(target: Target, matrices: Mapping[str, tuple[str, ...]]) -> Target:
+    """A packed tensor that is written as the matrices that it consists of."""
+    template = Template.of(target.name)
+    if template.rest not in matrices:
+        return target
+    names = matrices[template.rest]
+    experts, rows, columns = target.shape
+    shape = (rows // len(names), columns)
+    tensors = {
+        replace(template, expert=expert).named(rest): shape
+        for expert in range(experts)
+        for rest in names
+    }
+    return replace(target, tensors=tensors)
+
+
+def _groups(targets: Sequence[Target], places: Mapping[str, Place]) -> dict[str, list[Target]]:
+    """The matrices of each packed tensor, by its name, in their order."""
+    found: dict[str, dict[tuple[int, int], Target]] = defaultdict(dict)
+    for target in targets:
+        template = Template.of(target.name)
+        if place := places.get(template.rest):
+            name = template.named(place.packed)
+            found[name][template.expert or 0, place.number] = target
+    return {name: [group[key] for key in sorted(group)] for name, group in found.items()}
+
+
+def _packed(
+    targets: Sequence[Target], groups: Mapping[str, list[Target]], places: Mapping[str, Place]
+) -> Iterator[Target]:
+    """The targets, with each group in the place of the first of it that comes."""
+    done: set[str] = set()
+    for target in targets:
+        template = Template.of(target.name)
+        place = places.get(template.rest)
+        if place is None:
+            yield target
+        elif (name := template.named(place.packed)) not in done:
+            done.add(name)
+            first, *rest = groups[name]
+            rows, *columns = first.shape
+            experts = (1 + len(rest)) // place.count
+            shape = (experts, place.count * rows, *columns)
+            yield replace(first, tensors={name: shape})
+            yield from (replace(matrix, tensors={}) for matrix in rest)
+
+
+def _several_dtypes(recipe: Recipe, name: str, group: Sequence[Target]) -> Problem:
+    dtypes = sorted({target.dtype for target in group})
+    return recipe.problem(
+        f"The experts in tensor {name} have different dtypes",
+        "merge_method",
+        expected="one dtype: the experts of a layer are one tensor in the output",
+        found=" and ".join(dtypes),
+        fix="Add 'dtype: bfloat16', or another one, at the top level",
+    )
