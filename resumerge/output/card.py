@@ -10,6 +10,7 @@ import yaml
 from resumerge.methods import METHODS
 from resumerge.planning.plan import Plan
 from resumerge.printable import printable
+from resumerge.recipe.types import OF_PROMPTS
 from resumerge.sizes import counted
 from resumerge.sources.types import Source
 
@@ -23,13 +24,13 @@ def model_card(
         contents: the hash of what was read of each local model, by the text of its reference.
         library: name on the Hub of the library that loads the model; None if that is not known.
     """
-    method = METHODS[plan.recipe.merge_method]
+    method = None if plan.mixture else METHODS[plan.recipe.merge_method]
     parts = [part for source in plan.sources for part in source.parts.values()]
     hub = list(dict.fromkeys(part.ref.name for part in parts if part.kind == "hub"))
     metadata = {
         **({"base_model": hub, "base_model_relation": "merge"} if hub else {}),
         **({"library_name": library} if library else {}),
-        "tags": ["mergekit", "merge", "resumerge"],
+        "tags": ["mergekit", "merge", *(["moe"] if plan.mixture else []), "resumerge"],
     }
     lines = [
         "---",
@@ -38,10 +39,13 @@ def model_card(
         f"# {_escaped(name)}",
         "",
         f"A merge of {_merged(plan)} with the **{method.name}** method ({method.summary}), made "
-        "with resumerge.",
+        "with resumerge."
+        if method
+        else f"A mixture of experts ({plan.method}) made of {counted(len(plan.sources), 'model')} "
+        f"with resumerge. {_gates(plan)}",
         "",
     ]
-    if method.papers:
+    if method and method.papers:
         lines += ["## Method", ""]
         lines += [f"- [{paper.title}]({paper.url})" for paper in method.papers] + [""]
     lines += ["## Models", ""]
@@ -54,6 +58,17 @@ def model_card(
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0))
     lines += ["", "## Recipe", "", f"{fence}yaml", recipe, fence, ""]
     return "\n".join(lines)
+
+
+def _gates(plan: Plan) -> str:
+    """How tokens find their experts."""
+    mixture = plan.recipe.mixture
+    assert mixture is not None
+    untrained = ": they must be trained" if mixture.gate_mode not in OF_PROMPTS else ""
+    return (
+        f"Each token uses {mixture.experts_per_token} of {len(mixture.experts)} experts; its gates "
+        f"are {mixture.gate_mode}{untrained}."
+    )
 
 
 def _merged(plan: Plan) -> str:

@@ -22,7 +22,8 @@ def output_config(plan: Plan) -> dict[str, Any]:
     count. Lists beside them with an entry for each layer (``layer_types``) follow the slices: each
     entry is from the model that its layer comes from.
     """
-    config: dict[str, Any] = _copied(plan.reference_model.config)
+    made = plan.mixture.config if plan.mixture else plan.reference_model.config
+    config: dict[str, Any] = _copied(made)
     dtype = main_dtype(plan)
     if dtype and config:
         config["dtype" if "dtype" in config else "torch_dtype"] = dtype

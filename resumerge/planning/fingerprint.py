@@ -38,10 +38,16 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
 def _parts_of_document(plan: Plan, suffix: str) -> dict[str, Any]:
     template = plan.chat_template
     return {
-        f"{METHOD}{suffix}": METHODS.identity(plan.recipe.merge_method),
+        f"{METHOD}{suffix}": _identity(plan),
         **({f"{CHAT_TEMPLATE}{suffix}": template} if template else {}),
         **{f"{TOKENIZER}{model}": digest for model, digest in plan.tokenizers.items()},
     }
+
+
+def _identity(plan: Plan) -> dict[str, Any]:
+    if plan.mixture is not None:
+        return {"name": plan.recipe.merge_method, "architecture": plan.mixture.architecture}
+    return METHODS.identity(plan.recipe.merge_method)
 
 
 def methods_in(parts: Mapping[str, Any]) -> dict[str, Any]:

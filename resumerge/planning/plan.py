@@ -153,6 +153,19 @@ class LayerMap:
 
 
 @dataclass(frozen=True)
+class MadeMixture:
+    """What a plan makes that makes a mixture of experts.
+
+    Args:
+        architecture: its name.
+        config: config.json of the output, without its dtype.
+    """
+
+    architecture: str
+    config: Mapping[str, object]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that is known before the first byte is computed.
 
@@ -172,6 +185,7 @@ class Plan:
         unshared: what becomes of tensors that not all models have.
         stages: the plans of the merges whose results are models of this one, or of each other.
         stage_models: these results, and what adapters make of them; numbered after the sources.
+        mixture: the mixture of experts that is made; None where models are merged.
     """
 
     recipe: Recipe
@@ -191,16 +205,22 @@ class Plan:
     unshared: Unshared = Unshared.REFUSED
     stages: tuple[Plan, ...] = ()
     stage_models: tuple[Source, ...] = ()
+    mixture: MadeMixture | None = None
 
     def model(self, number: int) -> Source:
         """A source or the result of a stage, by its number."""
         return (*self.sources, *self.stage_models)[number]
 
     @property
+    def method(self) -> str:
+        """The merge method, or the architecture of the mixture that is made."""
+        return self.mixture.architecture if self.mixture else self.recipe.merge_method
+
+    @property
     def merged(self) -> str:
         """What is merged, in words: ``ties of 3 models in 2 stages``."""
         stages = f" in {counted(1 + len(self.stages), 'stage')}" if self.stages else ""
-        return f"{self.recipe.merge_method} of {counted(len(self.sources), 'model')}{stages}"
+        return f"{self.method} of {counted(len(self.sources), 'model')}{stages}"
 
     @property
     def reference_model(self) -> Source:

@@ -24,6 +24,7 @@ from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
 from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.planning.tokenizers.chat_template import choose_template
+from resumerge.planning.upcycling import plan_mixture
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.recipe.spelling import did_you_mean
 from resumerge.sources.tokenizers.required import Tokenizers
@@ -40,7 +41,7 @@ def make_plan(
     unshared: Unshared = Unshared.REFUSED,
     stem: str = STEM,
 ) -> Plan:
-    """Plan a merge.
+    """Plan a merge, or a mixture of experts.
 
     Args:
         sources: every model that the recipe names, opened and numbered.
@@ -53,6 +54,15 @@ def make_plan(
     Raises:
         InputError: with every problem that was found.
     """
+    if recipe.mixture is not None:
+        return plan_mixture(
+            recipe,
+            recipe.mixture,
+            sources,
+            tokenizers or Tokenizers(),
+            seed=seed,
+            shard_size=shard_size,
+        )
     planner = _Planner(recipe, sources, tokenizers or Tokenizers(), unshared)
     return replace(planner.plan(seed, shard_size, stem), sources=tuple(sources.values()))
 

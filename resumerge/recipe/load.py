@@ -14,9 +14,22 @@ from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
 from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema.keys import ModuleEntry, RecipeFile
+from resumerge.recipe.schema.mixture import OF_MERGES, ExpertEntry, MixtureFile
 from resumerge.recipe.schema.sections import read_section
 from resumerge.recipe.stages import check_stages, with_stages
-from resumerge.recipe.types import Input, ModelRef, Module, Recipe, Slice
+from resumerge.recipe.types import (
+    GATE_MODES,
+    MIXTURE,
+    OF_HIDDEN_STATES,
+    OF_PROMPTS,
+    Expert,
+    Input,
+    Mixture,
+    ModelRef,
+    Module,
+    Recipe,
+    Slice,
+)
 from resumerge.recipe.yaml_lines import MAX_CHARS, Document, load_yaml
 
 
@@ -93,11 +106,15 @@ def _read_document(
 ) -> tuple[Recipe | None, list[Problem]]:
     """One document; without its invalid values where it has problems, None if nothing is left."""
     errors = Findings()
-    errors += [*_check_choices(document.data), *_check_tokenizer(document.data)]
+    section: type[RecipeFile] | type[MixtureFile] = (
+        MixtureFile if _is_mixture(document.data) else RecipeFile
+    )
+    checks = (_check_mixture,) if section is MixtureFile else (_check_choices, _check_tokenizer)
+    errors += [error for check in checks for error in check(document.data)]
     top = {key: value for key, value in document.data.items() if key not in ignored}
-    written = read_section(RecipeFile, top, (), errors)
+    written: RecipeFile | MixtureFile | None = read_section(section, top, (), errors)
     if written is None or errors or document.problems:
-        valid = _valid_part(top, errors)
+        valid = _valid_part(section, top, errors)
         part = _recipe(valid, errors, text, file, document) if valid else None
         return part, [*document.problems, *(_problem(error, file, document) for error in errors)]
     recipe = _recipe(written, errors, text, file, document)
@@ -105,8 +122,25 @@ def _read_document(
 
 
 def _recipe(
-    written: RecipeFile, findings: Findings, text: str, file: str, document: Document
+    written: RecipeFile | MixtureFile,
+    findings: Findings,
+    text: str,
+    file: str,
+    document: Document,
 ) -> Recipe:
+    ignored = {descend("", at): str(at[-1]) for at in findings.ignored}
+    if isinstance(written, MixtureFile):
+        return Recipe(
+            merge_method=MIXTURE,
+            base_model=written.base_model,
+            dtype=written.dtype,
+            mixture=_mixture(written),
+            ignored=ignored,
+            text=text,
+            file=file,
+            lines=document.lines,
+            name=written.name or "",
+        )
     return Recipe(
         merge_method=written.merge_method,
         modules=tuple(_modules(written)),
@@ -117,7 +151,7 @@ def _recipe(
         tokenizer=written.tokenizer or written.tokenizer_source,
         chat_template=written.chat_template,
         experts_together=written.experts is not None,
-        ignored={descend("", at): str(at[-1]) for at in findings.ignored},
+        ignored=ignored,
         text=text,
         file=file,
         lines=document.lines,
@@ -133,12 +167,14 @@ def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
     )
 
 
-def _valid_part(top: dict[Any, Any], errors: Findings) -> RecipeFile | None:
+def _valid_part(
+    section: type[RecipeFile] | type[MixtureFile], top: dict[Any, Any], errors: Findings
+) -> RecipeFile | MixtureFile | None:
     """What is left of a recipe without invalid values, and without what is invalid then."""
     rest = deepcopy(top)
     while sum(_delete(rest, error.at) for error in errors):
         errors = Findings()
-        written = read_section(RecipeFile, rest, (), errors)
+        written: RecipeFile | MixtureFile | None = read_section(section, rest, (), errors)
         if written is not None:
             return written
     return None
@@ -197,6 +233,95 @@ def _module(
         slices.append(Slice(tuple(listed), own, path=path))
     parameters = entry.parameters if name is not None else {}
     return Module(tuple(slices), name, bool(entry.slices), parameters, path)
+
+
+def _is_mixture(top: Mapping[Any, Any]) -> bool:
+    """Whether a document makes a mixture of experts, as mergekit-moe does, rather than merging."""
+    return isinstance(top.get("experts"), list)
+
+
+def _mixture(file: MixtureFile) -> Mixture:
+    return Mixture(
+        _experts(file.experts, "experts"),
+        _experts(file.shared_experts or [], "shared_experts"),
+        file.gate_mode,
+        file.experts_per_token or 2,
+        file.architecture,
+        file.expert_layout,
+    )
+
+
+def _experts(entries: Sequence[ExpertEntry], key: str) -> tuple[Expert, ...]:
+    return tuple(
+        Expert(
+            entry.source_model,
+            entry.positive_prompts or (),
+            entry.negative_prompts or (),
+            entry.noise_scale or 0.0,
+            1.0 if entry.residual_scale is None else entry.residual_scale,
+            f"{key}[{number}]",
+        )
+        for number, entry in enumerate(entries)
+    )
+
+
+def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
+    """Check what keys of a mixture say of each other."""
+    for key in OF_MERGES:
+        if key in top:
+            yield InvalidValue(
+                f"A recipe has either 'experts', to make a mixture, or '{key}', to merge",
+                expected="one of the two",
+                found="both",
+                fix=f"Delete '{key}:' and what is below it; or merge in a document of its own, "
+                "and name its result here",
+                at=(key,),
+            )
+    experts = top["experts"]
+    used = top.get("experts_per_token") or 2
+    if type(used) is int and 0 < len(experts) < used:
+        yield InvalidValue(
+            f"A token cannot use {used} of {len(experts)} experts",
+            expected=f"experts_per_token of at most {len(experts)}",
+            found=f"{used}" + ("" if "experts_per_token" in top else ", the default"),
+            fix=f"Write 'experts_per_token: {len(experts)}', or add experts",
+            at=("experts_per_token",) if "experts_per_token" in top else ("experts",),
+        )
+    mode = top.get("gate_mode", GATE_MODES[0])
+    if mode in OF_HIDDEN_STATES:
+        yield InvalidValue(
+            f"Gates of the mode {mode} are not made here",
+            expected="cheap_embed, random or uniform_random",
+            found=mode if "gate_mode" in top else f"no gate_mode, which means {mode}",
+            fix="Write 'gate_mode: cheap_embed', which uses the prompts' embeddings",
+            at=("gate_mode",),
+        )
+    if mode in OF_PROMPTS:
+        yield from _check_prompts(experts)
+
+
+def _check_prompts(experts: list[Any]) -> Iterator[InvalidValue]:
+    """Check that gates can be made of the experts' prompts, and differ."""
+    entries = [entry for entry in experts if isinstance(entry, dict)]
+    for number, entry in enumerate(experts):
+        if isinstance(entry, dict) and not entry.get("positive_prompts"):
+            yield InvalidValue(
+                f"Expert {number} has no positive_prompts",
+                expected="texts of the kind that this expert is for: its gate is made of them",
+                found="none",
+                fix="Add 'positive_prompts:' with some texts; or write 'gate_mode: random' and "
+                "train the gates",
+                at=("experts", number),
+            )
+    prompts = [[e.get("positive_prompts"), e.get("negative_prompts")] for e in entries]
+    if len(prompts) > 1 and prompts[0][0] and all(found == prompts[0] for found in prompts):
+        yield InvalidValue(
+            "All experts have the same prompts",
+            expected="prompts that tell what each expert is for",
+            found="the same for all, so that all gates would be the same",
+            fix="Write other prompts for each expert; or 'gate_mode: random', and train the gates",
+            at=("experts", 1, "positive_prompts"),
+        )
 
 
 def _check_choices(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:

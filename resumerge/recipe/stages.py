@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.recipe.spelling import misspelled
-from resumerge.recipe.types import ModelRef, Recipe
+from resumerge.recipe.types import Recipe
 
 
 def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
@@ -66,7 +66,7 @@ def _misspelled(documents: Sequence[Recipe]) -> Iterator[Problem]:
             if near is not None:
                 yield document.problem(
                     f"No document has the name {text!r}",
-                    _path_of(document, ref),
+                    document.path_of(ref),
                     expected=f"the name of a document ({', '.join(names)}), or a model",
                     found=text,
                     fix=f"Write '{near}'; or './{text}' for a folder, and org/name for a model "
@@ -83,7 +83,7 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
     return [
         document.problem(
             f"The stage {document.name!r} is made from itself",
-            _path_of(document, ref),
+            document.path_of(ref),
             expected="stages that need each other's results in one direction only",
             found=f"{ref}, which needs the result of {document.name!r}",
             fix="Name another model here",
@@ -139,9 +139,3 @@ def _used(document: Recipe, documents: Sequence[Recipe]) -> list[Recipe]:
 def _model_names(document: Recipe) -> set[str]:
     """What a document calls its models, without their adapters."""
     return {ref.parts[0].text for ref in document.models}
-
-
-def _path_of(document: Recipe, ref: ModelRef) -> str:
-    """Where a document names a model."""
-    paths = [f"{i.path}.model" for s in document.slices for i in s.inputs if i.model == ref]
-    return next(iter(paths), "base_model").replace("base_model.model", "base_model")

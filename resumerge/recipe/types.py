@@ -170,6 +170,77 @@ class Module:
     path: str = ""
 
 
+MIXTURE = "mixture"
+"""Stands for the method of a recipe that makes a mixture of experts."""
+
+GATE_MODES = ("hidden", "hidden_avg", "hidden_last", "cheap_embed", "random", "uniform_random")
+"""What the gates of a mixture are made of; the first is mergekit-moe's default."""
+
+OF_PROMPTS = frozenset(GATE_MODES[:4])
+"""Those that are made of prompts."""
+
+OF_HIDDEN_STATES = frozenset(GATE_MODES[:3])
+"""Those that are made of the base's hidden states."""
+
+LAYOUTS = ("separate", "packed")
+"""How the experts of a mixture are stored: each matrix by itself, or those of a layer as one."""
+
+
+@dataclass(frozen=True)
+class Expert:
+    """An expert of a mixture: the MLPs of a model.
+
+    Args:
+        positive_prompts: what the gate turns to this expert.
+        negative_prompts: what it turns away from it.
+        noise_scale: standard deviation of noise that is added to the matrices.
+        residual_scale: factor of the matrices that the expert's output comes out of.
+        path: YAML path of this entry.
+    """
+
+    model: ModelRef
+    positive_prompts: tuple[str, ...] = ()
+    negative_prompts: tuple[str, ...] = ()
+    noise_scale: float = 0.0
+    residual_scale: float = 1.0
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The part of a recipe that makes a mixture of experts.
+
+    Args:
+        shared_experts: whose output is always added.
+        gate_mode: one of `GATE_MODES`.
+        architecture: the beginning of a name; None for the first that fits.
+        expert_layout: one of `LAYOUTS`.
+    """
+
+    experts: tuple[Expert, ...]
+    shared_experts: tuple[Expert, ...] = ()
+    gate_mode: str = GATE_MODES[0]
+    experts_per_token: int = 2
+    architecture: str | None = None
+    expert_layout: str = LAYOUTS[0]
+
+    @property
+    def every(self) -> tuple[Expert, ...]:
+        """The experts, then the shared ones."""
+        return (*self.experts, *self.shared_experts)
+
+    def normalized(self) -> dict[str, Any]:
+        """As JSON, for the fingerprint."""
+        return {
+            "experts": [_expert(expert) for expert in self.experts],
+            "shared_experts": [_expert(expert) for expert in self.shared_experts],
+            "gate_mode": self.gate_mode,
+            "experts_per_token": self.experts_per_token,
+            "architecture": self.architecture,
+            "expert_layout": self.expert_layout,
+        }
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A whole recipe. ``models`` or ``slices`` at the top level become one module.
@@ -183,6 +254,7 @@ class Recipe:
         tokenizer: which vocabulary the output has; None for that of the reference model.
         chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own.
         experts_together: the experts of a layer are merged as one tensor for each projection.
+        mixture: what the mixture of experts is made of that the recipe makes, instead of merging.
         ignored: keys that mean nothing anywhere, by their YAML paths.
         notes: sentences on keys and values that have no effect, or a surprising one.
         text: the YAML text, for the ledger and the model card.
@@ -194,7 +266,7 @@ class Recipe:
     """
 
     merge_method: str
-    modules: tuple[Module, ...]
+    modules: tuple[Module, ...] = ()
     base_model: ModelRef | None = None
     parameters: Mapping[str, Setting] = field(default_factory=dict)
     dtype: str | None = None
@@ -202,6 +274,7 @@ class Recipe:
     tokenizer: TokenizerSetting | None = None
     chat_template: str | None = None
     experts_together: bool = False
+    mixture: Mixture | None = None
     ignored: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     text: str = ""
@@ -250,7 +323,18 @@ class Recipe:
         """The models whose tensors are merged, in order of appearance."""
         named = [i.model for s in self.slices for i in s.inputs]
         named += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
+        named += [expert.model for expert in self.mixture.every] if self.mixture else []
         return tuple(dict.fromkeys(named))
+
+    def path_of(self, ref: ModelRef) -> str:
+        """The YAML path where the recipe names one of its models first."""
+        paths = [i.path for s in self.slices for i in s.inputs if i.model == ref]
+        paths = [path if path.endswith("base_model") else f"{path}.model" for path in paths]
+        paths += ["base_model"] if self.base_model == ref else []
+        experts = self.mixture.every if self.mixture else ()
+        paths += [f"{expert.path}.source_model" for expert in experts if expert.model == ref]
+        paths += [self.tokenizer.key] if self.tokenizer else []
+        return next(iter(paths), "base_model")
 
     def parameter_scopes(self) -> list[tuple[str, Mapping[str, Setting]]]:
         """(YAML path, settings) of every ``parameters`` in the recipe, outermost first."""
@@ -287,6 +371,7 @@ class Recipe:
             "tokenizer": self.tokenizer.normalized() if self.tokenizer else None,
             "chat_template": self.chat_template,
             **({"experts": "together"} if self.experts_together else {}),
+            **({"mixture": self.mixture.normalized()} if self.mixture else {}),
             **({"stages": {s.name: s.normalized() for s in self.stages}} if self.stages else {}),
             **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
         }
@@ -304,6 +389,16 @@ def _slice(slice_: Slice) -> dict[str, Any]:
             }
             for i in slice_.inputs
         ],
+    }
+
+
+def _expert(expert: Expert) -> dict[str, Any]:
+    return {
+        "model": str(expert.model),
+        "positive_prompts": list(expert.positive_prompts),
+        "negative_prompts": list(expert.negative_prompts),
+        "noise_scale": expert.noise_scale,
+        "residual_scale": expert.residual_scale,
     }
 
 

@@ -31,4 +31,5 @@ def test_there_are_examples_of_the_first_methods() -> None:
         "dare_ties",
         "passthrough",
         "stages",
+        "mixture",
     }

@@ -144,11 +144,7 @@ def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
     name, _, revision = problem.where.partition("@")
     if problem.where not in names and (name not in names or "/" in revision):
         return problem
-    paths = [i.path for s in recipe.slices for i in s.inputs if i.model == ref]
-    paths += ["base_model"] if recipe.base_model == ref else []
-    paths += [recipe.tokenizer.key] if recipe.tokenizer else []
-    path = next(iter(paths), "base_model")
-    path += "" if path in ("base_model", "tokenizer", "tokenizer_source") else ".model"
+    path = recipe.path_of(ref)
     what = f"{problem.what}: {problem.where}"
     return replace(problem, what=what, where=recipe.file, path=path, line=recipe.line(path))
 

@@ -125,7 +125,7 @@ def _described(
         "sources": [_source(plan, number) for number in range(len(plan.sources))],
         "stages": [_stage(plan, model) for model in plan.stage_models],
         "threads": threads,
-        "method": plan.recipe.merge_method,
+        "method": plan.method,
         "layers": [list(o.inputs) for m in plan.layer_maps[:1] for o in m.origins],
         "stacks": dict(plan.layers.counts),
         "layer_maps": [

@@ -47,7 +47,8 @@ def _read_method(value: object) -> str:
     )
 
 
-def _read_name(value: object) -> str:
+def read_name(value: object) -> str:
+    """The name of a stage."""
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise InvalidValue(
@@ -65,12 +66,7 @@ def _read_experts(value: object) -> str:
         "The value of 'experts' is invalid",
         expected=f"{TOGETHER}: the experts of a layer as one tensor, as mergekit merges them",
         found=describe(value),
-        fix=(
-            "Delete the line to merge each expert by itself. A mixture of experts cannot be "
-            "built from dense models here"
-        )
-        if isinstance(value, list)
-        else f"Write 'experts: {TOGETHER}', or delete the line to merge each expert by itself",
+        fix=f"Write 'experts: {TOGETHER}', or delete the line to merge each expert by itself",
     )
 
 
@@ -175,7 +171,7 @@ class RecipeFile:
     """The top level."""
 
     where: ClassVar[str] = "at the top level"
-    name: str | None = field(default=None, metadata=key(optional(value_of(_read_name))))
+    name: str | None = field(default=None, metadata=key(optional(value_of(read_name))))
     merge_method: str = field(
         metadata=required_key(
             value_of(_read_method),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
 from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.recipe.types import ModelRef, Recipe
+from resumerge.recipe.types import OF_PROMPTS, ModelRef, Recipe
 from resumerge.sources.tokenizers.origin import has_tokenizer
 from resumerge.sources.tokenizers.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 from resumerge.sources.types import Source
@@ -18,7 +18,8 @@ class Tokenizers:
     """What was read for a recipe.
 
     Args:
-        vocabularies: of every model; empty if the recipe has no ``tokenizer``.
+        vocabularies: of every model; empty if the recipe has no ``tokenizer``. Of a mixture whose
+            gates are made of prompts, the base's.
         templates: the chat template of every merged model; empty unless one is to be chosen.
         without: the models that have no tokenizer.
         assumed: of each of these whose vocabulary is needed, the model that it is taken from.
@@ -37,7 +38,7 @@ def read_tokenizers(
     *,
     offline: bool = False,
 ) -> Tokenizers:
-    """Read what the recipe's ``tokenizer`` and ``chat_template`` need.
+    """Read what the recipe's ``tokenizer``, ``chat_template`` and prompts need.
 
     A model without a tokenizer is taken to have the reference's vocabulary (same as mergekit 0.1.5,
     observed), or if the reference has none either, that of the model whose tokenizer is asked for.
@@ -62,6 +63,11 @@ def read_tokenizers(
             vocabularies[ref] = read_vocabulary(source, metadata, offline=offline)
         except InputError as error:
             problems += error.problems
+    if _has_prompts(recipe):
+        first = _first(recipe)
+        if first in without:
+            raise InputError([_prompts_alone(recipe, first)])
+        vocabularies[first] = read_vocabulary(sources[first], metadata, offline=offline)
     if problems:
         raise InputError(problems)
     vocabularies |= {ref: vocabularies[stand_in] for ref, stand_in in assumed.items()}
@@ -79,6 +85,11 @@ def _first(recipe: Recipe) -> ModelRef:
     return recipe.base_model or recipe.merged_models[0]
 
 
+def _has_prompts(recipe: Recipe) -> bool:
+    """Whether the gates of a mixture are made of prompts."""
+    return recipe.mixture is not None and recipe.mixture.gate_mode in OF_PROMPTS
+
+
 def _stand_in(recipe: Recipe, without: frozenset[ModelRef]) -> ModelRef | None:
     """The model whose vocabulary those without a tokenizer are taken to have."""
     named = recipe.tokenizer.source if recipe.tokenizer else None
@@ -93,4 +104,15 @@ def _template_alone(recipe: Recipe, first: ModelRef) -> Problem:
         expected=f"tokenizer.json beside the weights of {first}, whose tokenizer the output gets",
         found="no tokenizer files",
         fix="save the tokenizer into the model's folder, or delete chat_template",
+    )
+
+
+def _prompts_alone(recipe: Recipe, first: ModelRef) -> Problem:
+    return recipe.problem(
+        f"Prompts need a tokenizer, but {first} has none",
+        "base_model",
+        expected=f"tokenizer.json beside the weights of {first}",
+        found="no tokenizer files",
+        fix="save the tokenizer into the model's folder; or write 'gate_mode: random' and train "
+        "the gates",
     )

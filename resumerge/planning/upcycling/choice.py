@@ -1,0 +1,114 @@
+"""Which output architecture a recipe makes, and why each other one does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from resumerge.errors import InputError
+from resumerge.layout import is_computed
+from resumerge.planning.mismatch import listed
+from resumerge.planning.upcycling.architecture import OutputArchitecture
+from resumerge.planning.upcycling.registry import ARCHITECTURES
+from resumerge.planning.model_views import ModelViews
+from resumerge.recipe import Recipe
+from resumerge.recipe.types import OF_PROMPTS, Mixture
+from resumerge.sizes import counted
+
+STACK = "model.layers"
+
+OUTSIDE = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
+"""The tensors that the base gives outside of its layers."""
+
+MATRICES = ("gate_proj", "up_proj", "down_proj")
+"""Of the MLP of every dense model that is taken."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Compares a recipe and its models with the architectures."""
+
+    recipe: Recipe
+    mixture: Mixture
+    models: ModelViews
+
+    def architecture(self) -> OutputArchitecture:
+        """The first that fits, of those that the recipe may mean.
+
+        Raises:
+            InputError: none does; with the reasons of each.
+        """
+        asked = self.mixture.architecture
+        reasons = {found.name: list(self._against(found)) for found in ARCHITECTURES}
+        meant = [found for found in ARCHITECTURES if asked is None or found.is_called(asked)]
+        for found in meant:
+            if not reasons[found.name]:
+                return found
+        shown = {name: "; ".join(why) or "it fits" for name, why in reasons.items()}
+        what = "No output architecture fits these models"
+        if asked is not None and meant:
+            what = f"{' and '.join(found.name for found in meant)} cannot be made of these models"
+        elif asked is not None:
+            what = f"There is no output architecture {asked!r}"
+        raise InputError(
+            [
+                self.recipe.problem(
+                    what,
+                    "architecture" if asked is not None else "experts",
+                    expected=f"models and settings that fit one of {', '.join(shown)}",
+                    found=". ".join(f"{name}: {why}" for name, why in shown.items()),
+                    fix="Change what the reasons name"
+                    + (", or delete 'architecture'" if asked is not None else ""),
+                )
+            ]
+        )
+
+    def _against(self, architecture: OutputArchitecture) -> Iterator[str]:
+        mixture, sources = self.mixture, self.models.sources
+        types = {ref: str(sources[ref].config.get("model_type")) for ref in sources}
+        others = [
+            f"{ref} is {kind}" for ref, kind in types.items() if kind not in architecture.takes
+        ]
+        if others:
+            yield f"it is made of {' or '.join(architecture.takes)}, but {', '.join(others)}"
+        elif len(set(types.values())) > 1:
+            yield "all models must be of one type, but " + ", ".join(
+                f"{ref} is {kind}" for ref, kind in types.items()
+            )
+        fewest, most = architecture.shared
+        if not fewest <= len(mixture.shared_experts) <= most:
+            wanted = f"{fewest} or {most}" if fewest < most else str(most) if most else "no"
+            found = counted(len(mixture.shared_experts), "shared expert")
+            yield f"it has {wanted} shared experts, and the recipe {found}"
+        elif mixture.shared_experts:
+            yield from self._against_shared(architecture)
+        if mixture.expert_layout not in architecture.layouts:
+            yield f"its code does not read experts that are {mixture.expert_layout}"
+        if not others:
+            yield from self._without_place(architecture)
+
+    def _against_shared(self, architecture: OutputArchitecture) -> Iterator[str]:
+        prompted = [bool(expert.positive_prompts) for expert in self.mixture.shared_experts]
+        if architecture.shared_gate and self.mixture.gate_mode in OF_PROMPTS and not all(prompted):
+            yield "its shared expert has a gate: add positive_prompts to it"
+        if not architecture.shared_gate and any(prompted):
+            yield "its shared expert has no gate: delete its prompts"
+
+    def _without_place(self, architecture: OutputArchitecture) -> Iterator[str]:
+        """Tensors that would be lost."""
+        base = self.models.reference
+        mlp = tuple(f"mlp.{matrix}.weight" for matrix in MATRICES)
+        known = {*architecture.per_layer, *architecture.optional, *architecture.zeros, *mlp}
+        for ref, source in self.models.sources.items():
+            names = []
+            for own_name, tensor in source.tensors.items():
+                name = self.models.name_like_ours(ref, own_name)
+                located = self.models.layers[ref].locate(own_name)
+                rest = located.rest if located is not None else None
+                is_mlp = rest is not None and rest.startswith("mlp.")
+                if is_computed(tensor) or not (ref == base or is_mlp):
+                    continue
+                if rest not in known if rest is not None else name not in OUTSIDE:
+                    names.append(own_name)
+            if names:
+                yield f"it has no place for {listed(sorted(names))} of {ref}"

@@ -1,0 +1,41 @@
+"""What a dense model's config.json means where it says nothing.
+
+The output's model type has other defaults, so these are written down. Values: those of
+transformers' config classes, the same in its versions 4 and 5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resumerge.planning.upcycling.architecture import Config
+
+_ALL: dict[str, Any] = {
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "initializer_range": 0.02,
+    "attention_dropout": 0.0,
+    "tie_word_embeddings": False,
+    "use_cache": True,
+}
+_BY_TYPE: dict[str, dict[str, Any]] = {
+    "llama": {"max_position_embeddings": 2048, "bos_token_id": 1, "eos_token_id": 2},
+    "mistral": {
+        "max_position_embeddings": 131072,
+        "num_key_value_heads": 8,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "qwen2": {"max_position_embeddings": 32768, "num_key_value_heads": 32},
+    "qwen3": {"max_position_embeddings": 32768, "num_key_value_heads": 32, "head_dim": 128},
+}
+_THETA = 10000.0
+
+
+def complete(config: Config) -> dict[str, Any]:
+    """A dense model's config.json with the defaults of its model type."""
+    defaults = {**_ALL, **_BY_TYPE.get(str(config.get("model_type")), {})}
+    defaults.setdefault("num_key_value_heads", config.get("num_attention_heads"))
+    if "rope_parameters" not in config:
+        defaults["rope_theta"] = _THETA
+    return {**defaults, **config}

@@ -1,0 +1,30 @@
+"""The gates of each layer: a row for each expert, which a token is compared with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from resumerge.recipe.types import Mixture
+from resumerge.tensors import Tensor
+from resumerge.tensors.generated import Directions, Drawn, Prompts
+
+Gates = Callable[[int], Tensor]
+"""By number of the layer, the gates of all experts, the shared ones last: (experts, hidden)."""
+
+
+def drawn_gates(mixture: Mixture, hidden: int, seed: int) -> Gates:
+    """Random gates, each layer's its own.
+
+    As mergekit-moe 0.1.5 draws them (observed), though not the same numbers: ``random`` from the
+    standard normal distribution, ``uniform_random`` from that of torch's linear layers.
+    """
+    shape = (len(mixture.every), hidden)
+    bound = math.sqrt(1.0 / hidden) if mixture.gate_mode == "uniform_random" else None
+    return lambda layer: Drawn.of("gates", shape, f"{seed}/gates/{layer}", bound)
+
+
+def embedded_gates(table: Tensor, prompts: tuple[Prompts, ...]) -> Gates:
+    """The directions of prompts in the base's embedding, the same for each layer."""
+    gates = Directions.of("gates", table, prompts)
+    return lambda layer: gates

@@ -1,0 +1,287 @@
+"""Makes the plan of a mixture of experts from a recipe and the headers of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from resumerge.errors import InputError, Problem
+from resumerge.planning.mismatch import listed
+from resumerge.planning.upcycling.architecture import OutputArchitecture
+from resumerge.planning.upcycling.choice import MATRICES, OUTSIDE, STACK, Choice
+from resumerge.planning.upcycling.dense_defaults import complete
+from resumerge.planning.upcycling.gates import Gates, drawn_gates, embedded_gates
+from resumerge.planning.upcycling.prompts import joined, tokens_of_prompts
+from resumerge.planning.model_views import ModelViews
+from resumerge.planning.plan import MadeMixture, Plan, block_elements
+from resumerge.planning.shards import Target, pack
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.recipe.types import Expert, Mixture
+from resumerge.sources.tied_weights import ties_embeddings
+from resumerge.sources.tokenizers.required import Tokenizers
+from resumerge.sources.types import Source
+from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Tensor
+from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
+from resumerge.tensors.generated import Drawn, Filled
+
+
+def plan_mixture(
+    recipe: Recipe,
+    mixture: Mixture,
+    sources: Mapping[ModelRef, Source],
+    tokenizers: Tokenizers,
+    *,
+    seed: int,
+    shard_size: int,
+) -> Plan:
+    """Plan a mixture of experts.
+
+    Args:
+        sources: every model that the recipe names, opened and numbered.
+        tokenizers: with the base's vocabulary, where gates are made of prompts.
+        seed: of random gates and noise.
+        shard_size: largest shard in bytes.
+
+    Raises:
+        InputError: with every problem that was found.
+    """
+    assert recipe.base_model is not None
+    models = ModelViews(sources, recipe.base_model)
+    architecture = Choice(recipe, mixture, models).architecture()
+    planner = _Planner(recipe, mixture, models, architecture, seed)
+    planner.check()
+    if planner.problems:
+        raise InputError(sorted(planner.problems, key=lambda p: p.line or 0))
+    targets = list(planner.targets(planner.gates(tokenizers)))
+    units, shards = pack(targets, shard_size)
+    return Plan(
+        recipe=recipe,
+        sources=tuple(sources.values()),
+        reference=sources[recipe.base_model].number,
+        layers=models.layers[recipe.base_model],
+        layer_maps=(),
+        units=units,
+        shards=shards,
+        seed=seed,
+        shard_size=shard_size,
+        notes=tuple(dict.fromkeys(planner.notes())),
+        tokenizers={ref.text: v.digest for ref, v in tokenizers.vocabularies.items()},
+        mixture=MadeMixture(architecture.name, planner.config()),
+    )
+
+
+@dataclass
+class _Planner:
+    """Collects problems on the way, so that all are reported at once."""
+
+    recipe: Recipe
+    mixture: Mixture
+    models: ModelViews
+    architecture: OutputArchitecture
+    seed: int
+    problems: list[Problem] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.base = self.models.sources[self.models.reference]
+        self.layers = self.models.layers[self.models.reference].counts.get(STACK, 0)
+        config = self.base.config
+        stated = self.recipe.dtype or config.get("dtype") or config.get("torch_dtype")
+        self.dtype = BY_TORCH_NAME.get(str(stated).removeprefix("torch."))
+
+    def check(self) -> None:
+        """Collect what the base and the experts lack, and what has another shape."""
+        if not self.layers:
+            self._lacks(self.models.reference, "base_model", [f"{STACK}.0"])
+            return
+        needed = [*OUTSIDE[: 2 if ties_embeddings(self.base.config) else 3]]
+        needed += [
+            f"{STACK}.{layer}.{rest}"
+            for layer in range(self.layers)
+            for rest in (*self.architecture.per_layer, *(f"mlp.{m}.weight" for m in MATRICES))
+        ]
+        self._lacks(
+            self.models.reference, "base_model", [n for n in needed if n not in self.base.tensors]
+        )
+        for expert in self.mixture.every:
+            self._check_expert(expert)
+
+    def _check_expert(self, expert: Expert) -> None:
+        path, missing, unlike = f"{expert.path}.source_model", [], []
+        for layer in range(self.layers):
+            for matrix in MATRICES:
+                name = self._matrix_name(layer, matrix)
+                own, theirs = self.base.tensors.get(name), self._matrix(expert, layer, matrix)
+                if theirs is None:
+                    missing.append(name)
+                elif own is not None and (own.shape != theirs.shape or theirs.dtype not in FLOATS):
+                    unlike.append((name, own, theirs))
+        self._lacks(expert.model, path, missing)
+        if unlike:
+            name, own, theirs = unlike[0]
+            self.problems.append(
+                self.recipe.problem(
+                    f"Tensors of {expert.model} do not have the shape of the base's",
+                    path,
+                    expected=f"{name} with the shape {list(own.shape)}",
+                    found=f"{theirs.dtype} with the shape {list(theirs.shape)}",
+                    fix="Name a model of the base's size",
+                )
+            )
+
+    def _lacks(self, ref: ModelRef, path: str, names: list[str]) -> None:
+        if names:
+            self.problems.append(
+                self.recipe.problem(
+                    f"{ref} lacks tensors that {self.architecture.name} is made of",
+                    path,
+                    expected=listed(sorted(names)),
+                    found="none of these",
+                    fix="Name a model that was saved completely, and has the base's layers",
+                )
+            )
+
+    def gates(self, tokenizers: Tokenizers) -> Gates:
+        """What computes the gates of each layer.
+
+        Raises:
+            InputError: the base's tokenizer cannot be used.
+        """
+        table = self.base.tensors[OUTSIDE[0]]
+        if self.mixture.gate_mode == "cheap_embed":
+            vocabulary = tokenizers.vocabularies[self.models.reference]
+            tokens = tokens_of_prompts(self.mixture, vocabulary)
+            return embedded_gates(table, joined(self.mixture, tokens))
+        return drawn_gates(self.mixture, table.shape[1], self.seed)
+
+    def targets(self, gates: Gates) -> Iterator[Target]:
+        """Every tensor of the output, in the order in which a forward pass meets them."""
+        yield self._target(OUTSIDE[0], self._of_base(OUTSIDE[0]))
+        for layer in range(self.layers):
+            at = f"{STACK}.{layer}"
+            for rest in (*self.architecture.per_layer, *self.architecture.optional):
+                if f"{at}.{rest}" in self.base.tensors:
+                    yield self._target(f"{at}.{rest}", self._of_base(f"{at}.{rest}"))
+            for bias, weight in self.architecture.zeros.items():
+                yield self._target(f"{at}.{bias}", self._of_base_or_zeros(at, bias, weight))
+            yield from self._gates(at, gates(layer))
+            yield from self._experts(layer, at)
+        for name in OUTSIDE[1:]:
+            if name in self.base.tensors:
+                yield self._target(name, self._of_base(name))
+
+    def _gates(self, at: str, gates: Tensor) -> Iterator[Target]:
+        names, count = self.architecture.layouts[self.mixture.expert_layout], self._count
+        hidden, dtype = gates.shape[1], self.dtype or self.base.tensors[OUTSIDE[0]].dtype
+        router = Sliced.of("gates", (count, hidden), gates)
+        yield self._target(f"{at}.{names.router}", Rounded.of(router, dtype))
+        if self.architecture.shared_gate:
+            shared = Sliced.of("shared gate", (1, hidden), gates, count * hidden)
+            yield self._target(f"{at}.{self.architecture.shared_gate}", Rounded.of(shared, dtype))
+
+    def _experts(self, layer: int, at: str) -> Iterator[Target]:
+        names, experts = self.architecture.layouts[self.mixture.expert_layout], self.mixture.experts
+        for number, expert in enumerate(experts):
+            for matrix, name in names.matrices.items():
+                expression = self._expert(expert, layer, matrix)
+                yield self._target(f"{at}.{name.format(number)}", expression)
+        if names.gate_up:
+            yield self._packed(f"{at}.{names.gate_up}", layer, MATRICES[:2])
+            yield self._packed(f"{at}.{names.down}", layer, MATRICES[2:])
+        for expert in self.mixture.shared_experts:
+            for matrix, name in self.architecture.shared_matrices.items():
+                yield self._target(f"{at}.{name}", self._expert(expert, layer, matrix))
+
+    def _packed(self, name: str, layer: int, matrices: Iterable[str]) -> Target:
+        """Matrices of all experts as one tensor, those of an expert one after the other."""
+        matrices = tuple(matrices)
+        parts = [self._expert(e, layer, m) for e in self.mixture.experts for m in matrices]
+        dtypes = {part.dtype for part in parts}
+        dtype = dtypes.pop() if len(dtypes) == 1 else "F32"
+        rows, columns = parts[0].shape
+        shape = (self._count, len(matrices) * rows, columns)
+        alike = tuple(Rounded.of(part, dtype) for part in parts)
+        return self._target(name, Stacked.of(name, shape, alike))
+
+    def _expert(self, expert: Expert, layer: int, matrix: str) -> Tensor:
+        """A matrix of an expert: ``scale * (matrix + noise)``, computed in float32."""
+        tensor = self._matrix(expert, layer, matrix)
+        assert tensor is not None
+        scale = expert.residual_scale if matrix == MATRICES[2] else 1.0
+        if scale == 1.0 and not expert.noise_scale:
+            return self._rounded(tensor)
+        operands, weights = [tensor], [scale]
+        if expert.noise_scale:
+            key = f"{self.seed}/noise/{expert.path}/{layer}/{matrix}"
+            operands.append(Drawn.of("noise", tensor.shape, key))
+            weights.append(scale * expert.noise_scale)
+        return Merged(
+            tensor.name,
+            self.dtype or tensor.dtype,
+            tensor.shape,
+            "linear",
+            tuple(operands),
+            {"normalize": False},
+            tuple({"weight": weight} for weight in weights),
+            None,
+            self.seed,
+            block_elements(None),
+        )
+
+    def _of_base(self, name: str) -> Tensor:
+        tensor = self.base.tensors[name]
+        return self._rounded(tensor) if tensor.dtype in FLOATS else tensor
+
+    def _of_base_or_zeros(self, at: str, bias: str, weight: str) -> Tensor:
+        if f"{at}.{bias}" in self.base.tensors:
+            return self._of_base(f"{at}.{bias}")
+        of = self.base.tensors[f"{at}.{weight}"]
+        return Filled(f"{at}.{bias}", self.dtype or of.dtype, of.shape[:1], 0.0)
+
+    def _rounded(self, tensor: Tensor) -> Tensor:
+        """A tensor in the output's dtype; in its own, where neither recipe nor base say one."""
+        return Rounded.of(tensor, self.dtype or tensor.dtype)
+
+    def _target(self, name: str, expression: Tensor) -> Target:
+        shape = expression.shape
+        return Target(
+            name, expression.dtype, shape, block_elements(None), expression, {name: shape}
+        )
+
+    def _matrix(self, expert: Expert, layer: int, matrix: str) -> Tensor | None:
+        name = self.models.name_in(expert.model, self._matrix_name(layer, matrix))
+        return self.models.sources[expert.model].tensors.get(name)
+
+    def _matrix_name(self, layer: int, matrix: str) -> str:
+        return f"{STACK}.{layer}.mlp.{matrix}.weight"
+
+    @property
+    def _count(self) -> int:
+        return len(self.mixture.experts)
+
+    def config(self) -> dict[str, object]:
+        """config.json of the output: the base's, with what the architecture asks for."""
+        dense = complete(self.base.config)
+        dense.pop("auto_map", None)
+        return {
+            **dense,
+            "architectures": [self.architecture.class_name],
+            "model_type": self.architecture.model_type,
+            **self.architecture.config(dense, self.mixture),
+        }
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know."""
+        yield from self.recipe.notes
+        yield from (note for source in self.models.sources.values() for note in source.notes)
+        yield (
+            f"{self.architecture.name} with {self._count} experts, "
+            f"{self.mixture.experts_per_token} for each token; gates: {self.mixture.gate_mode}"
+        )
+        if self._count & (self._count - 1):
+            yield f"llama.cpp takes 2, 4, 8… experts, and the mixture has {self._count}"
+        alike = len({expert.model for expert in self.mixture.experts}) == 1 < self._count
+        if alike and not all(expert.noise_scale for expert in self.mixture.experts[1:]):
+            yield "all experts are the same model: the mixture computes what it does, until trained"
+        for ref, layers in self.models.layers.items():
+            if layers.counts.get(STACK, self.layers) > self.layers:
+                yield f"{ref} has more layers than the base: those after {self.layers} are not used"

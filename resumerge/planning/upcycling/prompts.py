@@ -1,0 +1,85 @@
+"""The tokens of the experts' prompts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from resumerge.errors import InputError, refuse
+from resumerge.recipe.types import Mixture
+from resumerge.sources.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
+from resumerge.tensors.generated import Prompts
+
+EXTRA = "pip install 'resumerge[mixtures]'"
+
+
+def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> list[list[list[int]]]:
+    """The tokens of each prompt of each expert: the positive prompts, then the negative ones.
+
+    Each prompt begins with the token that begins texts, if there is one, and has no other special
+    token (same as mergekit-moe 0.1.5, observed).
+
+    Args:
+        vocabulary: of the base model.
+
+    Raises:
+        InputError: the tokenizer cannot be used.
+    """
+    encode = _encoder(vocabulary)
+    begin = _token_that_begins(vocabulary)
+    return [
+        [encode(begin + text) for text in (*expert.positive_prompts, *expert.negative_prompts)]
+        for expert in mixture.every
+    ]
+
+
+def joined(mixture: Mixture, tokens: list[list[list[int]]]) -> tuple[Prompts, ...]:
+    """The tokens of each expert's prompts, all together."""
+    result = []
+    for expert, prompts in zip(mixture.every, tokens):
+        cut = len(expert.positive_prompts)
+        towards, away = (
+            tuple(token for prompt in part for token in prompt)
+            for part in (prompts[:cut], prompts[cut:])
+        )
+        result.append(Prompts(towards, away))
+    return tuple(result)
+
+
+def _encoder(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise refuse(
+            "Prompts cannot be split into tokens",
+            where=vocabulary.ref.text,
+            expected="the library tokenizers",
+            found="it is not installed",
+            fix=EXTRA,
+        ) from None
+    try:
+        tokenizer = Tokenizer.from_str(json.dumps(vocabulary.facts()))
+    except InputError:
+        raise
+    except Exception as error:
+        raise refuse(
+            "The tokenizer cannot be used",
+            where=str(vocabulary.source.folder),
+            expected="a tokenizer.json that the library tokenizers reads",
+            found=str(error).split("\n")[0][:200],
+            fix="save the tokenizer again, with transformers",
+        ) from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _token_that_begins(vocabulary: Vocabulary) -> str:
+    """The token that begins texts; empty where there is none."""
+    names = [name for name in (CONFIG, "special_tokens_map.json") if name in vocabulary.files]
+    for name in names:
+        token = read_json(vocabulary.source.folder / name).get("bos_token")
+        content = token.get("content") if isinstance(token, dict) else token
+        if isinstance(content, str):
+            return content
+    return ""
