@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
 from resumerge.planning.mismatch import listed
+from resumerge.planning.model_views import ModelViews
+from resumerge.planning.plan import MadeMixture, Plan, block_elements
+from resumerge.planning.shards import Target, pack
 from resumerge.planning.upcycling.architecture import OutputArchitecture
 from resumerge.planning.upcycling.choice import MATRICES, OUTSIDE, STACK, Choice
 from resumerge.planning.upcycling.dense_defaults import complete
 from resumerge.planning.upcycling.gates import Gates, drawn_gates, embedded_gates
 from resumerge.planning.upcycling.prompts import joined, tokens_of_prompts
-from resumerge.planning.model_views import ModelViews
-from resumerge.planning.plan import MadeMixture, Plan, block_elements
-from resumerge.planning.shards import Target, pack
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Expert, Mixture
 from resumerge.sources.tied_weights import ties_embeddings
