@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from merging import merge
+from merging import merge, working_in
 from safetensors.torch import load_file
 from torch import Tensor
 
+import resumerge
+
 diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
 
+from original_checkpoints import write_original  # noqa: E402
 from tiny_pipelines import write_flux, write_sdxl  # noqa: E402
 
 RECIPE = """\
@@ -113,3 +116,42 @@ def test_a_single_file(kind: Any, tmp_path: Path) -> None:
     two = own.state_dict()
     for name, tensor in loaded.state_dict().items():
         torch.testing.assert_close(tensor, (one[name] + two[name]) / 2)
+
+
+def test_a_whole_pipeline_in_one_file_under_its_original_names(tmp_path: Path) -> None:
+    """As interfaces for images read it, from a folder with other checkpoints.
+
+    Text encoders of this size are not found in a file by diffusers: they are given to it.
+    """
+    kind = diffusers.StableDiffusionXLPipeline
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    pipelines = {}
+    for seed, name in enumerate(("one", "two")):
+        write_sdxl(tmp_path / name, seed=seed)
+        pipelines[name] = kind.from_pretrained(tmp_path / name)
+        write_original(pipelines[name], checkpoints / f"{name}.safetensors")
+    torch.save({"state_dict": load_file(checkpoints / "two.safetensors")}, checkpoints / "two.ckpt")
+    recipe = (
+        "merge_method: linear\nparameters: {weight: 0.5}\n"
+        "models: [{model: one.safetensors}, {model: two.ckpt}]\n"
+    )
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    out = checkpoints / "merged.safetensors"
+    with working_in(checkpoints):
+        resumerge.run(tmp_path / "recipe.yaml", out, state_dir=tmp_path / "state")
+    names = {"merged.safetensors", "one.safetensors", "two.ckpt", "two.safetensors"}
+    assert {path.name for path in checkpoints.iterdir()} == names
+    one = pipelines["one"]
+    given = ("text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")
+    loaded = kind.from_single_file(
+        str(out),
+        config=str(tmp_path / "one"),
+        local_files_only=True,
+        **{name: getattr(one, name) for name in given},
+    )
+    for part in ("unet", "vae"):
+        first, second = (getattr(p, part).state_dict() for p in pipelines.values())
+        for name, tensor in getattr(loaded, part).state_dict().items():
+            torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
+    assert load_file(out).keys() == load_file(checkpoints / "one.safetensors").keys()
