@@ -101,7 +101,9 @@ def output_lock(out: OutputPath) -> Iterator[None]:
     Raises:
         InputError: another live process writes there.
     """
-    fd = _lock_beside(out) if out.is_file else _locked(out, out.folder, os.O_DIRECTORY)
+    fd = (
+        _lock_beside(out) if out.is_file else _locked(out, out.folder, os.O_RDONLY | os.O_DIRECTORY)
+    )
     try:
         yield
     finally:
@@ -125,7 +127,7 @@ def _lock_beside(out: OutputPath) -> int:
     """The descriptor of the locked file beside an output."""
     path = _beside(out)
     while True:
-        fd = _locked(out, path, os.O_CREAT | os.O_NOFOLLOW)
+        fd = _locked(out, path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(fd), path.stat()):
                 return fd
@@ -134,7 +136,7 @@ def _lock_beside(out: OutputPath) -> int:
 
 def _locked(out: OutputPath, path: Path, flags: int) -> int:
     """The descriptor of a locked file or folder."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, 0o644)
+    fd = os.open(path, os.O_CLOEXEC | flags, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from crashing import Bench
+from crashing import Bench, Merge
 from safetensors.torch import save_file
+from test_killed_at_every_operation import check_crash
 
 RECIPE = """\
 merge_method: linear
@@ -78,7 +79,7 @@ def test_killed_and_resumed(
     bench.check_kills(reference, operations, POINTS)
 
 
-def test_one_file_is_killed_and_resumed(
+def test_one_file_survives_kills_and_power_cuts(
     workplace: Path, checkpoints: Path, request: pytest.FixtureRequest
 ) -> None:
     """Nothing else is in its folder afterwards."""
@@ -88,3 +89,8 @@ def test_one_file_is_killed_and_resumed(
     ended, reference = bench.calm()
     assert list(reference) == ["merged.safetensors"]
     bench.check_kills(reference, len(ended.kinds), 2 * POINTS)
+
+    def check(merge: Merge, at: int) -> None:
+        check_crash(merge, at, "power", reference)
+
+    bench.each(range(1, len(ended.kinds), len(ended.kinds) // POINTS), check)
