@@ -30,6 +30,7 @@ def pickled(tensors: dict[str, Tensor]) -> bytes:
 
 
 def test_merged_and_found_again_without_the_network(hub: Hub, tmp_path: Path) -> None:
+    """Into one file, as the first model is one."""
     other = save({"x": torch.zeros(9)})
     hub.commit("org/files", {"a.safetensors": other, "deep/b.pt": pickled(TENSORS)})
     weights = {"step_10.safetensors": save(DOUBLE), "optimizer.pt": b"state", "notes.txt": b""}
@@ -38,7 +39,8 @@ def test_merged_and_found_again_without_the_network(hub: Hub, tmp_path: Path) ->
     plan = place.document("plan", "merge.yaml")
     assert plan["problems"] == []
     assert plan["download"]["files"] == 2
-    place.call("run", "merge.yaml", "out")
+    place.call("run", "merge.yaml", "out/merged.safetensors")
+    assert [path.name for path in (tmp_path / "place/out").iterdir()] == ["merged.safetensors"]
     found = tensors_of(tmp_path / "place/out")
     assert found.keys() == TENSORS.keys()
     for name, tensor in TENSORS.items():
