@@ -39,7 +39,7 @@ from resumerge.options import (
     as_path,
     declared,
 )
-from resumerge.recipe.as_yaml import as_yaml
+from resumerge.recipe.as_yaml import as_yaml, extraction
 from resumerge.report.new_recipe import new_recipe, write_recipe
 from resumerge.report.status import status_json
 from resumerge.storage import Storage
@@ -162,6 +162,34 @@ def run(
         return merge_in_process(
             chosen, lambda session: session.run(recipe, folder), reporter, progress
         )
+
+
+@_with_options("run")
+def extract_expert(
+    model: StrPath,
+    number: int,
+    out: StrPath,
+    *,
+    reporter: Reporter | None = None,
+    progress: str = "auto",
+    **options: Unpack[RunOptions],
+) -> DisplayedResult:
+    """Make a dense model from one expert of a mixture: the run of a recipe with `extract_expert`.
+
+    Args:
+        model: a folder or Hub repo: Mixtral, Qwen2-MoE, Qwen3-MoE, Granite-MoE, DeepSeek-MoE.
+        number: of the expert, from 0.
+        out: the folder to write the model to.
+        OPTIONS
+        reporter: as for `run`.
+        progress: as for `run`.
+
+    Raises:
+        InputError: there is no such expert, or no dense architecture for the model.
+        Resumable, Interrupted: as for `run`.
+    """
+    recipe = extraction(str(model), number)
+    return run(recipe, out, reporter=reporter, progress=progress, **options)
 
 
 @_with_options("resume")

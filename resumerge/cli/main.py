@@ -19,7 +19,7 @@ from resumerge.ui.terminal.terminal import err, print_text
 
 COMMANDS = (
     *("init", "plan", "run", "resume", "status", "verify", "push"),
-    *("clean", "methods", "demo", "cache"),
+    *("extract-expert", "clean", "methods", "demo", "cache"),
 )
 """Each is `command` in the module of its name."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from resumerge.layout import own_head, read_layer_list, write_layer_list
 from resumerge.output.token_ids import remap_token_ids
+from resumerge.planning.mixtures.extraction import dense_config
 from resumerge.planning.plan import LayerMap, Plan
 from resumerge.tensors.dtypes import FLOATS
 
@@ -24,6 +25,8 @@ def output_config(plan: Plan) -> dict[str, Any]:
     """
     made = plan.mixture.config if plan.mixture else plan.reference_model.config
     config: dict[str, Any] = _copied(made)
+    if plan.recipe.extract_expert is not None:
+        config = dense_config(config)
     dtype = main_dtype(plan)
     if dtype and config:
         config["dtype" if "dtype" in config else "torch_dtype"] = dtype

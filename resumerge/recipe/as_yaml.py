@@ -16,6 +16,11 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def extraction(model: str, number: int) -> dict[str, Any]:
+    """The recipe of the dense model that an expert of a mixture is."""
+    return {"merge_method": "passthrough", "models": [{"model": model}], "extract_expert": number}
+
+
 def as_yaml(recipe: Mapping[str, Any]) -> str:
     """The text of a recipe, in the order of its keys.
 

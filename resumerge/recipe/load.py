@@ -151,6 +151,7 @@ def _recipe(
         tokenizer=written.tokenizer or written.tokenizer_source,
         chat_template=written.chat_template,
         experts_together=written.experts is not None,
+        extract_expert=written.extract_expert,
         ignored=ignored,
         text=text,
         file=file,

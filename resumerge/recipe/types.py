@@ -255,6 +255,8 @@ class Recipe:
         chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own.
         experts_together: the experts of a layer are merged as one tensor for each projection.
         mixture: what the mixture of experts is made of that the recipe makes, instead of merging.
+        extract_expert: every model is a mixture, and seen as the dense model that its expert of
+            this number is.
         ignored: keys that mean nothing anywhere, by their YAML paths.
         notes: sentences on keys and values that have no effect, or a surprising one.
         text: the YAML text, for the ledger and the model card.
@@ -275,6 +277,7 @@ class Recipe:
     chat_template: str | None = None
     experts_together: bool = False
     mixture: Mixture | None = None
+    extract_expert: int | None = None
     ignored: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     text: str = ""
@@ -372,6 +375,7 @@ class Recipe:
             "chat_template": self.chat_template,
             **({"experts": "together"} if self.experts_together else {}),
             **({"mixture": self.mixture.normalized()} if self.mixture else {}),
+            **({} if self.extract_expert is None else {"extract_expert": self.extract_expert}),
             **({"stages": {s.name: s.normalized() for s in self.stages}} if self.stages else {}),
             **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
         }

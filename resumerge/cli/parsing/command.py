@@ -65,7 +65,8 @@ class LazyGroup(click.Group):
     """A group that imports a command when it is needed, and lists them in the given order.
 
     Args:
-        package: it imports ``command`` of the package's module that has the command's name.
+        package: it imports ``command`` of the package's module that has the command's name,
+            with ``_`` for ``-``.
         names: of the commands.
     """
 
@@ -80,5 +81,6 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:
             return None
-        command: click.Command = import_module(f"{self._package}.{cmd_name}").command
+        module = cmd_name.replace("-", "_")
+        command: click.Command = import_module(f"{self._package}.{module}").command
         return command

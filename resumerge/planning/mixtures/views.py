@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from resumerge.errors import InputError
 from resumerge.methods import METHODS
+from resumerge.planning.mixtures.extraction import extracted
 from resumerge.planning.mixtures.names import Template, common, published
 from resumerge.planning.mixtures.packed_files import Place, with_separate_experts
 from resumerge.planning.mixtures.packing import with_packed_experts
@@ -46,7 +48,15 @@ class MixtureViews:
 
         Args:
             flat: tensors are known by their own names only.
+
+        Raises:
+            InputError: no dense model can be made of a model that the recipe names.
         """
+        if recipe.extract_expert is not None:
+            dense, notes, problems = extracted(recipe, sources)
+            if problems:
+                raise InputError(problems)
+            return cls(dense, notes)
         if flat and not recipe.experts_together:
             return cls(sources)
         method = METHODS.get(recipe.merge_method)

@@ -70,6 +70,17 @@ def _read_experts(value: object) -> str:
     )
 
 
+def _read_number(value: object) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    raise InvalidValue(
+        "extract_expert is not the number of an expert",
+        expected="a whole number from 0 on: the output is the dense model that this expert is",
+        found=describe(value),
+        fix="Write 'extract_expert: 0', or delete the line to keep all experts",
+    )
+
+
 def _check_models(entries: list[ModelEntry]) -> None:
     seen = set()
     for index, entry in enumerate(entries):
@@ -194,3 +205,4 @@ class RecipeFile:
     )
     chat_template: str | None = field(default=None, metadata=key(value_of(read_chat_template)))
     experts: str | None = field(default=None, metadata=key(optional(value_of(_read_experts))))
+    extract_expert: int | None = field(default=None, metadata=key(optional(value_of(_read_number))))

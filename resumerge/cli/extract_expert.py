@@ -1,0 +1,59 @@
+"""``resumerge extract-expert``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from resumerge.cli.merge_command import merge
+from resumerge.cli.parsing.arguments import (
+    argument,
+    json_option,
+    options_of,
+    process_options,
+    progress_option,
+)
+from resumerge.cli.parsing.command import Command
+from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.options import Options
+from resumerge.recipe.as_yaml import as_yaml, extraction
+from resumerge.ui.progress.styles import Style
+
+
+@click.command("extract-expert", cls=Command)
+@argument("model", "MODEL", "A mixture of experts: a folder, or a repo on the Hub.")
+@argument("number", "N", "The number of the expert, from 0.", type=click.IntRange(min=0))
+@argument("out", "OUT", "The folder to write the model to.", type=click.Path(path_type=Path))
+@options_of("run")
+@process_options
+@progress_option
+@json_option
+def command(
+    model: str,
+    number: int,
+    out: Path,
+    options: Options,
+    detach: bool,
+    no_supervise: bool,
+    stall_timeout: float,
+    progress: Style,
+    as_json: bool,
+) -> None:
+    """Make a dense model from one expert of a mixture, or continue the unfinished run in OUT."""
+
+    def work(session: Any) -> None:
+        with TemporaryFolder() as folder:  # in the worker; the run keeps a copy
+            recipe = folder / "recipe.yaml"
+            recipe.write_text(as_yaml(extraction(model, number)), encoding="utf-8")
+            session.run(recipe, out)
+
+    merge(
+        options,
+        work,
+        progress=progress,
+        as_json=as_json,
+        in_background=detach,
+        stall_seconds=None if no_supervise else stall_timeout,
+    )

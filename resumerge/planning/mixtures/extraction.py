@@ -1,0 +1,153 @@
+"""A mixture as the dense model that one of its experts is: ``extract_expert`` of a recipe.
+
+The dense architectures are facts of transformers 5: models whose layers are those of the mixture
+but for the MLP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from resumerge.errors import Problem
+from resumerge.planning.mixtures.names import Template, common
+from resumerge.planning.mixtures.packed_files import with_separate_experts
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.sources.types import Source
+from resumerge.tensors import Tensor
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A dense architecture.
+
+    Args:
+        model_type: in config.json.
+        architecture: the name of the class.
+        size: the mixture's key for the size of an expert.
+    """
+
+    model_type: str
+    architecture: str
+    size: str = "moe_intermediate_size"
+
+
+DENSE = {
+    "mixtral": Dense("mistral", "MistralForCausalLM", "intermediate_size"),
+    "qwen2_moe": Dense("qwen2", "Qwen2ForCausalLM"),
+    "qwen3_moe": Dense("qwen3", "Qwen3ForCausalLM"),
+    "granitemoe": Dense("granite", "GraniteForCausalLM", "intermediate_size"),
+    "deepseek": Dense("llama", "LlamaForCausalLM"),
+}
+"""By the model type of the mixture."""
+
+_OF_MIXTURES = re.compile(
+    r".*expert.*|.*router.*|moe_.*|norm_topk_prob|decoder_sparse_step|mlp_only_layers|auto_map"
+    r"|first_k_dense_replace|scoring_func|topk_\w+|n_group|aux_loss_alpha|seq_aux"
+)
+"""Keys of config.json that a dense model does not have."""
+
+_EXPERT = re.compile(r"mlp\.experts\.\{n\}\.(?P<end>(?:gate|up|down)_proj\.(?:weight|bias))")
+_OF_NO_EXPERT = re.compile(r"mlp\.(gate\.|shared_expert|e_score_correction_bias)")
+
+
+def extracted(
+    recipe: Recipe, sources: Mapping[ModelRef, Source]
+) -> tuple[dict[ModelRef, Source], list[str], list[Problem]]:
+    """The models of a recipe with ``extract_expert``, each as one expert's dense model.
+
+    Returns:
+        the models, notes, and problems.
+    """
+    number = recipe.extract_expert
+    assert number is not None
+    seen: dict[ModelRef, Source] = {}
+    notes: list[str] = []
+    problems: list[Problem] = []
+    for ref, source in sources.items():
+        problem = _unfit(recipe, source)
+        if problem is None:
+            seen[ref], left_out = _dense(source, number)
+            problem = _no_such_expert(recipe, source, number)
+            problem = problem or _unlike_layers(recipe, seen[ref])
+            notes += [f"{ref} has {kind}, which a dense model lacks" for kind in left_out]
+        problems += [problem] if problem else []
+    return seen, notes, problems
+
+
+def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config.json of the dense model that an expert of a mixture is.
+
+    Args:
+        config: the mixture's, of a model type in `DENSE`.
+    """
+    dense = DENSE[config["model_type"]]
+    found = {key: value for key, value in config.items() if not _OF_MIXTURES.fullmatch(key)}
+    found["intermediate_size"] = config.get(dense.size, config.get("intermediate_size"))
+    return found | {"model_type": dense.model_type, "architectures": [dense.architecture]}
+
+
+def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
+    """A mixture as one of its experts, and what of it no expert has."""
+    tensors: dict[str, Tensor] = {}
+    left_out: dict[str, None] = {}
+    for name, tensor in with_separate_experts(source)[0].tensors.items():
+        template = Template.of(name)
+        rest = common(template.rest)
+        if expert := _EXPERT.fullmatch(rest):
+            if template.expert == number:
+                tensors[f"{template.layer}mlp.{expert['end']}"] = tensor
+        elif not _OF_NO_EXPERT.match(rest) and ".experts." not in rest:
+            tensors[name] = tensor
+        elif "shared_expert" in rest:
+            left_out["shared experts"] = None
+    return replace(source, tensors=tensors, config=dense_config(source.config)), list(left_out)
+
+
+def _unfit(recipe: Recipe, source: Source) -> Problem | None:
+    kind = source.config.get("model_type")
+    if kind in DENSE:
+        return None
+    return recipe.problem(
+        f"No dense model can be made from an expert of {source.ref}",
+        "extract_expert",
+        expected="a mixture whose other parts are those of a dense architecture: "
+        + ", ".join(f"{mixture} (to {dense.model_type})" for mixture, dense in DENSE.items()),
+        found=f"model_type {kind}" if source.config else "a model without config.json",
+        fix="Name another model, or delete the line 'extract_expert'",
+    )
+
+
+def _no_such_expert(recipe: Recipe, source: Source, number: int) -> Problem | None:
+    names = [Template.of(name) for name in with_separate_experts(source)[0].tensors]
+    experts = {name.expert for name in names if _EXPERT.fullmatch(common(name.rest))}
+    if number in experts:
+        return None
+    return recipe.problem(
+        f"{source.ref} has no expert {number}",
+        "extract_expert",
+        expected=f"a number from 0 to {len(experts) - 1}" if experts else "a model with experts",
+        found=str(number),
+        fix="Write one of these numbers" if experts else "Name a mixture of experts",
+    )
+
+
+def _unlike_layers(recipe: Recipe, dense: Source) -> Problem | None:
+    """The problem of a mixture with some dense layers, whose MLPs have another size."""
+    size = dense.config["intermediate_size"]
+    odd = [
+        name
+        for name, tensor in dense.tensors.items()
+        if name.endswith(".mlp.gate_proj.weight") and tensor.shape[0] != size
+    ]
+    if not odd:
+        return None
+    return recipe.problem(
+        f"The MLPs of {dense.ref} have several sizes",
+        "extract_expert",
+        expected=f"{size} rows in all layers, as an expert has: a dense model has one size",
+        found=f"{dense.tensors[odd[0]].shape[0]} in {odd[0]}",
+        fix="Name another model, or delete the line 'extract_expert'",
+    )
