@@ -13,7 +13,7 @@ from commands import resumerge
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
     *("init", "plan", "run", "resume", "status", "verify", "push"),
-    *("clean", "methods", "demo", "cache"),
+    *("extract-expert", "clean", "methods", "demo", "cache"),
 ]
 
 HEAVY = {
@@ -101,7 +101,7 @@ def test_status_answers_in_well_under_half_a_second(place: Path) -> None:
 
 def test_the_program_has_the_commands_that_the_contract_names(place: Path) -> None:
     listed = resumerge("--help", cwd=place).stdout.split("Commands:")[1]
-    assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == COMMANDS
+    assert re.findall(r"^  ([\w-]+)", listed, re.MULTILINE) == COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
