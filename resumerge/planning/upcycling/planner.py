@@ -22,7 +22,7 @@ from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.types import Source
 from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Tensor
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
-from resumerge.tensors.generated import Drawn, Filled
+from resumerge.tensors.generated import Drawn, Filled, Prompts
 
 
 def plan_mixture(
@@ -149,9 +149,33 @@ class _Planner:
         table = self.base.tensors[OUTSIDE[0]]
         if self.mixture.gate_mode == "cheap_embed":
             vocabulary = tokenizers.vocabularies[self.models.reference]
-            tokens = tokens_of_prompts(self.mixture, vocabulary)
-            return embedded_gates(table, joined(self.mixture, tokens))
+            prompts = joined(self.mixture, tokens_of_prompts(self.mixture, vocabulary))
+            if problems := [*self._without_row(prompts, table)]:
+                raise InputError(problems)
+            return embedded_gates(table, prompts)
         return drawn_gates(self.mixture, table.shape[1], self.seed)
+
+    def _without_row(self, prompts: tuple[Prompts, ...], table: Tensor) -> Iterator[Problem]:
+        """Prompts that no gate can be made of: of no token, or of one that has no row."""
+        for expert, own in zip(self.mixture.every, prompts):
+            path = f"{expert.path}.positive_prompts"
+            if expert.positive_prompts and not own.towards:
+                yield self.recipe.problem(
+                    "The prompts of an expert have no token",
+                    path,
+                    expected="texts of which the base's tokenizer makes tokens",
+                    found="none",
+                    fix="Write other prompts",
+                )
+            largest = max((*own.towards, *own.away), default=0)
+            if largest >= table.shape[0]:
+                yield self.recipe.problem(
+                    "The prompts of an expert have a token that the base's embedding lacks",
+                    path,
+                    expected=f"tokens below {table.shape[0]}, the number of its rows",
+                    found=f"the token {largest}",
+                    fix="Put the tokenizer beside the base that it belongs to",
+                )
 
     def targets(self, gates: Gates) -> Iterator[Target]:
         """Every tensor of the output, in the order in which a forward pass meets them."""

@@ -115,6 +115,30 @@ def test_prompts_need_a_tokenizer(tmp_path: Path) -> None:
     merge(models, mixture("random", "mixtral"), tmp_path / "out")
 
 
+def test_tokens_that_the_embedding_lacks_are_refused(tmp_path: Path) -> None:
+    models = write_dense(tmp_path / "models", CONFIGS["llama"])
+    file = models / "base" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["model"]["vocab"]["a"] = 300
+    file.write_text(json.dumps(tokenizer))
+    first, *_ = refused(models, mixture("cheap_embed", "mixtral"), tmp_path / "out")
+    assert first.path == "experts[0].positive_prompts" and "300" in first.found
+
+
+def test_prompts_without_a_token_are_refused(tmp_path: Path) -> None:
+    models = write_dense(tmp_path / "models", CONFIGS["llama"])
+    file = models / "base" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    del tokenizer["model"]["vocab"]["n"]
+    file.write_text(json.dumps(tokenizer))
+    config = json.loads((models / "base" / "tokenizer_config.json").read_text())
+    del config["bos_token"]
+    (models / "base" / "tokenizer_config.json").write_text(json.dumps(config))
+    recipe = mixture("cheap_embed", "mixtral").replace("def main", "nnn")
+    [problem] = refused(models, recipe, tmp_path / "out")
+    assert problem.path == "experts[1].positive_prompts" and "no token" in problem.what
+
+
 def test_noise_and_scales(llamas: Path, tmp_path: Path) -> None:
     recipe = RANDOM.replace("./b}", "./b, noise_scale: 0.1, residual_scale: 0.5}")
     out = merge(llamas, recipe + "dtype: float32\n", tmp_path / "out")
