@@ -153,6 +153,20 @@ def test_noise_and_scales(llamas: Path, tmp_path: Path) -> None:
     assert len(drawn) == 2 * (1 + 3)  # of each layer the gates, and an expert's matrices
 
 
+@pytest.mark.parametrize("mode", ["random", "uniform_random"])
+def test_random_gates_are_each_layers_own(llamas: Path, tmp_path: Path, mode: str) -> None:
+    recipe = RANDOM.replace("random", mode) + "dtype: float32\n"
+    made = tensors_of(merge(llamas, recipe, tmp_path / "out"))
+    first, second = (tensor for name, tensor in made.items() if "moe.gate" in name)
+    assert first.shape == (2, SIZES["hidden_size"]) and not first.equal(second)
+    both = torch.cat([first, second])
+    if mode == "uniform_random":
+        bound = SIZES["hidden_size"] ** -0.5
+        assert 0.8 * bound < float(both.abs().max()) <= bound
+    else:
+        assert 0.7 < float(both.std()) < 1.3
+
+
 def test_an_expert_may_have_an_adapter_or_be_a_stage(llamas: Path, tmp_path: Path) -> None:
     recipe = """\
 name: both
