@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import shlex
 import shutil
 import sqlite3
@@ -84,7 +85,7 @@ def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
     change(copy / "resumerge/cli/main.py", '"cache")', '"cache", "greet")')
     done = resumerge("greet", cwd=place, PYTHONPATH=str(copy))
     assert done.stdout == "hello\n", done.stderr
-    assert "greet    Greet." in resumerge("--help", cwd=place, PYTHONPATH=str(copy)).stdout
+    assert re.search("greet +Greet[.]", resumerge("--help", cwd=place, PYTHONPATH=str(copy)).stdout)
     assert "'greet'" in resumerge("geet", cwd=place, PYTHONPATH=str(copy)).stderr
 
 

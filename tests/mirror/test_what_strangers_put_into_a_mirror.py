@@ -124,7 +124,7 @@ def test_a_path_of_the_other_machine_is_not_used(made: Path, there: Path) -> Non
 @pytest.mark.parametrize("output", ["/", "/a/..", "", ".", "/a/.ssh", "a\nb"])
 def test_an_output_without_a_name(made: Path, there: Path, output: str) -> None:
     put(made, there, lambda db: db.execute("UPDATE run SET output = ?", [output]))
-    with pytest.raises(InputError, match="--output DIR"):
+    with pytest.raises(InputError, match="--output OUT"):
         resume(made, there)
     resume(made, there, output=there.parent / "named")
     assert (there / "config.json").exists()
