@@ -234,11 +234,11 @@ class Attempt:
         with self._prefetcher(progress, evictor, space) as prefetcher:
             started = time.monotonic()
             context.reporter.doing("merging")
-            evaluator = Evaluator(
-                self.plan, reader, self.budget.device, hashes=are_hashed(self.ledger)
-            )
+            with context.stop.between_imports():
+                evaluator = Evaluator(
+                    self.plan, reader, self.budget.device, hashes=are_hashed(self.ledger)
+                )
             need = replace(self.budget.estimate.memory, base=rss())
-            context.stop.check()
             loading = time.monotonic() - started
             governor = Governor(
                 self.budget.memory,

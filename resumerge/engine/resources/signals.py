@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from types import FrameType
 
 from resumerge.errors import Interrupted
@@ -78,6 +80,19 @@ class StopRequest:
         finally:
             self._deferred = False
 
+    @contextmanager
+    def between_imports(self) -> Iterator[None]:
+        """Raise `Interrupted` before the next module is imported: inside an import, an exception may
+        come in a callback of the interpreter's, which ignores it."""
+        finder = _StopBeforeImport(self)
+        sys.meta_path.insert(0, finder)
+        try:
+            with self.deferred():
+                yield
+        finally:
+            sys.meta_path.remove(finder)
+        self.check()
+
     def check(self) -> None:
         """Raise `Interrupted` if a signal arrived."""
         if self.signum is not None:
@@ -92,3 +107,13 @@ class StopRequest:
         self.signum = signum
         if not self._deferred:
             raise Interrupted(signum)
+
+
+class _StopBeforeImport(MetaPathFinder):
+    """Finds no module; raises `Interrupted` if the process has been asked to stop."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._stop = stop
+
+    def find_spec(self, *_: object) -> None:
+        self._stop.check()

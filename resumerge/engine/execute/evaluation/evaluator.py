@@ -60,7 +60,7 @@ class Evaluator:
         self._device = device
         self._buffers = Buffers()
         self._held = HeldValues(held_limit(plan))
-        self._needs_torch = needs_torch(plan)
+        self._prepare_thread = _prepared_for(plan)
         self._backend = lru_cache(16)(self._choose_backend)
         self._hashed = lru_cache(16)(
             lambda number: _hashed_as_read(plan, plan.units[number]) if hashes else []
@@ -73,10 +73,7 @@ class Evaluator:
 
     def start_thread(self) -> None:
         """Prepare the calling thread; every thread that evaluates calls this first."""
-        if self._needs_torch:
-            from resumerge.engine.execute.evaluation.torch_backend import use_one_thread
-
-            use_one_thread()
+        self._prepare_thread()
 
     def needs_statistics(self, unit: Unit) -> bool:
         """Whether the unit's blocks depend on reductions over whole tensors."""
@@ -196,6 +193,15 @@ class Evaluator:
         from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
 
         return TorchBackend(merged, self._buffers, self._device)
+
+
+def _prepared_for(plan: Plan) -> Callable[[], None]:
+    """What a thread does before it evaluates; torch is imported here, where a signal may stop it."""
+    if not needs_torch(plan):
+        return lambda: None
+    from resumerge.engine.execute.evaluation.torch_backend import use_one_thread
+
+    return use_one_thread
 
 
 def _hashed_as_read(plan: Plan, unit: Unit) -> list[int]:
