@@ -82,8 +82,11 @@ class StopRequest:
 
     @contextmanager
     def between_imports(self) -> Iterator[None]:
-        """Raise `Interrupted` before the next module is imported: inside an import, an exception may
-        come in a callback of the interpreter's, which ignores it."""
+        """Raise `Interrupted` before the next module is imported.
+
+        A handler that raises in the middle of an import may do so in a callback of the
+        interpreter's, which ignores exceptions.
+        """
         finder = _StopBeforeImport(self)
         sys.meta_path.insert(0, finder)
         try:

@@ -196,7 +196,7 @@ class Evaluator:
 
 
 def _prepared_for(plan: Plan) -> Callable[[], None]:
-    """What a thread does before it evaluates; torch is imported here, where a signal may stop it."""
+    """What a thread does before it evaluates; torch is imported now, where a signal stops it."""
     if not needs_torch(plan):
         return lambda: None
     from resumerge.engine.execute.evaluation.torch_backend import use_one_thread
