@@ -26,6 +26,9 @@ COUNT ?= 20
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
 
+# Tests start thousands of processes, each of which would compile the package for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Two processes, each with whole files: what a file's tests share is made once.
 test: $(VENV)/.ready-test lint
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
