@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from finished_runs import Bed
+from loopback_s3 import Bucket, Server, start
 from made_up_mirrors import RECIPE as COPIES
 from merging import merge
 from mirrored import Bench
@@ -76,3 +77,18 @@ def bed(made: Path, tmp_path: Path) -> Bed:
     bed = Bed(tmp_path, made / "models")
     bed.run()
     return bed
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Server]:
+    """A server that speaks the protocol of S3."""
+    with start("moto") as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A bucket, which this process's environment leads to."""
+    for name, value in s3.env().items():
+        monkeypatch.setenv(name, value)
+    return Bucket(s3.env())

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from far_storage import FarStorage
 from loopback_hub import Hub
+from loopback_s3 import Bucket
 from merging import working_in
 
 from resumerge.engine.lifecycle.session import Session
@@ -21,9 +22,10 @@ from resumerge.errors import InputError
 from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.stores import registry
 from resumerge.mirror.stores.base import SMALL, Moved, Store
+from resumerge.mirror.stores.conformance import CHECKS, Check, Place
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.mirror.stores.hub import HubStore
-from resumerge.mirror.stores.testing import StoreConformance
+from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 
 PLACES: dict[str, dict[str, bytes]] = {}
@@ -86,32 +88,39 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     PLACES.clear()
 
 
-class TestFolderStore(StoreConformance):
-    @pytest.fixture
-    def new_store(self, tmp_path: Path) -> Callable[[], Store]:
-        return lambda: FolderStore(tmp_path / "mirror")
+each_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 
 
-class TestFolderStoreOnAFilesystemThatCanDoLittle(StoreConformance):
-    @pytest.fixture
-    def new_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Store]:
-        monkeypatch.setattr("resumerge.mirror.stores.folder.SETTLE_SECONDS", 0.2)
-        mirror = tmp_path / "mirror"
-        lacks = ("rename", "exclusive", "exclusive", "sync", "sync_folder", "extend")
-        return lambda: FolderStore(mirror, FarStorage(mirror, lacks=lacks, watched=False))
+@each_check
+def test_a_folder(check: Check, tmp_path: Path) -> None:
+    check(Place(lambda: FolderStore(tmp_path / "mirror"), tmp_path))
 
 
-class TestHubStore(StoreConformance):
-    @pytest.fixture
-    def new_store(self, hub: Hub) -> Callable[[], Store]:
-        return lambda: HubStore("hf://org/merged")
+@each_check
+def test_a_folder_on_a_filesystem_that_can_do_little(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.stores.folder.SETTLE_SECONDS", 0.2)
+    mirror = tmp_path / "mirror"
+    lacks = ("rename", "exclusive", "exclusive", "sync", "sync_folder", "extend")
+    storage = FarStorage(mirror, lacks=lacks, watched=False)
+    check(Place(lambda: FolderStore(mirror, storage), tmp_path))
 
 
+@each_check
+def test_a_repo_of_the_hub(check: Check, hub: Hub, tmp_path: Path) -> None:
+    check(Place(lambda: HubStore("hf://org/merged"), tmp_path))
+
+
+@each_check
+def test_a_bucket(check: Check, bucket: Bucket, tmp_path: Path) -> None:
+    check(Place(lambda: open_store(f"s3://{bucket.name}/some/prefix"), tmp_path))
+
+
+@each_check
 @pytest.mark.usefixtures("registered")
-class TestMemoryStore(StoreConformance):
-    @pytest.fixture
-    def new_store(self) -> Callable[[], Store]:
-        return lambda: MemoryStore("mem://place")
+def test_a_store_of_a_plugin(check: Check, tmp_path: Path) -> None:
+    check(Place(lambda: MemoryStore("mem://place"), tmp_path))
 
 
 RECIPE: dict[str, Any] = {
@@ -150,8 +159,8 @@ def test_a_run_is_mirrored_to_a_store_that_was_only_registered(made: Path, tmp_p
 @pytest.mark.usefixtures("registered")
 def test_messages_name_every_kind_of_address(made: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("{}")
-    with pytest.raises(InputError, match=re.escape("hf://org/name, or mem://place")):
-        registry.open_store("s3://bucket/x")
+    with pytest.raises(InputError, match=re.escape("s3://bucket/prefix, or mem://place")):
+        registry.open_store("ftp://server/x")
 
 
 def test_a_scheme_is_declared_by_its_store_alone() -> None:

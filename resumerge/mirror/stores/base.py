@@ -169,6 +169,39 @@ class Store(ABC):
             False if the file exists already, or another writer was faster.
         """
 
+    def put_if_unchanged(
+        self, name: str, data: bytes, before: bytes | None, remove: Sequence[str] = ()
+    ) -> bool:
+        """Write a small file only if its content is still what it was; then remove other files.
+
+        A store that can test and write in one step does so. This default does not: it keeps nobody
+        out who writes between the test and the write.
+
+        Args:
+            before: the content that is replaced; None if the file must not exist.
+
+        Returns:
+            False if the file has another content, or does not exist; nothing is written then.
+        """
+        try:
+            found: bytes | None = self.get(name)
+        except FileNotFoundError:
+            found = None
+        if found != before:
+            return False
+        self.put({name: data}, remove)
+        return True
+
+    def lease_obstacle(self) -> str:
+        """Why a lease in this store would not keep other machines out; empty if it does.
+
+        The store may try it on small files, which it removes.
+        """
+        return ""
+
+    def abandon_uploads(self) -> None:  # noqa: B027, most stores have nothing to do
+        """Remove what interrupted uploads have left, where that is not a file in `list`."""
+
     def now(self) -> datetime | None:
         """The time by the store's own clock, with a time zone; None if it has no clock."""
         return None

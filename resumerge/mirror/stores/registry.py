@@ -8,8 +8,9 @@ from resumerge.errors import refuse
 from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.mirror.stores.hub import HubStore
+from resumerge.mirror.stores.s3 import S3Store
 
-STORES: dict[str, type[Store]] = {kind.scheme: kind for kind in (FolderStore, HubStore)}
+STORES: dict[str, type[Store]] = {kind.scheme: kind for kind in (FolderStore, HubStore, S3Store)}
 """Kinds of stores by scheme. The empty scheme is for addresses without one: paths."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -33,7 +34,7 @@ def open_store(address: str, *, offline: bool = False) -> Store:
             where=address,
             expected=expected_address(),
             found=f"an address that begins with {scheme}",
-            fix="name a folder, or a repo on the Hub; mount other storage as a folder",
+            fix="name one of these; mount other storage as a folder",
         )
     return STORES[scheme].open(address, offline=offline)
 

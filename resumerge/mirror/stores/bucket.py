@@ -1,0 +1,202 @@
+"""A store below a prefix of a bucket: what all kinds of object stores have in common."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError
+from resumerge.mirror.stores.bucket_client import (
+    BucketClient,
+    Changed,
+    Unsupported,
+    checked,
+)
+from resumerge.storage import Storage
+
+SETTLE_SECONDS = 2.0
+"""Without conditional writes: the time after which of several writers the last one has written."""
+
+
+class BucketStore(Store):
+    """Objects below a prefix of a bucket.
+
+    An object is written as a whole or not at all, and everybody sees it from then on. Conditional
+    writes make `put_if_absent` and `put_if_unchanged` exclusive. Whether the server knows them is
+    tried on a small object before the first; a server that ignores them cannot hold a lease.
+
+    Args:
+        url: the normalised address.
+        client: answers the requests.
+    """
+
+    heartbeat_seconds = 20.0
+
+    def __init__(self, url: str, client: BucketClient) -> None:
+        self.url = url
+        self._client = client
+        self._obstacle: str | None = None
+        self._probing = threading.Lock()
+
+    # Exclusive writes
+
+    def lease_obstacle(self) -> str:
+        with self._probing:
+            if self._obstacle is None:
+                self._obstacle = self._probe()
+            return self._obstacle
+
+    @property
+    def settle_seconds(self) -> float:  # type: ignore[override]
+        return SETTLE_SECONDS if self.lease_obstacle() else 0.0
+
+    def _probe(self) -> str:
+        """What is wrong with the server's conditional writes; empty if nothing is."""
+        name = f"{METADATA}/probe-{secrets.token_hex(4)}-0"
+        try:
+            self._client.put(name, b"first", absent=True)
+            with self._client.read(name) as body:
+                first = body.version
+            if not self._refuses(name, absent=True):
+                return "it ignores If-None-Match, so that two machines could hold one lease"
+            self._client.put(name, b"second", version=first)
+            if not self._refuses(name, version=first):
+                return "it ignores If-Match, so that two machines could hold one lease"
+        except Unsupported:
+            return "it has no conditional writes, so that two machines could hold one lease"
+        finally:
+            with suppress(OSError, Unsupported):
+                self._client.remove(name)
+        return ""
+
+    def _refuses(self, name: str, *, absent: bool = False, version: str = "") -> bool:
+        try:
+            self._client.put(name, b"third", absent=absent, version=version)
+        except Changed:
+            return True
+        return False
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        checked(name)
+        if self.lease_obstacle():
+            if name in self.list():
+                return False
+            self._client.put(name, data)
+            return True
+        try:
+            self._client.put(name, data, absent=True)
+        except Changed:
+            return self._holds(name, data)
+        return True
+
+    def put_if_unchanged(
+        self, name: str, data: bytes, before: bytes | None, remove: Sequence[str] = ()
+    ) -> bool:
+        checked(name)
+        if before is None:
+            written = self.put_if_absent(name, data)
+        else:
+            written = self._replace(name, data, before)
+        if written:
+            self.put({}, remove)
+        return written
+
+    def _replace(self, name: str, data: bytes, before: bytes) -> bool:
+        try:
+            with self._client.read(name) as body:
+                found = b"".join(body.pieces) if body.nbytes <= SMALL else None
+        except FileNotFoundError:
+            return False
+        if found == data:
+            return True
+        if found != before:
+            return False
+        try:
+            self._client.put(name, data, version="" if self.lease_obstacle() else body.version)
+        except Changed:
+            return self._holds(name, data)
+        return True
+
+    def _holds(self, name: str, data: bytes) -> bool:
+        """Whether an object has this content: then it is ours, and an answer was lost."""
+        try:
+            return self.get(name) == data
+        except FileNotFoundError:
+            return False
+
+    # The files
+
+    def list(self) -> dict[str, int]:
+        return {checked(name): nbytes for name, nbytes in self._client.list().items()}
+
+    def get(self, name: str, most: int = SMALL) -> bytes:
+        with self._client.read(checked(name)) as body:
+            return b"".join(body.pieces) if body.nbytes <= most else b""
+
+    def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+        for name, data in files.items():
+            self._client.put(checked(name), data)
+        for name, data in files.items():
+            if self.get(name, len(data)) != data:
+                raise StoreError(f"{name} in {self.url} differs from what was sent")
+        for name in remove:
+            self._client.remove(checked(name))
+
+    def upload(self, name: str, path: Path, moved: Moved) -> str:
+        return self._client.upload(checked(name), path, moved)
+
+    def abandon_uploads(self) -> None:
+        self._client.abandon_uploads()
+
+    def rename(self, name: str, other: str) -> bool:
+        checked(other)
+        self._client.copy(checked(name), other)
+        if self.sha256(name, _ignore) != self.sha256(other, _ignore):
+            raise StoreError(f"{other} in {self.url} differs from {name}, which it was copied from")
+        self._client.remove(name)
+        return True
+
+    def sha256(self, name: str, moved: Moved) -> str | None:
+        digest = hashlib.sha256()
+        try:
+            with self._client.read(checked(name)) as body:
+                for piece in body.pieces:
+                    digest.update(piece)
+                    moved(len(piece))
+        except FileNotFoundError:
+            return None
+        return digest.hexdigest()
+
+    def download(self, name: str, path: Path, moved: Moved) -> None:
+        here = Storage()
+        done = path.stat().st_size if path.exists() else 0
+        nbytes = self.list().get(checked(name))
+        if nbytes is None:
+            raise FileNotFoundError(f"{self.url} has no {name}")
+        if done > nbytes:
+            here.remove(path)
+            done = 0
+        fd = here.open(path) if done else here.begin(path)
+        try:
+            if done < nbytes:
+                with self._client.read(name, done) as body:
+                    for piece in body.pieces:
+                        here.write(fd, piece, done)
+                        done += len(piece)
+                        moved(len(piece))
+            here.sync_data(fd)
+        finally:
+            os.close(fd)
+
+    def now(self) -> datetime | None:
+        return self._client.now()
+
+
+def _ignore(nbytes: int) -> None:
+    """Bytes were moved."""

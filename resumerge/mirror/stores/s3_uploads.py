@@ -1,0 +1,242 @@
+"""Uploads to S3: a small file in one request, a large one in parts, which a later attempt continues
+wherever the former one was interrupted, also on another machine.
+
+The server says the MD5 of what it received (the ETag), and that is compared. Where an ETag is no
+MD5, because the server encrypts with keys of its own, all of the object is read back.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from resumerge.mirror.stores.base import Moved, StoreError
+from resumerge.mirror.stores.s3_errors import s3_errors
+
+PART = 16 << 20
+"""Bytes of a part, which is held in memory. The protocol asks for 5 MiB at least."""
+
+MOST_PARTS = 10_000
+"""Parts that an object can have."""
+
+REPORTED = 1 << 18
+"""Bytes that are sent between two reports, at most."""
+
+_moved: ContextVar[Moved | None] = ContextVar("_moved", default=None)
+
+
+class Upload:
+    """One file on its way to one object.
+
+    Args:
+        api: boto3's client.
+    """
+
+    def __init__(self, api: Any, bucket: str, key: str, path: Path, moved: Moved) -> None:
+        self._api, self._bucket, self._key = api, bucket, key
+        self._place = {"Bucket": bucket, "Key": key}
+        self._path, self._moved = path, moved
+        self._nbytes = path.stat().st_size
+        self._part = part_bytes(self._nbytes)
+        self._sha256 = hashlib.sha256()
+        self._md5s: list[bytes] = []
+
+    def run(self) -> str:
+        """Send what the server does not have; SHA-256 of the local file.
+
+        Raises:
+            StoreError: also if the server's copy differs.
+        """
+        self._moved(0)
+        known = self._etag_there()
+        if known:
+            for _ in self._pieces():
+                self._moved(0)
+            if known == self._expected_etag():
+                return self._sha256.hexdigest()
+        etag = self._send_whole() if self._nbytes <= self._part else self._send_parts()
+        if etag != self._expected_etag():
+            self._read_back()
+        return self._sha256.hexdigest()
+
+    def _etag_there(self) -> str:
+        """The ETag of an object of the same size; empty if there is none."""
+        try:
+            with s3_errors(self._bucket, self._key):
+                found = self._api.head_object(**self._place)
+        except FileNotFoundError:
+            return ""
+        return str(found["ETag"]) if found["ContentLength"] == self._nbytes else ""
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The parts of the local file, which are hashed on the way."""
+        self._sha256, self._md5s = hashlib.sha256(), []
+        with self._path.open("rb", buffering=0) as file:
+            for start in range(0, max(1, self._nbytes), self._part):
+                data = file.read(min(self._part, self._nbytes - start))
+                self._sha256.update(data)
+                self._md5s.append(hashlib.md5(data, usedforsecurity=False).digest())
+                yield data
+
+    def _expected_etag(self) -> str:
+        if self._nbytes <= self._part:
+            return f'"{self._md5s[0].hex()}"'
+        joined = hashlib.md5(b"".join(self._md5s), usedforsecurity=False).hexdigest()
+        return f'"{joined}-{len(self._md5s)}"'
+
+    def _send_whole(self) -> str:
+        (data,) = self._pieces()
+        with s3_errors(self._bucket), _reported(self._moved):
+            answer = self._api.put_object(**self._place, Body=data, ContentMD5=self._digest())
+        return str(answer["ETag"])
+
+    def _send_parts(self) -> str:
+        upload_id, there = self._started()
+        parts = []
+        for number, data in enumerate(self._pieces(), 1):
+            self._moved(0)
+            etag = f'"{self._md5s[-1].hex()}"'
+            if there.get(number) != etag:
+                with s3_errors(self._bucket), _reported(self._moved):
+                    answer = self._api.upload_part(
+                        **self._place,
+                        UploadId=upload_id,
+                        PartNumber=number,
+                        Body=data,
+                        ContentMD5=self._digest(),
+                    )
+                etag = answer["ETag"]
+            parts.append({"PartNumber": number, "ETag": etag})
+        with s3_errors(self._bucket):
+            answer = self._api.complete_multipart_upload(
+                **self._place, UploadId=upload_id, MultipartUpload={"Parts": parts}
+            )
+        return str(answer["ETag"])
+
+    def _digest(self) -> str:
+        """The MD5 of the newest part, as a header has it."""
+        return base64.b64encode(self._md5s[-1]).decode()
+
+    def _started(self) -> tuple[str, dict[int, str]]:
+        """The newest upload of this object that was begun, or a new one; the parts it has.
+
+        Others are aborted.
+        """
+        begun = [
+            item
+            for item in begun_uploads(self._api, self._bucket, self._key)
+            if item["Key"] == self._key
+        ]
+        begun.sort(key=lambda item: (item["Initiated"], item["UploadId"]))
+        for item in begun[:-1]:
+            _abort(self._api, self._bucket, item)
+        with s3_errors(self._bucket):
+            if not begun:
+                return self._api.create_multipart_upload(**self._place)["UploadId"], {}
+            upload_id = begun[-1]["UploadId"]
+            pages = self._api.get_paginator("list_parts").paginate(
+                **self._place, UploadId=upload_id
+            )
+            return upload_id, {
+                part["PartNumber"]: part["ETag"] for page in pages for part in page.get("Parts", ())
+            }
+
+    def _read_back(self) -> None:
+        digest = hashlib.sha256()
+        with s3_errors(self._bucket, self._key):
+            stream = self._api.get_object(**self._place)["Body"]
+            with closing(stream):
+                while piece := stream.read(REPORTED):
+                    digest.update(piece)
+                    self._moved(len(piece))
+        if digest.digest() != self._sha256.digest():
+            with s3_errors(self._bucket):
+                self._api.delete_object(**self._place)
+            raise StoreError(f"{self._key} in {self._bucket} differs from what was sent")
+
+
+def part_bytes(nbytes: int) -> int:
+    """Bytes of each part of a file: a multiple of `PART`, so that `MOST_PARTS` are enough."""
+    return PART * max(1, -(-nbytes // (PART * MOST_PARTS)))
+
+
+def begun_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any]]:
+    """Multipart uploads that were begun, for objects whose keys begin with a prefix."""
+    with s3_errors(bucket):
+        pages = api.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
+        begun = [item for page in pages for item in page.get("Uploads", ())]
+    return [item for item in begun if item["Key"].startswith(prefix)]
+
+
+def abort_uploads(api: Any, bucket: str, prefix: str) -> None:
+    """Abort every multipart upload below a prefix."""
+    for item in begun_uploads(api, bucket, prefix):
+        _abort(api, bucket, item)
+
+
+def _abort(api: Any, bucket: str, item: dict[str, Any]) -> None:
+    with suppress(FileNotFoundError), s3_errors(bucket, item["Key"]):
+        api.abort_multipart_upload(Bucket=bucket, Key=item["Key"], UploadId=item["UploadId"])
+
+
+# Reports of what is sent
+
+
+class _Stop(BaseException):
+    """The transfer is to stop. HTTP libraries would retry an `Exception`."""
+
+
+class _ReportedBody(io.BytesIO):
+    """Bytes that report themselves when they are sent."""
+
+    def __init__(self, data: bytes, moved: Moved) -> None:
+        super().__init__(data)
+        self._moved, self._unreported = moved, 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self._unreported += len(data)
+        if self._unreported >= REPORTED or not data:
+            nbytes, self._unreported = self._unreported, 0
+            try:
+                self._moved(nbytes)
+            except Exception as error:
+                raise _Stop from error
+        return data
+
+
+@contextmanager
+def _reported(moved: Moved) -> Iterator[None]:
+    """A context for one request, the bytes of whose body are reported while they are sent.
+
+    Raises:
+        Exception: what `moved` raises to stop.
+    """
+    token = _moved.set(moved)
+    try:
+        yield
+    except _Stop as stop:
+        assert stop.__cause__ is not None
+        raise stop.__cause__ from None
+    finally:
+        _moved.reset(token)
+
+
+def report_sent_bytes(api: Any) -> None:
+    """Have a client of boto3 report bodies. They are replaced after they were hashed for the
+    signature, which reads them as well."""
+
+    def replace(request: Any, **_: Any) -> None:
+        moved = _moved.get()
+        if moved is not None and request.body:
+            data = request.body if isinstance(request.body, bytes) else request.body.read()
+            request.body = _ReportedBody(data, moved)
+
+    for operation in ("PutObject", "UploadPart"):
+        api.meta.events.register(f"before-send.s3.{operation}", replace)

@@ -1,0 +1,47 @@
+"""A bucket, as a stranger with an S3 client of his own sees it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+_numbers = itertools.count()
+
+
+class Bucket:
+    """A new bucket of a server.
+
+    Args:
+        env: the variables that lead to the server.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        import boto3
+
+        self.name = f"bucket-{next(_numbers)}"
+        self.api: Any = boto3.client(
+            "s3",
+            endpoint_url=env["AWS_ENDPOINT_URL"],
+            aws_access_key_id=env["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=env["AWS_SECRET_ACCESS_KEY"],
+            region_name=env["AWS_REGION"],
+        )
+        self.api.create_bucket(Bucket=self.name)
+
+    def contents(self, prefix: str = "") -> dict[str, bytes]:
+        """The bytes of every object, by its name below the prefix."""
+        pages = self.api.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
+        keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
+        return {
+            key.removeprefix(prefix): self.api.get_object(Bucket=self.name, Key=key)["Body"].read()
+            for key in keys
+        }
+
+    def put(self, key: str, data: bytes) -> None:
+        self.api.put_object(Bucket=self.name, Key=key, Body=data)
+
+    def begun_uploads(self) -> list[str]:
+        """The keys of multipart uploads that were begun, and neither completed nor aborted."""
+        answer = self.api.list_multipart_uploads(Bucket=self.name)
+        return sorted(item["Key"] for item in answer.get("Uploads", ()))

