@@ -85,9 +85,17 @@ class Lease:
             heartbeat: called often while waiting.
 
         Raises:
-            InputError: another machine or process holds the lease, or the store is read-only.
+            InputError: another machine or process holds the lease, or the store is read-only, or
+                cannot hold a lease and `take_over` is not set.
             Resumable: the store cannot be reached.
         """
+        if obstacle := retry(store, store.lease_obstacle):
+            if not take_over:
+                raise _no_lease(store, obstacle)
+            note(
+                f"Warning: {store.url} cannot hold a lease: {obstacle}. As --take-over says, no "
+                "other machine works on this mirror. If one does, both may damage it"
+            )
         mine = LeaseRecord(
             run=run,
             owner=secrets.token_hex(8),
@@ -202,13 +210,17 @@ class Lease:
                 return
             if name not in files:
                 raise OSError(f"The metadata of the run is missing from {self._store.url}")
-            found = read_lease(self._store)
-            if found is not None and found.readable and found.owner != self._record.owner:
+            found = read_lease(self._store, {name: files[name]})
+            if found is None:
+                raise OSError(f"The lease of {self._store.url} was removed while it was read")
+            if found.readable and found.owner != self._record.owner:
                 self._lost = True
                 return
             self._record = self._record.renewed(released=released)
             older = [other for token, other in leases(files).items() if token < self.token]
-            self._store.put({name: self._record.as_bytes()}, older)
+            data = self._record.as_bytes()
+            if not self._store.put_if_unchanged(name, data, found.raw, older):
+                raise OSError(f"The lease of {self._store.url} was changed while it was renewed")
             self._renewed_at = began
 
 
@@ -267,6 +279,17 @@ def _held_by(store: Store, found: LeaseRecord) -> InputError:
         where=store.url,
         found=f"{found}, last heard from at {found.at}",
         fix="wait until it has finished, or stop it; if you know that it is dead, add --take-over",
+    )
+
+
+def _no_lease(store: Store, obstacle: str) -> InputError:
+    return refuse(
+        "This store cannot keep two machines from working on one mirror",
+        where=store.url,
+        expected="a store with conditional writes",
+        found=obstacle,
+        fix="name another mirror; if you know that no other machine will work on this one, add "
+        "--take-over",
     )
 
 

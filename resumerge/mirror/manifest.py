@@ -204,7 +204,12 @@ def write_manifest(
         "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
     }
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=2)
-    store.put({MANIFEST_FILE: text.encode()}, _to_remove(store.list(), token, files))
+    store.abandon_uploads(files)
+    listed = store.list()
+    before = store.get(MANIFEST_FILE) if MANIFEST_FILE in listed else None
+    remove = _to_remove(listed, token, files)
+    if not store.put_if_unchanged(MANIFEST_FILE, text.encode(), before, remove):
+        raise OSError(f"Another manifest was written to {store.url} at the same time")
 
 
 def _attempts(ledger: Ledger) -> list[Row]:

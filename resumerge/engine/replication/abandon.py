@@ -28,10 +28,12 @@ class WrittenFiles:
     Args:
         remove: names, in the order of removal.
         backups: names of files that the user edited, with the backup names that they get.
+        uploads: names of files whose upload may have been interrupted.
     """
 
     remove: list[str]
     backups: Mapping[str, str]
+    uploads: frozenset[str] = frozenset()
 
 
 def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
@@ -85,7 +87,7 @@ def find_written(
     last = sorted(metadata_in(metadata), key=lambda name: (name != MANIFEST_FILE, name))
     lease.check()
     remove = [*config, *sorted(written - set(config)), *last]
-    return WrittenFiles(remove, backup_names(edited, listed))
+    return WrittenFiles(remove, backup_names(edited, listed), frozenset(files))
 
 
 def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
@@ -95,6 +97,7 @@ def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
         InputError, Resumable: the mirror cannot be used.
     """
     back_up(mirror, written.backups)
+    retry(mirror.store, lambda: mirror.store.abandon_uploads(written.uploads))
     if written.remove:
         retry(mirror.store, lambda: mirror.store.put({}, written.remove))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, Self
@@ -199,8 +199,8 @@ class Store(ABC):
         """
         return ""
 
-    def abandon_uploads(self) -> None:  # noqa: B027, most stores have nothing to do
-        """Remove what interrupted uploads have left, where that is not a file in `list`."""
+    def abandon_uploads(self, names: Iterable[str]) -> None:  # noqa: B027, most have nothing to do
+        """Remove what interrupted uploads of files have left, where that is not in `list`."""
 
     def now(self) -> datetime | None:
         """The time by the store's own clock, with a time zone; None if it has no clock."""

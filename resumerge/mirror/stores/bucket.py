@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -151,8 +151,8 @@ class BucketStore(Store):
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         return self._client.upload(checked(name), path, moved)
 
-    def abandon_uploads(self) -> None:
-        self._client.abandon_uploads()
+    def abandon_uploads(self, names: Iterable[str]) -> None:
+        self._client.abandon_uploads(names)
 
     def rename(self, name: str, other: str) -> bool:
         checked(other)

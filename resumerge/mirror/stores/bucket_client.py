@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,8 +85,8 @@ class BucketClient(ABC):
         """Write a large local file; see `Store.upload`."""
 
     @abstractmethod
-    def abandon_uploads(self) -> None:
-        """Remove the parts that interrupted uploads have left."""
+    def abandon_uploads(self, names: Iterable[str]) -> None:
+        """Remove the parts that interrupted uploads of these objects have left."""
 
     @abstractmethod
     def now(self) -> datetime | None:

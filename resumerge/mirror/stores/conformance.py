@@ -159,8 +159,7 @@ def names_of_any_characters(place: Place) -> None:
         "A",
         "a",
     ]
-    for name in names:
-        place.store.put({name: name.encode()})
+    place.store.put({name: name.encode() for name in names})
     assert place.files() == set(names)
     for name in names:
         assert place.new_store().get(name) == name.encode()
@@ -275,7 +274,7 @@ def abandoned_uploads_leave_what_is_whole(place: Place) -> None:
     with raises(Stopped):
         place.local.write_bytes(DATA[::-1])
         place.store.upload("other.safetensors", place.local, stop)
-    place.new_store().abandon_uploads()
+    place.new_store().abandon_uploads(["other.safetensors"])
     assert place.store.get(SHARD) == DATA
     assert place.store.get("a") == b"1"
 

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -152,9 +153,27 @@ class HubStore(Store):
                     return True
                 except Conflict:
                     continue
-        raise StoreError(
-            f"Other commits to {self.repo} keep interfering: let only one program write to it"
-        )
+        raise self._interference()
+
+    def put_if_unchanged(
+        self, name: str, data: bytes, before: bytes | None, remove: Sequence[str] = ()
+    ) -> bool:
+        for changed in (name, *remove):
+            checked(changed)
+        with self._commit_lock:
+            self._create_repo()
+            for _ in range(TRIES):
+                commit, listed = self._listing()
+                # It may be newer than the listing: then the commit is refused.
+                found = self.get(name) if name in listed else None
+                if found == data:  # the answer to our commit was lost
+                    return True
+                if found != before:
+                    return False
+                with suppress(Conflict):
+                    self._put({name: data}, remove, parent=commit)
+                    return True
+        raise self._interference()
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         """Store the bytes now; the next `put` commits them."""
@@ -201,6 +220,11 @@ class HubStore(Store):
             name == CARD
             and nbytes <= LARGEST_PLACEHOLDER
             and _PLACEHOLDER.fullmatch(self.get(name)) is not None
+        )
+
+    def _interference(self) -> StoreError:
+        return StoreError(
+            f"Other commits to {self.repo} keep interfering: let only one program write to it"
         )
 
     # Requests
@@ -269,7 +293,9 @@ class HubStore(Store):
         if checked(name) in self._pending:
             self.put({})
 
-    def _put(self, files: Mapping[str, bytes], remove: Sequence[str]) -> None:
+    def _put(
+        self, files: Mapping[str, bytes], remove: Sequence[str], parent: str | None = None
+    ) -> None:
         from huggingface_hub import CommitOperationDelete
 
         pending = dict(self._pending)  # a copy: other threads may upload meanwhile
@@ -291,7 +317,7 @@ class HubStore(Store):
         ]
         try:
             if operations:
-                self._commit(operations)
+                self._commit(operations, parent)
         except StoreError:
             for upload in pending.values():  # the Hub may have dropped bytes without a commit
                 upload.operation = None

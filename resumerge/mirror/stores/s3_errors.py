@@ -24,7 +24,7 @@ _WRONG_PLACE = {
     "IllegalLocationConstraintException",
     "PermanentRedirect",
 }
-_BUSY = {"RequestTimeout", "SlowDown", "BadDigest", "IncompleteBody", "NoSuchUpload"}
+_BUSY = {"RequestTimeout", "SlowDown", "BadDigest", "IncompleteBody"}
 _NO_CREDENTIALS = (
     "NoCredentialsError",
     "PartialCredentialsError",
@@ -115,6 +115,8 @@ def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
     if code == "RequestTimeTooSkewed":
         fix = "set the clock of this machine"
         return StoreError(f"The bucket {bucket} denies access: {shown}", fix=fix, denied=True)
+    if code == "NoSuchUpload":
+        return StoreError(f"An upload to the bucket {bucket} was ended by somebody else")
     if status in (401, 403) or code in _WRONG_CREDENTIALS:
         return StoreError(
             f"The bucket {bucket} denies access: {shown}", fix=CREDENTIALS, denied=True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -168,16 +168,21 @@ def part_bytes(nbytes: int) -> int:
 
 def begun_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any]]:
     """Multipart uploads that were begun, for objects whose keys begin with a prefix."""
-    with s3_errors(bucket):
-        pages = api.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
-        begun = [item for page in pages for item in page.get("Uploads", ())]
-    return [item for item in begun if item["Key"].startswith(prefix)]
+    try:
+        with s3_errors(bucket, prefix):
+            pages = api.get_paginator("list_multipart_uploads")
+            found = pages.paginate(Bucket=bucket, Prefix=prefix)
+            begun = [item for page in found for item in page.get("Uploads", ())]
+    except FileNotFoundError:  # some servers say so where there are none
+        return []
+    return begun
 
 
-def abort_uploads(api: Any, bucket: str, prefix: str) -> None:
-    """Abort every multipart upload below a prefix."""
+def abort_uploads(api: Any, bucket: str, prefix: str, keys: Container[str]) -> None:
+    """Abort every multipart upload of some keys, which all begin with a prefix."""
     for item in begun_uploads(api, bucket, prefix):
-        _abort(api, bucket, item)
+        if item["Key"] in keys:
+            _abort(api, bucket, item)
 
 
 def _abort(api: Any, bucket: str, item: dict[str, Any]) -> None:

@@ -65,8 +65,9 @@ def _moto(folder: Path, port: int) -> list[str]:
 def _seaweedfs(folder: Path, port: int) -> list[str]:
     ports = [f"-{part}.port={_free_port()}" for part in ("master", "volume", "filer")]
     ports += [f"-{part}.port.grpc={_free_port()}" for part in ("master", "volume", "filer", "s3")]
-    small = ["-volume.max=20", "-master.volumeSizeLimitMB=64"]
-    where = [f"-dir={folder}", "-ip=127.0.0.1", f"-s3.port={port}", "-s3.iam=false"]
+    small = ["-volume.max=2000", "-master.volumeSizeLimitMB=64", "-s3.iam=false"]
+    small += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
+    where = [f"-dir={folder}", "-ip=127.0.0.1", f"-s3.port={port}"]
     return [program("weed"), "server", "-s3", *where, *ports, *small]
 
 
