@@ -169,9 +169,9 @@ class Folder(OptionType):
 
 
 class Address(OptionType):
-    """Where a mirror is: a folder's path, or a URL like ``hf://org/name``."""
+    """Where a mirror is: a folder's path, or a URL like ``hf://org/name`` or ``s3://bucket/prefix``."""
 
-    expected, metavar, accepts = "a folder, or hf://org/name", "DEST", StrPath
+    expected, metavar, accepts = "a folder, hf://org/name, or s3://bucket/prefix", "DEST", StrPath
 
     def read(self, value: object) -> object:
         return read_address(value) if _is_path(value) else value

@@ -177,8 +177,9 @@ class Options:
         *_ALL, default=False, kept=Kept.INHERITED,
     )  # fmt: skip
     mirror: str | None = _option(
-        Address(), "Copy the run to this folder or Hub repo (hf://org/name) while it works.",
-        *_ALL, repeated=True,
+        Address(),
+        "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) while it "
+        "works.", *_ALL, repeated=True,
     )  # fmt: skip
     mirror_then_delete: bool | None = _option(
         Flag(), "Delete each shard on this machine once the mirror has it.", *_ALL,

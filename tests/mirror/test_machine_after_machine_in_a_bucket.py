@@ -1,0 +1,160 @@
+"""Promise: who knows the bucket that a run is mirrored to can go on with it, with nothing else.
+
+And no secret is written anywhere.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from loopback_s3 import Bucket, Server
+from loopback_s3.servers import SECRET
+from machines import Machine, files_of, in_mirror, kill, wait_until
+
+from resumerge.mirror.stores.registry import open_store
+
+PREFIX = "merges/llama/"
+SLOW = {"SLOWLY_SECONDS": "0.05"}
+"""For each of 39 units in 8 shards."""
+
+KILLS = 2
+
+
+@pytest.fixture(scope="module")
+def reference(store: Path, models: Path) -> dict[str, bytes]:
+    """The model that nothing interrupts, without a mirror."""
+    machine = Machine(store / "calm", models)
+    machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
+    return files_of(machine.out)
+
+
+@pytest.fixture
+def url(bucket: Bucket) -> str:
+    return f"s3://{bucket.name}/{PREFIX}"
+
+
+@pytest.fixture
+def new(s3: Server, tmp_path: Path, models: Path) -> Callable[[], Machine]:
+    """Makes machines that have nothing but credentials."""
+    numbers = iter(range(1000))
+    return lambda: Machine(tmp_path / str(next(numbers)), models, environment=s3.env())
+
+
+def model(bucket: Bucket) -> dict[str, bytes]:
+    """Every object below the prefix but the manifest."""
+    there = bucket.contents(PREFIX)
+    there.pop(".resumerge/done.json", None)
+    return there
+
+
+def test_killed_again_and_again_and_always_another_machine(
+    bucket: Bucket, url: str, new: Callable[[], Machine], reference: dict[str, bytes], soak: bool
+) -> None:
+    def shards() -> set[str]:
+        return {name for name in open_store(url).list() if name.endswith(".safetensors")}
+
+    for seed in range(20 if soak else 1):
+        draw = random.Random(seed)
+        machine, before = new(), in_mirror(url)
+        process = machine.begin(url, **SLOW)
+        for _ in range(KILLS):
+            target = len(shards()) + draw.randint(1, 2)
+            wait_until(lambda: len(shards()) >= target, process)  # noqa: B023
+            time.sleep(draw.uniform(0.0, 0.2))
+            kill(process)
+            before = in_mirror(url)
+            assert len(before.sealed) >= target - 1  # a shard comes just before the snapshot
+            for name in before.sealed:
+                assert model(bucket)[name] == reference[name]
+            machine.wipe()
+            machine = new()
+            process = machine.start("resume", url, "--threads", "1", **SLOW)
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+        rows = machine.rows("SELECT number, attempt, batch FROM units")
+        found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
+        for number, by in before.units.items():
+            assert found[number] == by, f"{number} was computed again"
+        assert model(bucket) == reference
+        assert bucket.begun_uploads() == []
+        machine.wipe()
+        for name in bucket.contents():
+            bucket.api.delete_object(Bucket=bucket.name, Key=name)
+
+
+def test_one_machine_at_a_time(
+    bucket: Bucket, url: str, new: Callable[[], Machine], reference: dict[str, bytes]
+) -> None:
+    first, second = new(), new()
+    process = first.begin(url, "--mirror-then-delete", SLOWLY_SECONDS="0.5")
+    wait_until(lambda: in_mirror(url).sealed, process)
+    _, err = second.call("resume", url, expect=2)
+    assert "is working on this mirror" in err
+    assert not second.out.exists()
+    kill(process)
+    out, err = second.call("resume", url, "--bring-back")
+    assert files_of(second.out) == reference == model(bucket)
+    bucket.put(f"{PREFIX}model-00002-of-00008.safetensors", b"damaged")
+    out, err = second.call("verify", url, expect=75)
+    assert "model-00002-of-00008.safetensors" in out + err
+
+
+def test_no_secret_is_written_anywhere(
+    bucket: Bucket, url: str, new: Callable[[], Machine]
+) -> None:
+    """Neither where all goes well, nor where the server refuses or cannot be reached."""
+    machine = new()
+    log = machine.folder / "log"
+    chatty = {"RESUMERGE_LOG": f"debug:{log}"}
+    process = machine.begin(url, "-vv", **chatty)
+    said = [*process.communicate()]
+    assert process.returncode == 0, said
+    said += machine.call("status", url, "-vv", **chatty)
+    said += machine.call("status", "--html", "page.html", **chatty)
+    nowhere = {"AWS_ENDPOINT_URL": f"http://someone:{SECRET}@127.0.0.1:1"}
+    said += machine.call("status", url, "-vv", expect=75, **nowhere, **chatty)
+    said += machine.call("resume", f"s3://someone:{SECRET}@{bucket.name}/x", expect=2, **chatty)
+    process = machine.begin(f"s3://someone:{SECRET}@{bucket.name}/x", **chatty)
+    said += process.communicate()
+    assert process.returncode == 2
+    files = [path for path in machine.folder.rglob("*") if path.is_file()]
+    assert log in files
+    for path in files:
+        assert SECRET.encode() not in path.read_bytes(), path
+    assert all(SECRET.encode() not in data for data in bucket.contents().values())
+    assert SECRET not in "".join(said)
+
+
+def test_what_cannot_be_a_mirror_is_refused_before_anything_is_written(
+    bucket: Bucket, url: str, new: Callable[[], Machine]
+) -> None:
+    machine = new()
+    for address, says in (
+        ("s3://no-such-bucket/x", "NoSuchBucket"),
+        ("s3://x", "not the address of a place in a bucket"),
+        (f"s3://{bucket.name}/a/../b", "not the address of a place in a bucket"),
+    ):
+        process = machine.begin(address)
+        _, err = process.communicate()
+        assert process.returncode == 2, err
+        assert says in err
+    process = machine.begin(url, "--offline")
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "Offline mode is on" in err
+    process = machine.begin(url, AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "no usable credentials" in err
+    bucket.put(f"{PREFIX}someone-elses", b"file")
+    process = machine.begin(url)
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "contains other files" in err
+    assert not machine.out.exists()
+    assert not machine.rows("SELECT * FROM run")
+    assert bucket.contents() == {f"{PREFIX}someone-elses": b"file"}
