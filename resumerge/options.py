@@ -178,8 +178,8 @@ class Options:
     )  # fmt: skip
     mirror: str | None = _option(
         Address(),
-        "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) while it "
-        "works.", *_ALL, repeated=True,
+        "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) "
+        "while it works.", *_ALL, repeated=True,
     )  # fmt: skip
     mirror_then_delete: bool | None = _option(
         Flag(), "Delete each shard on this machine once the mirror has it.", *_ALL,
