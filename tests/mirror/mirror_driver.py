@@ -1,6 +1,6 @@
 """Runs merges with a mirror, each in a process of its own, on a mirror that does what it is told.
 
-A job that has an ``env`` has its mirror on the Hub that the variables lead to.
+A job that has an ``env`` has its mirror on the Hub, or in the bucket, that the variables lead to.
 
 Jobs come to a server that forks a child for each; see `fork_server`.
 """
@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from far_bucket import FarBucket
 from far_hub import FarHub
 from far_storage import FarStorage
 from fork_server import exit_code_of, serve
@@ -44,8 +45,10 @@ def work(job: dict[str, Any]) -> int:
     """Run or resume in this process; the exit code of the command line."""
     shrink()
     os.environ.update(job.get("env", {}))  # before anything reads it
-    far: FarHub | FarStorage
-    if "env" in job:
+    far: FarBucket | FarHub | FarStorage
+    if "AWS_ENDPOINT_URL" in job.get("env", {}):
+        far = FarBucket(**job["far"])
+    elif "env" in job:
         far = FarHub(**job["far"])
     else:
         far = FarStorage(Path(job["mirror"]), **{**job["far"], "lacks": tuple(job["lacks"])})

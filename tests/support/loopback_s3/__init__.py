@@ -5,6 +5,7 @@ a distributed object store; `start_rclone` rclone's server, which ignores condit
 """
 
 from loopback_s3.bucket import Bucket
+from loopback_s3.proxy import Proxy, before
 from loopback_s3.servers import KINDS, Server, start
 
-__all__ = ["KINDS", "Bucket", "Server", "start"]
+__all__ = ["KINDS", "Bucket", "Proxy", "Server", "before", "start"]

@@ -1,0 +1,135 @@
+"""A proxy before a server, which does things wrong: now and then, or as it is told."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+KINDS = ("503", "429", "cut", "cut answer", "lost", "slow")
+"""``cut``: the connection ends within the request; ``cut answer``: within the answer; ``lost``: it
+is done, and nobody is told; ``slow``: the answer comes late."""
+
+HOP = {"connection", "transfer-encoding", "keep-alive"}
+Choose = Callable[[str, str], str | None]
+"""Gets method and path of a request; what is to go wrong with it, or None."""
+
+
+class Proxy:
+    """Hands requests on.
+
+    Attributes:
+        endpoint: its address.
+        choose: see `Choose`.
+        drops: headers of requests, in lower case, that are not handed on.
+        requests: method and path of each.
+        wrong: how often each kind of fault happened.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = urlsplit(upstream).netloc
+        self.choose: Choose = lambda method, path: None
+        self.drops: set[str] = set()
+        self.requests: list[tuple[str, str]] = []
+        self.wrong: Counter[str] = Counter()
+        self.endpoint = ""
+
+    def shake(self, seed: int, share: float) -> None:
+        """Let a share of all requests go wrong."""
+        draw, guard = random.Random(seed), threading.Lock()
+
+        def choose(method: str, path: str) -> str | None:
+            with guard:
+                return draw.choice(KINDS) if draw.random() < share else None
+
+        self.choose = choose
+
+    def once(self, kind: str, method: str, part: str) -> None:
+        """Let the next request go wrong that has this method and part of a path."""
+        left = [kind]
+
+        def choose(called: str, path: str) -> str | None:
+            return left.pop() if left and called == method and part in path else None
+
+        self.choose = choose
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: Proxy
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+    def _hand_on(self) -> None:
+        proxy = self.proxy
+        proxy.requests.append((self.command, self.path))
+        kind = proxy.choose(self.command, self.path)
+        if kind is not None:
+            proxy.wrong[kind] += 1
+        length = int(self.headers.get("content-length", 0))
+        if kind == "cut":
+            self.rfile.read(length // 2)
+            self.close_connection = True
+            return
+        body = self.rfile.read(length)
+        if kind in ("503", "429"):
+            self.send_response(int(kind))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        upstream = http.client.HTTPConnection(proxy.upstream, timeout=60)
+        upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            if name.lower() not in HOP | proxy.drops | {"expect"}:
+                upstream.putheader(name, value)
+        upstream.endheaders(body or None)
+        answer = upstream.getresponse()
+        data = answer.read()
+        upstream.close()
+        if kind == "lost":
+            self.close_connection = True
+            return
+        if kind == "slow":
+            time.sleep(0.3)
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in HOP | {"date", "server", "content-length"}:
+                self.send_header(name, value)
+        shown = answer.getheader("content-length") if self.command == "HEAD" else str(len(data))
+        self.send_header("Content-Length", shown or "0")
+        self.end_headers()
+        if kind == "cut answer":
+            data, self.close_connection = data[: len(data) // 2], True
+        self.wfile.write(data)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _hand_on
+
+
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that was killed, or has given up."""
+
+
+@contextmanager
+def before(upstream: str) -> Iterator[Proxy]:
+    """A proxy before a server."""
+    proxy = Proxy(upstream)
+    handler = type("Handler", (_Handler,), {"proxy": proxy})
+    server = _QuietServer(("127.0.0.1", 0), handler)
+    proxy.endpoint = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        server.server_close()
