@@ -49,23 +49,32 @@ class Store(ABC):
 
     A new kind of store is one subclass and its registration (`resumerge.mirror.stores.registry`).
     The class attributes below and the class methods declare how users address it; the methods hold
-    the data. `resumerge.mirror.stores.testing` has the tests that every store must pass.
+    the data. `resumerge.mirror.stores.conformance` has the checks that every store must pass.
 
     **Names** are relative paths with ``/`` between folders, without ``.`` or ``..``. Folders exist
     only as parts of names.
 
-    **Errors.** An `OSError` is temporary (network, unmounted drive, full disk): callers retry. Its
-    subclass `FileNotFoundError` means that the file does not exist. A `StoreError` with `denied`,
-    and EACCES, EPERM or EROFS, are permanent: callers report them. A store does not retry by
-    itself, except for what its library retries within seconds.
+    **Errors** are for now or for good. An `OSError` is for now (network, a server that fails or
+    limits, unmounted drive, full disk): callers retry. A `StoreError` with `denied`, and EACCES,
+    EPERM or EROFS, are for good (no access, no such bucket, a request that the server lacks):
+    callers report them. `FileNotFoundError`, a subclass of `OSError`, means that the file does not
+    exist. A store does not retry by itself, except for what its library retries within seconds.
+    After an error it is unknown whether a write was done: its answer may have been lost. Every
+    method can be called again then.
 
     **Atomicity.** No operation is required to be atomic. A reader must therefore verify what it
     reads: small files contain a checksum (or have one in their names), large files are compared by
     SHA-256. What `put` guarantees is an order: it removes files only after it has written and
     verified the others.
 
+    **Conditions.** `put_if_absent` and `put_if_unchanged` write only where a file does not exist,
+    or has the content that the caller knows. How far that keeps other writers out depends on the
+    store: see there, `settle_seconds` and `lease_obstacle`. Contents have to differ by writer: a
+    file that has the new content may count as written, because an answer may have been lost.
+
     **Visibility.** What a process has written, it sees at once in `list` and `get`. Other processes
-    see it after `settle_seconds` at most.
+    see it after `settle_seconds` at most. An upload that is not finished is not listed under its
+    name, or is listed with fewer bytes.
 
     **Threads.** Several threads may call all methods at the same time.
 
@@ -182,12 +191,13 @@ class Store(ABC):
 
         Returns:
             False if the file has another content, or does not exist; nothing is written then.
+            True also if it has the new content already.
         """
         try:
             found: bytes | None = self.get(name)
         except FileNotFoundError:
             found = None
-        if found != before:
+        if found not in (before, data):
             return False
         self.put({name: data}, remove)
         return True

@@ -71,7 +71,7 @@ class BucketStore(Store):
         except Unsupported:
             return "it has no conditional writes, so that two machines could hold one lease"
         finally:
-            with suppress(OSError, Unsupported):
+            with suppress(OSError):
                 self._client.remove(name)
         return ""
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from resumerge.errors import refuse
-from resumerge.mirror.stores.base import Moved
+from resumerge.mirror.stores.base import Moved, StoreError
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _ODD = re.compile(r"[\0-\x1f\x7f\\]")
@@ -21,7 +21,7 @@ class Changed(Exception):
     """The condition of a write is not met: the object exists, or is another one than expected."""
 
 
-class Unsupported(Exception):
+class Unsupported(StoreError):
     """The server says that it does not know what was asked for."""
 
 

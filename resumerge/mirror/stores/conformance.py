@@ -218,6 +218,7 @@ def put_if_unchanged_replaces_what_it_knows(place: Place) -> None:
     assert store.put_if_unchanged("a", b"3", b"2", ["b", "never-existed"])
     assert place.files() == {"a"}
     assert other.get("a") == b"3"
+    assert store.put_if_unchanged("a", b"3", b"2"), "an answer may have been lost"
 
 
 def of_concurrent_writers_one_wins(place: Place) -> None:

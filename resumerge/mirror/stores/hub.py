@@ -167,6 +167,7 @@ class HubStore(Store):
                 # It may be newer than the listing: then the commit is refused.
                 found = self.get(name) if name in listed else None
                 if found == data:  # the answer to our commit was lost
+                    self.put({}, remove)
                     return True
                 if found != before:
                     return False

@@ -99,7 +99,9 @@ def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
     if code == "PreconditionFailed" or status == 412:
         return Changed()
     if code == "NotImplemented" or status == 501:
-        return Unsupported()
+        return Unsupported(
+            f"The server of the bucket {bucket} lacks a request: {shown}", denied=True
+        )
     if code == "ConditionalRequestConflict" or status == 409:
         return Conflict(f"Another write to the bucket {bucket} is in progress: {shown}")
     if status == 429 or status >= 500 or code in _BUSY:

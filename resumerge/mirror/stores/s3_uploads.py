@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.mirror.stores.base import Moved, StoreError
+from resumerge.mirror.stores.bucket_client import Unsupported
 from resumerge.mirror.stores.s3_errors import s3_errors
 
 PART = 16 << 20
@@ -136,15 +137,21 @@ class Upload:
         begun.sort(key=lambda item: (item["Initiated"], item["UploadId"]))
         for item in begun[:-1]:
             _abort(self._api, self._bucket, item)
+        if begun:
+            try:
+                return begun[-1]["UploadId"], self._parts(begun[-1]["UploadId"])
+            except Unsupported:
+                _abort(self._api, self._bucket, begun[-1])
         with s3_errors(self._bucket):
-            if not begun:
-                return self._api.create_multipart_upload(**self._place)["UploadId"], {}
-            upload_id = begun[-1]["UploadId"]
-            pages = self._api.get_paginator("list_parts").paginate(
-                **self._place, UploadId=upload_id
-            )
-            return upload_id, {
-                part["PartNumber"]: part["ETag"] for page in pages for part in page.get("Parts", ())
+            return self._api.create_multipart_upload(**self._place)["UploadId"], {}
+
+    def _parts(self, upload_id: str) -> dict[int, str]:
+        """The ETags of the parts that an upload has, by number."""
+        with s3_errors(self._bucket):
+            pages = self._api.get_paginator("list_parts")
+            found = pages.paginate(**self._place, UploadId=upload_id)
+            return {
+                part["PartNumber"]: part["ETag"] for page in found for part in page.get("Parts", ())
             }
 
     def _read_back(self) -> None:
@@ -173,7 +180,7 @@ def begun_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any]]:
             pages = api.get_paginator("list_multipart_uploads")
             found = pages.paginate(Bucket=bucket, Prefix=prefix)
             begun = [item for page in found for item in page.get("Uploads", ())]
-    except FileNotFoundError:  # some servers say so where there are none
+    except (FileNotFoundError, Unsupported):  # some servers say so where there are none
         return []
     return begun
 
