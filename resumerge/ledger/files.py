@@ -1,4 +1,5 @@
-"""Files that a run wrote or downloaded: beside the shards, in the Hub's cache, in the mirror."""
+"""Files that a run wrote or downloaded: beside the shards and the ledger, in the Hub's cache, in
+the mirror."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ _WRITTEN = ("shards", "companions")
 
 
 class FileTables(Connection):
-    """Reads and writes the tables ``companions``, ``downloads`` and ``mirrored``."""
+    """Reads and writes the tables ``companions``, ``steps``, ``downloads`` and ``mirrored``."""
 
     def note_companion(self, name: str, nbytes: int, checksum: str) -> None:
         """Record a file beside the shards, before it is written.
@@ -27,6 +28,18 @@ class FileTables(Connection):
     def written_names(self) -> list[str]:
         """Every file that the run writes to its output, by final name."""
         return [row["name"] for table in _WRITTEN for row in self._read(table, ["name"])]
+
+    def note_step(self, key: str, pieces: int, checksum: str) -> None:
+        """Record how far a step is, and what its file contains.
+
+        Args:
+            checksum: xxh3-128 of the file, 32 hex digits.
+        """
+        self._insert("steps", {"key": key, "pieces": pieces, "checksum": checksum}, replace=True)
+
+    def steps(self) -> dict[str, tuple[int, str]]:
+        """How many pieces of each step are done, and the checksum of its file, by key."""
+        return {row["key"]: (row["pieces"], row["checksum"]) for row in self._read("steps")}
 
     def note_download(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
         """Record a file that this run downloads to the Hub's cache."""

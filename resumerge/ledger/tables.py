@@ -217,6 +217,13 @@ TABLES: dict[str, Table] = {
             Column("checksum", str, STAYS, local=_XXH3),
         ),
     ),
+    "steps": Table(
+        (
+            Column("key", str, STAYS, local=_XXH3),
+            Column("pieces", int, STAYS, local=integer(1)),
+            Column("checksum", str, STAYS, local=_XXH3),
+        ),
+    ),
     "downloads": Table(
         (
             Column("path", str, STAYS, local=path),

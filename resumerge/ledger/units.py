@@ -204,6 +204,7 @@ class UnitTables(AttemptTables, FileTables):
                 f"UPDATE shards SET state = 'open', sealed_at = NULL WHERE number = {shard}", *keys
             )
             self._change(f"DELETE FROM mirrored WHERE name = {name}", *keys)
+            self._change("DELETE FROM steps", ())  # they may have read what is in doubt
             self.event(kind, units=len(wanted), **data)
 
     def seal(self, shard: int) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from resumerge.planning.plan import Plan
-from resumerge.tensors import Adapted, Merged
+from resumerge.tensors import Adapted, Computed, Merged
 
 
 def needs_torch(plan: Plan) -> bool:
     """Whether torch has to be loaded: it takes a second, and 200 MB."""
-    return computes_with_torch(plan) or any(isinstance(node, Adapted) for node in plan.nodes())
+    dense = (Adapted, Computed)
+    return computes_with_torch(plan) or any(isinstance(node, dense) for node in plan.nodes())
 
 
 def computes_with_torch(plan: Plan) -> bool:

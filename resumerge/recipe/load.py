@@ -20,7 +20,6 @@ from resumerge.recipe.stages import check_stages, with_stages
 from resumerge.recipe.types import (
     GATE_MODES,
     MIXTURE,
-    OF_HIDDEN_STATES,
     OF_PROMPTS,
     Expert,
     Input,
@@ -289,14 +288,6 @@ def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
             at=("experts_per_token",) if "experts_per_token" in top else ("experts",),
         )
     mode = top.get("gate_mode", GATE_MODES[0])
-    if mode in OF_HIDDEN_STATES:
-        yield InvalidValue(
-            f"Gates of the mode {mode} are not made here",
-            expected="cheap_embed, random or uniform_random",
-            found=mode if "gate_mode" in top else f"no gate_mode, which means {mode}",
-            fix="Write 'gate_mode: cheap_embed', which uses the prompts' embeddings",
-            at=("gate_mode",),
-        )
     if mode in OF_PROMPTS:
         yield from _check_prompts(experts)
 

@@ -173,14 +173,14 @@ class Module:
 MIXTURE = "mixture"
 """Stands for the method of a recipe that makes a mixture of experts."""
 
-GATE_MODES = ("hidden", "hidden_avg", "hidden_last", "cheap_embed", "random", "uniform_random")
-"""What the gates of a mixture are made of; the first is mergekit-moe's default."""
+OF_HIDDEN_STATES = ("hidden", "hidden_avg", "hidden_last", "hidden_norm")
+"""Gates of a mixture that are made of the base's hidden states, which prompts lead to."""
 
-OF_PROMPTS = frozenset(GATE_MODES[:4])
+OF_PROMPTS = (*OF_HIDDEN_STATES, "cheap_embed")
 """Those that are made of prompts."""
 
-OF_HIDDEN_STATES = frozenset(GATE_MODES[:3])
-"""Those that are made of the base's hidden states."""
+GATE_MODES = (*OF_PROMPTS, "random", "uniform_random")
+"""What gates can be made of; the first is mergekit-moe's default."""
 
 LAYOUTS = ("separate", "packed")
 """How the experts of a mixture are stored: each matrix by itself, or those of a layer as one."""

@@ -7,6 +7,7 @@ are computed with. Imports methods, kernels and native, and nothing that knows o
 
 from resumerge.tensors.adapted import Adapted
 from resumerge.tensors.base import Tensor
+from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.rounded import Rounded, rounded_input
@@ -16,14 +17,17 @@ from resumerge.tensors.stored import Stored, stored_in, with_stored
 
 __all__ = [
     "Adapted",
+    "Computed",
     "Gathered",
     "Merged",
     "Rounded",
     "Sliced",
     "Stacked",
+    "Step",
     "Stored",
     "Tensor",
     "rounded_input",
+    "steps_of",
     "stored_in",
     "with_stored",
 ]

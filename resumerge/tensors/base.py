@@ -11,12 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from resumerge.kernels import round_to
+from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS, nbytes
-from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.evaluation import Evaluation, as_vector
 
 RUN_BYTES = 4 << 20
 """So much of an operand is read, computed and written together, by one call each: between the
 calls a thread holds the interpreter's lock. Less under memory pressure."""
+
+PIECE = 1 << 20
+"""So many elements are read together where a tensor is wanted as float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +109,20 @@ class Tensor(ABC):
         Raises:
             Resumable: a file is missing, shorter than its header says, or not readable.
         """
+
+    def floats(self, evaluation: Evaluation, start: int, stop: int) -> np.ndarray:
+        """Elements ``start:stop`` as float32, of a tensor of floats.
+
+        Raises:
+            Resumable: as `read`.
+        """
+        result = np.empty(stop - start, np.float32)
+        for first in range(start, stop, PIECE):
+            last = min(first + PIECE, stop)
+            data = np.empty(nbytes(self.dtype, last - first), np.uint8)
+            self.read(evaluation, first, last, data)
+            round_to(as_vector(data, self.dtype), Vector(result[first - start : last - start]))
+        return result
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]:

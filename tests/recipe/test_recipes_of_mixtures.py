@@ -27,7 +27,6 @@ FAULTS = {
         [("experts[1].noise_scal", "Unknown key 'noise_scal'")],
     ),
     "an unknown mode": (TOP + "gate_mode: cheap_embd\n" + TWO, [("gate_mode", "'gate_mode'")]),
-    "hidden states": (TOP + TWO, [("gate_mode", "hidden are not made here")]),
     "no prompts": (
         TOP + "gate_mode: cheap_embed\nexperts:\n  - source_model: a/a\n  - source_model: a/b\n",
         [("experts[0]", "no positive_prompts"), ("experts[1]", "no positive_prompts")],

@@ -19,6 +19,7 @@ from resumerge.engine.execute.scheduler import Scheduler
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.execute.source_watch import SOURCE_CHANGED, SourceWatch
 from resumerge.engine.execute.space_reservation import SpaceReservation, allocates_lazily
+from resumerge.engine.execute.steps import Steps, remove_steps
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.lifecycle.budget import ResourceBudget
 from resumerge.engine.lifecycle.companions import model_files, write_companions
@@ -34,7 +35,7 @@ from resumerge.host.memory import measure_memory, peak_rss, rss
 from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
 from resumerge.mirror import Replicator
 from resumerge.output_path import OutputPath
-from resumerge.planning.plan import Plan
+from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.hub.prefetch import Prefetcher
 from resumerge.sources.reader import SourceReader
 
@@ -238,6 +239,11 @@ class Attempt:
                 evaluator = Evaluator(
                     self.plan, reader, self.budget.device, hashes=are_hashed(self.ledger)
                 )
+            steps = Steps(
+                self.plan, self.ledger, evaluator, context.storage, context.reporter, context.stop
+            )
+            steps.run(self._pending(progress), prefetcher)
+            context.reporter.doing("merging")
             need = replace(self.budget.estimate.memory, base=rss())
             loading = time.monotonic() - started
             governor = Governor(
@@ -281,7 +287,7 @@ class Attempt:
         """Downloads the files that pending units read, and those beside the weights."""
         reference = self.plan.reference_model
         beside = [(reference, name) for name in reference.companions]
-        pending = [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
+        pending = self._pending(progress)
         return Prefetcher(
             [*beside, *download_order(self.plan, pending, by_shard=self.context.frees_shards)],
             self.context.metadata,
@@ -292,9 +298,14 @@ class Attempt:
             reserved_bytes=space.reserved_bytes,
         )
 
+    def _pending(self, progress: list[Progress]) -> list[Unit]:
+        """The units that are not committed."""
+        return [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
+
     def _finish(self) -> None:
         """Write the files beside the shards, where the folder is the output."""
         self.context.reporter.doing("finishing")
+        remove_steps(self.ledger, self.context.storage)
         self.ledger.set_contents(content_hashes(self.plan, self.ledger))
         if not self.out.is_file:
             write_companions(self.context, self.plan, self.ledger, self.out.folder)

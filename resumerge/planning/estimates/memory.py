@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sizes import show_size
-from resumerge.tensors import Adapted, Gathered, Merged, stored_in
+from resumerge.tensors import Adapted, Gathered, Merged, Step, steps_of, stored_in
 from resumerge.tensors.adapted import MATMUL_BYTES
 from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
@@ -40,6 +40,7 @@ class MemoryNeed:
         least: the blocks of one thread.
         blocks: those of all threads.
         traffic: bytes read and written, which the page cache would like to keep.
+        steps: what is computed before the blocks.
     """
 
     base: int
@@ -47,11 +48,12 @@ class MemoryNeed:
     least: int
     blocks: int
     traffic: int
+    steps: int = 0
 
     @property
     def peak_rss(self) -> int:
         """With all threads."""
-        return self.base + self.held + self.blocks
+        return self.base + max(self.held + self.blocks, self.steps)
 
     @property
     def enough(self) -> int:
@@ -66,7 +68,7 @@ class MemoryNeed:
     @property
     def least_rss(self) -> int:
         """With one block in flight."""
-        return self.base + self.held + self.least
+        return self.base + max(self.held + self.least, self.steps)
 
 
 def memory_need(plan: Plan, threads: int) -> MemoryNeed:
@@ -78,7 +80,13 @@ def memory_need(plan: Plan, threads: int) -> MemoryNeed:
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
+        steps=max((step.working_bytes for step in steps_of_plan(plan)), default=0),
     )
+
+
+def steps_of_plan(plan: Plan) -> set[Step]:
+    """The steps that come before the blocks of a plan."""
+    return {step for unit in plan.units for step in steps_of(unit.expression)}
 
 
 def blocks_bytes(plan: Plan, threads: int) -> int:
@@ -115,7 +123,7 @@ def across_blocks(plan: Plan) -> int:
 
 def held_limit(plan: Plan) -> int:
     """Most bytes that are held for the blocks of several units: the matrices of two tensors of each
-    adapter, and the means of rows.
+    adapter, the means of rows, and the results of steps.
     """
     largest: dict[int, int] = {}
     means = 0
@@ -125,7 +133,8 @@ def held_limit(plan: Plan) -> int:
             largest[adapter] = max(largest.get(adapter, 0), node.held_bytes)
         elif isinstance(node, Gathered):
             means += node.held_bytes
-    return 2 * sum(largest.values()) + means
+    results = sum(step.nbytes for step in steps_of_plan(plan))
+    return 2 * sum(largest.values()) + means + results
 
 
 def whole_tensors(plan: Plan) -> str | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from resumerge.planning.upcycling.hidden_states import HiddenStates
 from resumerge.recipe.types import Mixture
-from resumerge.tensors import Tensor
+from resumerge.tensors import Computed, Tensor
 from resumerge.tensors.generated import Directions, Drawn, Prompts
 
 Gates = Callable[[int], Tensor]
@@ -28,3 +29,13 @@ def embedded_gates(table: Tensor, prompts: tuple[Prompts, ...]) -> Gates:
     """The directions of prompts in the base's embedding, the same for each layer."""
     gates = Directions.of("gates", table, prompts)
     return lambda layer: gates
+
+
+def hidden_gates(step: HiddenStates, count: int) -> Gates:
+    """The directions of prompts in the base's hidden states.
+
+    Args:
+        count: of experts.
+    """
+    shape = (count, step.embedding.shape[1])
+    return lambda layer: Computed.of("gates", shape, step, layer)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 from resumerge.errors import InputError, Problem
+from resumerge.layout import is_computed
 from resumerge.planning.mismatch import listed
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import MadeMixture, Plan, block_elements
@@ -13,10 +15,11 @@ from resumerge.planning.shards import Target, pack
 from resumerge.planning.upcycling.architecture import OutputArchitecture
 from resumerge.planning.upcycling.choice import MATRICES, OUTSIDE, STACK, Choice
 from resumerge.planning.upcycling.dense_defaults import complete
-from resumerge.planning.upcycling.gates import Gates, drawn_gates, embedded_gates
-from resumerge.planning.upcycling.prompts import joined, tokens_of_prompts
+from resumerge.planning.upcycling.gates import Gates, drawn_gates, embedded_gates, hidden_gates
+from resumerge.planning.upcycling.hidden_states import HiddenStates
+from resumerge.planning.upcycling.prompts import EXTRA, joined, one_by_one, tokens_of_prompts
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.recipe.types import Expert, Mixture
+from resumerge.recipe.types import OF_HIDDEN_STATES, OF_PROMPTS, Expert, Mixture
 from resumerge.sources.tied_weights import ties_embeddings
 from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.types import Source
@@ -147,13 +150,55 @@ class _Planner:
             InputError: the base's tokenizer cannot be used.
         """
         table = self.base.tensors[OUTSIDE[0]]
-        if self.mixture.gate_mode == "cheap_embed":
-            vocabulary = tokenizers.vocabularies[self.models.reference]
-            prompts = joined(self.mixture, tokens_of_prompts(self.mixture, vocabulary))
-            if problems := [*self._without_row(prompts, table)]:
-                raise InputError(problems)
+        if self.mixture.gate_mode not in OF_PROMPTS:
+            return drawn_gates(self.mixture, table.shape[1], self.seed)
+        vocabulary = tokenizers.vocabularies[self.models.reference]
+        tokens = tokens_of_prompts(self.mixture, vocabulary)
+        prompts = joined(self.mixture, tokens)
+        if problems := [*self._without_row(prompts, table)]:
+            raise InputError(problems)
+        if self.mixture.gate_mode not in OF_HIDDEN_STATES:
             return embedded_gates(table, prompts)
-        return drawn_gates(self.mixture, table.shape[1], self.seed)
+        if find_spec("transformers") is None:
+            raise InputError([self._no_transformers()])
+        of_layers = [self._layer(layer) for layer in range(self.layers)]
+        if any(_needs_scans(t) for t in (table, *(t for own in of_layers for t in own.values()))):
+            raise InputError([self._base_is_merged()])
+        step = HiddenStates(
+            self.mixture.gate_mode,
+            self.base.config,
+            table,
+            tuple(of_layers),
+            one_by_one(self.mixture, tokens),
+        )
+        return hidden_gates(step, len(self.mixture.every))
+
+    def _layer(self, number: int) -> dict[str, Tensor]:
+        """The base's tensors of a layer, by name in the layer."""
+        begin = f"{STACK}.{number}."
+        return {
+            name.removeprefix(begin): tensor
+            for name, tensor in self.base.tensors.items()
+            if name.startswith(begin) and tensor.dtype in FLOATS and not is_computed(tensor)
+        }
+
+    def _no_transformers(self) -> Problem:
+        return self.recipe.problem(
+            f"Gates of the mode {self.mixture.gate_mode} are computed with transformers",
+            "gate_mode",
+            expected="the library transformers",
+            found="it is not installed",
+            fix=f"{EXTRA}; or write 'gate_mode: cheap_embed'",
+        )
+
+    def _base_is_merged(self) -> Problem:
+        return self.recipe.problem(
+            "The base is merged by a method that reads whole tensors before it computes",
+            "base_model",
+            expected="a model, or the result of a method like linear, for gates of hidden states",
+            found=str(self.models.reference),
+            fix="Merge it by itself first and name its folder; or write 'gate_mode: cheap_embed'",
+        )
 
     def _without_row(self, prompts: tuple[Prompts, ...], table: Tensor) -> Iterator[Problem]:
         """Prompts that no gate can be made of: of no token, or of one that has no row."""
@@ -309,3 +354,7 @@ class _Planner:
         for ref, layers in self.models.layers.items():
             if layers.counts.get(STACK, self.layers) > self.layers:
                 yield f"{ref} has more layers than the base: those after {self.layers} are not used"
+
+
+def _needs_scans(tensor: Tensor) -> bool:
+    return any(isinstance(node, Merged) and node.needs_statistics for node in tensor.nodes())

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 from resumerge.errors import InputError, refuse
+from resumerge.planning.upcycling.hidden_states import PromptTokens
 from resumerge.recipe.types import Mixture
 from resumerge.sources.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
 from resumerge.tensors.generated import Prompts
@@ -31,6 +32,19 @@ def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> list[list[lis
         [encode(begin + text) for text in (*expert.positive_prompts, *expert.negative_prompts)]
         for expert in mixture.every
     ]
+
+
+def one_by_one(mixture: Mixture, tokens: list[list[list[int]]]) -> tuple[PromptTokens, ...]:
+    """The tokens of each expert's prompts, each prompt by itself; empty ones are left out."""
+    result = []
+    for expert, prompts in zip(mixture.every, tokens):
+        cut = len(expert.positive_prompts)
+        positive, negative = (
+            tuple(tuple(prompt) for prompt in part if prompt)
+            for part in (prompts[:cut], prompts[cut:])
+        )
+        result.append(PromptTokens(positive, negative))
+    return tuple(result)
 
 
 def joined(mixture: Mixture, tokens: list[list[list[int]]]) -> tuple[Prompts, ...]:

@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from resumerge.kernels import round_to
-from resumerge.native import Vector
 from resumerge.tensors.base import Tensor
-from resumerge.tensors.dtypes import BITS
-from resumerge.tensors.evaluation import Evaluation, as_vector
+from resumerge.tensors.evaluation import Evaluation
 
 SMALLEST_NORM = 1e-8
 """A shorter vector is divided by this instead of its length."""
@@ -81,24 +78,21 @@ class Directions(Tensor):
     def _rows(self, evaluation: Evaluation) -> np.ndarray:
         rows = np.zeros(self.shape, np.float32)
         for row, prompts in zip(rows, self.prompts):
-            direction = _unit(self._sum(evaluation, prompts.towards))
+            direction = unit(self._sum(evaluation, prompts.towards))
             if prompts.away:
-                direction = _unit(direction - _unit(self._sum(evaluation, prompts.away)))
+                direction = unit(direction - unit(self._sum(evaluation, prompts.away)))
             row[:] = direction
         return rows
 
     def _sum(self, evaluation: Evaluation, tokens: tuple[int, ...]) -> np.ndarray:
-        width, dtype = self.shape[1], self.table.dtype
-        total, values = np.zeros(width), np.empty(width, np.float32)
-        data = np.empty(width * (BITS[dtype] // 8), np.uint8)
+        width = self.shape[1]
+        total = np.zeros(width)
         for token in tokens:
-            self.table.read(evaluation, token * width, (token + 1) * width, data)
-            round_to(as_vector(data, dtype), Vector(values))
-            total += values
+            total += self.table.floats(evaluation, token * width, (token + 1) * width)
         return total
 
 
-def _unit(vector: np.ndarray) -> np.ndarray:
+def unit(vector: np.ndarray) -> np.ndarray:
     """A vector of length 1 (float64), or a shorter one where it is almost zero."""
     norm = math.sqrt(math.fsum((vector * vector).tolist()))
     result: np.ndarray = vector / max(norm, SMALLEST_NORM)

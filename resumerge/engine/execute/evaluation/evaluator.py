@@ -11,6 +11,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.evaluation.input_hashes import hashed_operands
 from resumerge.engine.execute.evaluation.kernel_backend import KernelBackend
@@ -25,7 +27,7 @@ from resumerge.planning.backend import needs_torch
 from resumerge.planning.estimates.memory import held_limit
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
-from resumerge.tensors import Merged, Stored, Tensor
+from resumerge.tensors import Merged, Step, Stored, Tensor
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.evaluation import Evaluation, HeldValues, Seen, unseen
@@ -74,6 +76,14 @@ class Evaluator:
     def start_thread(self) -> None:
         """Prepare the calling thread; every thread that evaluates calls this first."""
         self._prepare_thread()
+
+    def evaluation_of_steps(self) -> Evaluation:
+        """What steps read tensors with."""
+        return self._evaluation({})
+
+    def hold(self, step: Step, result: np.ndarray) -> None:
+        """Keep the result of a step for the units that are computed from it."""
+        self._held.get(step, step.nbytes, lambda: result)
 
     def needs_statistics(self, unit: Unit) -> bool:
         """Whether the unit's blocks depend on reductions over whole tensors."""

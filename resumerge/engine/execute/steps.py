@@ -1,0 +1,124 @@
+"""Steps: what units are computed from that is no function of ranges; computed before them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.execute.work_queue import POLL_SECONDS
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.ledger import Ledger
+from resumerge.planning.plan import Plan, SourceFileKey, Unit
+from resumerge.sources.hub.prefetch import Prefetcher
+from resumerge.storage import Storage
+from resumerge.tensors import Step, steps_of, stored_in
+from resumerge.tensors.computed import State
+
+PREFIX, SUFFIX = "step-", ".safetensors"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Does the steps of a plan, and keeps each piece: a kill costs one.
+
+    What is known after a piece is a file in the run's folder. The ledger has its checksum, so that
+    a damaged file is not used: its step begins again.
+    """
+
+    plan: Plan
+    ledger: Ledger
+    evaluator: Evaluator
+    storage: Storage
+    reporter: Reporter
+    stop: StopRequest
+
+    def run(self, pending: Iterable[Unit], prefetcher: Prefetcher) -> None:
+        """Do the steps that units need, which then find their results in the evaluator.
+
+        Args:
+            pending: the units that are not committed.
+
+        Raises:
+            Interrupted: a signal asked to stop.
+            Resumable: a file cannot be downloaded or read.
+        """
+        needed = {step for unit in pending for step in steps_of(unit.expression)}
+        for step in sorted(needed, key=lambda step: step.key):
+            files = self._files_of(step)
+            self._wait_for(files, prefetcher)
+            self._do(step, self._key(step, files))
+
+    def _do(self, step: Step, key: str) -> None:
+        with self.stop.between_imports():
+            self.evaluator.start_thread()
+            step.prepare()
+        done, state = self._known(key, step)
+        evaluation = self.evaluator.evaluation_of_steps()
+        if state is None:
+            state = step.begin(evaluation)
+        for piece in range(done, step.pieces):
+            self.reporter.doing(f"computing {step.title} {piece + 1} of {step.pieces}")
+            state = step.advance(state, piece, evaluation)
+            with self.stop.deferred():
+                self._keep(key, piece + 1, state)
+            self.stop.check()
+        result = step.result(state)
+        for note in step.notes(result):
+            self.reporter.note(note)
+        self.evaluator.hold(step, result)
+
+    def _wait_for(self, files: frozenset[SourceFileKey], prefetcher: Prefetcher) -> None:
+        sources = self.plan.sources
+        while not all(prefetcher.is_ready(sources[number], name) for number, name in files):
+            prefetcher.wait(POLL_SECONDS)
+            self.reporter.heartbeat()
+            self.stop.check()
+
+    def _files_of(self, step: Step) -> frozenset[SourceFileKey]:
+        tensors = step.tensors(step.pieces)
+        return frozenset((s.source, s.file) for tensor in tensors for s in stored_in(tensor))
+
+    def _key(self, step: Step, files: frozenset[SourceFileKey]) -> str:
+        """Of the step and of its files as they are: another one if one of them has changed."""
+        stamps = []
+        for number, name in sorted(files):
+            stamp = self.plan.sources[number].files[name].stamp
+            stamps.append([number, name, stamp and stamp.as_json()])
+        return xxhash.xxh3_128_hexdigest(json.dumps([step.key, stamps]).encode())
+
+    def _known(self, key: str, step: Step) -> tuple[int, State | None]:
+        """How many pieces are done, and the state after them."""
+        done, checksum = self.ledger.steps().get(key, (0, ""))
+        if not 0 < done <= step.pieces:
+            return 0, None
+        try:
+            data = self._path(key, done).read_bytes()
+            if xxhash.xxh3_128_hexdigest(data) == checksum:
+                return done, load(data)
+        except (OSError, SafetensorError):
+            pass
+        self.ledger.event("step_lost", pieces=done)
+        return 0, None
+
+    def _keep(self, key: str, done: int, state: State) -> None:
+        data = save(dict(state))
+        self.storage.write_file(self._path(key, done), data)
+        self.ledger.note_step(key, done, xxhash.xxh3_128_hexdigest(data))
+        self.storage.remove(self._path(key, done - 1))
+
+    def _path(self, key: str, done: int) -> Path:
+        return self.ledger.path.with_name(f"{PREFIX}{key}-{done}{SUFFIX}")
+
+
+def remove_steps(ledger: Ledger, storage: Storage) -> None:
+    """Remove the files of steps, whose results are in the output."""
+    for path in ledger.path.parent.glob(f"{PREFIX}*{SUFFIX}*"):
+        storage.remove(path)

@@ -1,0 +1,119 @@
+"""A tensor that is a result of a step: of work that is no function of ranges of its operands."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.evaluation import Evaluation
+
+State = Mapping[str, np.ndarray]
+"""What a step knows between two pieces of its work: arrays by name."""
+
+
+class Step(ABC):
+    """Work in pieces, each of which continues what the one before has left."""
+
+    title: str
+    """What is computed, for a person."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Names everything that decides the result, but for the tensors' elements."""
+
+    @property
+    @abstractmethod
+    def pieces(self) -> int:
+        """How many there are."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Of the result."""
+
+    @property
+    @abstractmethod
+    def working_bytes(self) -> int:
+        """That a piece takes, and the libraries that it needs."""
+
+    @abstractmethod
+    def tensors(self, part: int) -> tuple[Tensor, ...]:
+        """What a part of the result is computed from."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Import the libraries that it needs."""
+
+    @abstractmethod
+    def begin(self, evaluation: Evaluation) -> State:
+        """The state before the first piece."""
+
+    @abstractmethod
+    def advance(self, state: State, piece: int, evaluation: Evaluation) -> State:
+        """The state after a piece of the work."""
+
+    @abstractmethod
+    def result(self, state: State) -> np.ndarray:
+        """The parts of the result, float32, from the state after the last piece."""
+
+    def notes(self, result: np.ndarray) -> Iterator[str]:
+        """What a person should know of the result."""
+        yield from ()
+
+
+@dataclass(frozen=True, eq=False)
+class Computed(Tensor):
+    """A part of a step's result, in float32.
+
+    A run does a step before it computes blocks, and keeps the result. Without that the first block
+    does it.
+    """
+
+    step: Step
+    part: int
+
+    @classmethod
+    def of(cls, name: str, shape: tuple[int, ...], step: Step, part: int) -> Computed:
+        """A part of a result, of this shape."""
+        return cls(name, "F32", shape, step, part)
+
+    def children(self) -> tuple[Tensor, ...]:
+        return self.step.tensors(self.part)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        raise NotImplementedError("a step is bound to its tensors")
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        """Nothing: the step has read what it needs."""
+        yield from ()
+
+    def working_bytes(self, elements: int) -> float:
+        return 0
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        step = self.step
+        result = evaluation.held.get(step, step.nbytes, lambda: _all_pieces(step, evaluation))
+        out.view(np.float32)[:] = result[self.part].reshape(-1)[start:stop]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"step": self.step.key, "part": self.part, "shape": list(self.shape)}
+
+
+def steps_of(tensor: Tensor) -> set[Step]:
+    """The steps that a tensor needs."""
+    return {node.step for node in tensor.nodes() if isinstance(node, Computed)}
+
+
+def _all_pieces(step: Step, evaluation: Evaluation) -> np.ndarray:
+    step.prepare()
+    inner = evaluation.inner()
+    state = step.begin(inner)
+    for piece in range(step.pieces):
+        state = step.advance(state, piece, inner)
+    return step.result(state)

@@ -1,0 +1,289 @@
+"""Gates of hidden states are what transformers computes in float32 from the whole base."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from dense_models import CONFIGS, PROMPTED, SIZES, mixture, write_dense
+from merging import Told, merge, tensors_of, working_in
+from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, PreTrainedModel
+
+from resumerge.engine.execute import steps
+from resumerge.engine.lifecycle.session import Session
+from resumerge.errors import InputError
+from resumerge.options import Options
+from resumerge.planning.upcycling import planner
+from resumerge.planning.upcycling.decoder import Decoder
+from resumerge.planning.upcycling.hidden_states import dependent_layers
+from resumerge.recipe.types import OF_HIDDEN_STATES
+
+FITTING = {
+    "llama": ("mixtral", ""),
+    "mistral": ("mixtral", ""),
+    "qwen2": ("qwen", PROMPTED),
+    "qwen3": ("qwen3", ""),
+}
+"""Architecture and shared experts, by family of the dense models."""
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("families")
+    for name, config in CONFIGS.items():
+        write_dense(folder / name, config)
+    return folder
+
+
+@pytest.fixture
+def llamas(families: Path) -> Path:
+    return families / "llama"
+
+
+def gates_of(out: Path) -> list[torch.Tensor]:
+    """Of each layer, those of all experts, the shared one last."""
+    tensors = {name.replace("block_sparse_moe", "mlp"): t for name, t in tensors_of(out).items()}
+    found = []
+    for layer in range(sum(name.endswith("mlp.gate.weight") for name in tensors)):
+        at = f"model.layers.{layer}.mlp"
+        rows = [tensors[f"{at}.gate.weight"]]
+        if f"{at}.shared_expert_gate.weight" in tensors:
+            rows.append(tensors[f"{at}.shared_expert_gate.weight"])
+        found.append(torch.cat(rows).float())
+    return found
+
+
+def states(model: PreTrainedModel, tokens: list[int], mode: str) -> list[torch.Tensor]:
+    """What each layer is looked at with, of one text: (hidden,) in float64."""
+    given: list[torch.Tensor] = []
+    for layer in model.model.layers:
+        layer.mlp.register_forward_pre_hook(lambda m, inputs: given.append(inputs[0][0]))
+    with torch.no_grad():
+        made = model(torch.tensor([tokens]), output_hidden_states=True).hidden_states
+    seen = given if mode == "hidden_norm" else [state[0] for state in made[:-1]]
+    return [s.double().mean(0) if mode == "hidden_avg" else s[-1].double() for s in seen]
+
+
+def by_transformers(base: Path, recipe: str, mode: str) -> list[torch.Tensor]:
+    """The gates of each layer, from the whole model in float32."""
+    written = yaml.safe_load(recipe)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+
+    def mean(prompts: list[str]) -> torch.Tensor:
+        of_prompts = []
+        for prompt in prompts:
+            model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+            tokens = tokenizer("<s>" + prompt, add_special_tokens=False)["input_ids"]
+            of_prompts.append(torch.stack(states(model, tokens, mode)))
+        return torch.stack(of_prompts).mean(0)
+
+    rows = []
+    for expert in [*written["experts"], *written.get("shared_experts", [])]:
+        direction = mean(expert["positive_prompts"])
+        if "negative_prompts" in expert:
+            direction -= mean(expert["negative_prompts"])
+        rows.append(direction / direction.norm(dim=-1, keepdim=True))
+    return list(torch.stack(rows, 1).float())
+
+
+@pytest.mark.parametrize("mode", OF_HIDDEN_STATES)
+@pytest.mark.parametrize("family", CONFIGS)
+def test_same_gates_as_transformers(families: Path, tmp_path: Path, family: str, mode: str) -> None:
+    recipe = mixture(mode, *FITTING[family]) + "dtype: float32\n"
+    found = gates_of(merge(families / family, recipe, tmp_path / "out"))
+    expected = by_transformers(families / family / "base", recipe, mode)
+    assert len(found) == SIZES["num_hidden_layers"]
+    for layer, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        assert float((ours - theirs).abs().max()) < 1e-5, layer
+
+
+def test_within_a_sliding_window(tmp_path: Path) -> None:
+    """The first tokens of a long prompt are out of sight of the last one."""
+    models = write_dense(tmp_path / "models", MistralConfig(**SIZES, sliding_window=4))
+    for mode in ("hidden", "hidden_norm"):
+        recipe = mixture(mode, "mixtral") + "dtype: float32\n"
+        found = gates_of(merge(models, recipe, tmp_path / mode))
+        for ours, theirs in zip(found, by_transformers(models / "base", recipe, mode)):
+            assert float((ours - theirs).abs().max()) < 1e-5
+    config = json.loads((models / "base" / "config.json").read_text())
+    (models / "base" / "config.json").write_text(json.dumps(config | {"sliding_window": None}))
+    wide = gates_of(merge(models, recipe, tmp_path / "wide"))
+    assert not wide[-1].equal(found[-1]), "the window matters"
+
+
+@pytest.mark.parametrize("mode", ["hidden", "hidden_avg", "hidden_last"])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_same_directions_as_mergekit(
+    families: Path, tmp_path: Path, family: str, mode: str
+) -> None:
+    """mergekit-moe computes in bfloat16: of a difference (negative prompts) few digits are left.
+    It looks for the last token in the padding, if there is some: so each expert has one prompt."""
+    from mergekit.common import ModelReference
+    from mergekit.moe.config import Expert
+    from mergekit.moe.router import get_gate_params
+
+    models = families / family
+    experts = [
+        {"source_model": f"./{name}", "positive_prompts": [f"a text of {name}"]} for name in "abc"
+    ]
+    recipe = {"base_model": "./base", "gate_mode": mode, "dtype": "float32", "experts": experts}
+    if family == "qwen2":
+        recipe["shared_experts"] = [{"source_model": "./a", "positive_prompts": ["it"]}]
+    found = gates_of(merge(models, yaml.safe_dump(recipe), tmp_path / "out"))
+    every = [*experts, *recipe.get("shared_experts", [])]
+    tokenizer = AutoTokenizer.from_pretrained(models / "base", pad_token="<unk>")
+    with working_in(models):
+        theirs = get_gate_params(
+            ModelReference.parse("./base"),
+            tokenizer,
+            [Expert.model_validate(expert) for expert in every],
+            mode,
+            device="cpu",
+        )
+    for ours, gates in zip(found, theirs, strict=True):
+        cosines = torch.nn.functional.cosine_similarity(ours, gates.float())
+        assert float(cosines.min()) > 0.999, cosines
+
+
+def test_other_prompts_change_no_bit(llamas: Path, tmp_path: Path) -> None:
+    recipe = mixture("hidden", "mixtral") + "dtype: float32\n"
+    gates = gates_of(merge(llamas, recipe, tmp_path / "out"))
+    longer = recipe.replace("Once upon a time", "Once upon a time there was a miller")
+    others = gates_of(merge(llamas, longer, tmp_path / "longer"))
+    for own, other in zip(gates, others, strict=True):
+        assert own[:2].equal(other[:2]) and not own[2].equal(other[2])
+
+
+def test_a_config_without_a_gate_mode(llamas: Path, tmp_path: Path) -> None:
+    """mergekit-moe's default is `hidden`."""
+    recipe = mixture("hidden", "mixtral")
+    out = merge(llamas, recipe.replace("gate_mode: hidden\n", ""), tmp_path / "out")
+    stated = merge(llamas, recipe, tmp_path / "stated")
+    assert [g.tolist() for g in gates_of(out)] == [g.tolist() for g in gates_of(stated)]
+    model, info = AutoModelForCausalLM.from_pretrained(out, output_loading_info=True)
+    assert not any(info.values()), info
+    assert model.generate(torch.tensor([[1, 5]]), max_new_tokens=3, do_sample=False).shape[1] > 2
+
+
+def test_the_base_may_be_the_result_of_a_stage(llamas: Path, tmp_path: Path) -> None:
+    stage = (
+        "name: middle\nmerge_method: {}\nbase_model: ./base\n"
+        "models: [{{model: ./a, parameters: {{weight: 0.5, density: 0.5}}}}]\ntokenizer_source: base\n"
+    )
+    recipe = mixture("hidden", "mixtral").replace("base_model: ./base", "base_model: {}")
+    linear = stage.format("task_arithmetic")
+    at_once = merge(llamas, f"{linear}---\n{recipe.format('middle')}", tmp_path / "out")
+    middle = merge(llamas, linear.split("\n", 1)[1], tmp_path / "middle")
+    then = merge(llamas, recipe.format(middle), tmp_path / "then")
+    assert [g.tolist() for g in gates_of(at_once)] == [g.tolist() for g in gates_of(then)]
+    with pytest.raises(InputError, match="reads whole tensors before"):
+        merge(llamas, f"{stage.format('ties')}---\n{recipe.format('middle')}", tmp_path / "no")
+
+
+def test_without_transformers(
+    llamas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'resumerge\[mixtures\]'"):
+        merge(llamas, mixture("hidden", "mixtral"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_experts_that_are_hardly_told_apart_are_named(llamas: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    text = mixture("hidden_avg", "mixtral").replace("Once upon a time", "def main")
+    recipe.write_text(text.replace("    residual_scale: 0.5\n", ""))
+    told = Told()
+    with working_in(llamas):
+        Session(Options(state_dir=tmp_path / "state"), told).run(recipe, tmp_path / "out")
+    [note] = [note for note in told.notes if "nearly the same" in note]
+    assert "experts 1 and 2" in note and "2 of 2 layers" in note
+
+
+def test_cosines_of_every_two_experts() -> None:
+    gates = np.array([[[1, 0], [0, 1], [1, 0]], [[1, 0], [0.6, 0.8], [0.8, 0.6]]], np.float32)
+    assert dependent_layers(gates) == {(0, 2): [0]}
+    assert dependent_layers(gates, 0.95) == {(0, 2): [0], (1, 2): [1]}
+
+
+class Counting:
+    """Counts the layers that are computed, and stops before one of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
+        self.layers: list[int] = []
+        call = Decoder.__call__
+
+        def counted(decoder: Decoder, number: int, *others: object) -> object:
+            self.layers.append(number)
+            if len(self.layers) == stop_at:
+                raise OSError("the power is lost")
+            return call(decoder, number, *others)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Decoder, "__call__", counted)
+
+
+def interrupted_after_a_layer(
+    models: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Counting]:
+    """A merge that stopped in the second layer of two; what goes on with it."""
+
+    def go_on(stop_at: int = 0) -> Counting:
+        with monkeypatch.context() as patched:
+            counting = Counting(patched, stop_at)
+            merge(models, mixture("hidden_norm", "mixtral"), out)
+        return counting
+
+    with pytest.raises(Exception, match="the power is lost"):
+        go_on(2)
+    return go_on
+
+
+def step_files(out: Path) -> list[Path]:
+    return sorted(out.with_name(out.name + ".state").glob(f"*/{steps.PREFIX}*"))
+
+
+def test_a_kill_costs_one_layer(
+    llamas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm = merge(llamas, mixture("hidden_norm", "mixtral"), tmp_path / "calm")
+    assert not step_files(calm)
+    out = tmp_path / "out"
+    go_on = interrupted_after_a_layer(llamas, out, monkeypatch)
+    assert len(step_files(out)) == 1
+    assert go_on().layers == [1]
+    assert [g.tolist() for g in gates_of(out)] == [g.tolist() for g in gates_of(calm)]
+    assert not step_files(out)
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "missing", "other model"])
+def test_what_a_step_kept_is_not_trusted(
+    llamas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    for model in llamas.iterdir():
+        (models / model.name).mkdir()
+        for file in model.iterdir():
+            (models / model.name / file.name).write_bytes(file.read_bytes())
+    calm = merge(models, mixture("hidden_norm", "mixtral"), tmp_path / "calm")
+    out = tmp_path / "out"
+    go_on = interrupted_after_a_layer(models, out, monkeypatch)
+    [kept] = step_files(out)
+    data = bytearray(kept.read_bytes())
+    if damage == "changed":
+        data[-5] ^= 1
+        kept.write_bytes(data)
+    elif damage == "cut":
+        kept.write_bytes(data[:-8])
+    elif damage == "missing":
+        kept.unlink()
+    else:  # the same bytes, but who knows
+        weights = models / "base" / "model.safetensors"
+        weights.write_bytes(weights.read_bytes())
+    assert go_on().layers == [0, 1]
+    assert [g.tolist() for g in gates_of(out)] == [g.tolist() for g in gates_of(calm)]
