@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FLOAT32 = 4
 
-LIBRARIES_BYTES = 150_000_000
+LIBRARIES_BYTES = 200_000_000
 """What transformers takes beside torch (measured)."""
 
 Tokens = tuple[int, ...]

@@ -173,7 +173,8 @@ def test_a_config_without_a_gate_mode(llamas: Path, tmp_path: Path) -> None:
 def test_the_base_may_be_the_result_of_a_stage(llamas: Path, tmp_path: Path) -> None:
     stage = (
         "name: middle\nmerge_method: {}\nbase_model: ./base\n"
-        "models: [{{model: ./a, parameters: {{weight: 0.5, density: 0.5}}}}]\ntokenizer_source: base\n"
+        "models: [{{model: ./a, parameters: {{weight: 0.5, density: 0.5}}}}]\n"
+        "tokenizer_source: base\n"
     )
     recipe = mixture("hidden", "mixtral").replace("base_model: ./base", "base_model: {}")
     linear = stage.format("task_arithmetic")
