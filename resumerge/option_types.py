@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,15 @@ class OptionType(ABC):
         metavar: how help names the value.
         accepts: the Python type that `resumerge.run` and its like accept.
         note: what their documentation says about that type.
+        repeatable: whether the value is a sequence of what is given on the command line, each by
+            the option again.
     """
 
     expected: str
     metavar: str
     accepts: Any
     note: str = ""
+    repeatable: bool = False
 
     def read(self, value: object) -> object:
         """The option's value for one given in Python. An invalid one may be returned unchanged:
@@ -154,6 +158,22 @@ class Word(OptionType):
 
     def is_valid(self, value: object) -> bool:
         return isinstance(value, str)
+
+
+class Words(OptionType):
+    """Several texts; on the command line the option is given for each."""
+
+    accepts = Sequence[str]
+    repeatable = True
+
+    def __init__(self, expected: str, metavar: str) -> None:
+        self.expected, self.metavar = expected, metavar
+
+    def read(self, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    def is_valid(self, value: object) -> bool:
+        return isinstance(value, tuple | list) and all(isinstance(text, str) for text in value)
 
 
 class Folder(OptionType):

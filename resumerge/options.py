@@ -11,7 +11,7 @@ the functions that take it; a test compares the two.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
@@ -30,6 +30,7 @@ from resumerge.option_types import (
     Size,
     StrPath,
     Word,
+    Words,
     expand,
 )
 
@@ -97,6 +98,8 @@ class Option:
         """The words of a command line that give it this value; none for "not given"."""
         if value is None or value is False:
             return []
+        if self.type.repeatable:
+            return [word for text in value for word in (self.flag, text)]
         return [self.flag] if value is True else [self.flag, self.type.as_text(value)]
 
 
@@ -151,6 +154,11 @@ class Options:
     tensor_intersection: bool | None = _option(
         Flag(), "Of checkpoints without config.json: leave out tensors that not all of the models "
         "have.", *_NEW, kept=Kept.PLANNED, short="-i",
+    )  # fmt: skip
+    keep: Sequence[str] | None = _option(
+        Words("names of stages, as a list", "NAME"), "Of a recipe of several documents: also write "
+        "the result of the document with this name, to OUT/stages/NAME. May be given several "
+        "times.", *_NEW, kept=Kept.PLANNED,
     )  # fmt: skip
     offline: bool = _option(
         Flag(), "Do not use the network: every source must be local or cached.",
@@ -371,6 +379,7 @@ class RunOptions(_MergeOptions, total=False):
     seed: int | None
     tensor_union: bool | None
     tensor_intersection: bool | None
+    keep: Sequence[str] | None
 
 
 class ResumeOptions(_MergeOptions, total=False):

@@ -44,7 +44,9 @@ def like(pattern: str) -> Validator:
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
 
-is_shard_of_folder = like(r"(\w+/)?(diffusion_pytorch_)?model(-[0-9]{5}-of-[0-9]{5})?\.safetensors")
+is_shard_of_folder = like(
+    r"(stages/\w[\w.-]{0,99}/)?(\w+/)?(diffusion_pytorch_)?model(-[0-9]{5}-of-[0-9]{5})?\.safetensors"
+)
 """The name of a shard, where the output is a folder."""
 
 

@@ -13,6 +13,7 @@ from resumerge.planning.plan import BLOCK, NUMERICS, Plan
 METHOD = "method"
 TOKENIZER = "tokenizer of "
 CHAT_TEMPLATE = "chat template"
+KEPT = "kept stages"
 UNSHARED = "tensors that not all models have"
 
 
@@ -26,6 +27,7 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
         "block": BLOCK,
         **{f"source {source.ref}": source.identity() for source in plan.sources},
         **({UNSHARED: plan.unshared.value} if plan.unshared.value else {}),
+        **({KEPT: sorted(plan.kept)} if plan.kept else {}),
         **_parts_of_document(plan, ""),
         **{
             key: part

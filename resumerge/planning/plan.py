@@ -186,6 +186,8 @@ class Plan:
         stages: the plans of the merges whose results are models of this one, or of each other.
         stage_models: these results, and what adapters make of them; numbered after the sources.
         mixture: the mixture of experts that is made; None where models are merged.
+        kept: names of the stages whose results are written, too: their units and shards come after
+            those of the model.
     """
 
     recipe: Recipe
@@ -206,6 +208,7 @@ class Plan:
     stages: tuple[Plan, ...] = ()
     stage_models: tuple[Source, ...] = ()
     mixture: MadeMixture | None = None
+    kept: tuple[str, ...] = ()
 
     def model(self, number: int) -> Source:
         """A source or the result of a stage, by its number."""

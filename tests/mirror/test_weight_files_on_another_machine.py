@@ -94,6 +94,23 @@ def test_shards_of_folders_without_config_are_kept(
     assert {n: (rows[n]["attempt"], rows[n]["batch"]) for n in before.units} == before.units
 
 
+def test_a_kept_stage_is_continued_with_the_rest(
+    new: Callable[[str, str], Machine], mirror: Path
+) -> None:
+    recipe = f"name: first\n{OF_FOLDERS}---\n{OF_FOLDERS.replace('model: a', 'model: first')}"
+    first = new("first", recipe)
+    process = first.begin(mirror, "--keep", "first", **SLOW)
+    wait_until(lambda: len(in_mirror(mirror).sealed) >= 3, process)
+    kill(process)
+    first.wipe()
+    second = new("second", recipe)
+    second.call("resume", mirror)
+    calm = new("calm", recipe)
+    calm.call("run", "recipe.yaml", "merged", "--shard-size", "8kB", "--keep", "first")
+    assert files_of(mirror) == files_of(calm.out)
+    assert (mirror / "stages" / "first" / "model.safetensors.index.json").is_file()
+
+
 def test_a_file_is_found_by_its_name_though_its_old_folder_exists_here(
     new: Callable[[str, str], Machine], half: Machine, mirror: Path
 ) -> None:

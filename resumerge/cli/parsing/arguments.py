@@ -62,10 +62,18 @@ def _click_option(option: Option) -> Decorator[Any]:
         option.name,
         type=_click_type(option.type),
         is_flag=isinstance(option.type, Flag),
+        multiple=option.type.repeatable,
+        callback=_none_if_not_given if option.type.repeatable else None,
         default=option.default,
         metavar=option.type.metavar or None,
         help=option.help + (f"  [default: {option.shown_default}]" if option.shown_default else ""),
     )
+
+
+def _none_if_not_given(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    return values or None
 
 
 def _click_type(type: OptionType) -> Any:

@@ -13,6 +13,7 @@ from resumerge.errors import InputError, Resumable
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
 from resumerge.output import companions
+from resumerge.planning.kept_stages import models_of
 from resumerge.planning.plan import Plan
 from resumerge.sources.companions import LARGEST
 
@@ -31,7 +32,10 @@ def model_files(
     contents = {row["model"]: row["content"] for row in ledger.sources() if row["content"]}
     offline = context.options.offline
     try:
-        yield from companions(plan, name, context.metadata, contents, offline=offline)
+        for folder, part in models_of(plan):
+            own = part.recipe.name if folder else name
+            files = companions(part, own, context.metadata, contents, offline=offline)
+            yield from ((folder + file, content) for file, content in files)
     except InputError as error:
         raise Resumable("source_changed", f"{error}\nThen resume.") from error
 

@@ -147,7 +147,8 @@ def _write_plan(
 def _planned(plan: Plan) -> dict[str, Any]:
     """The options that a plan was made with."""
     unshared = {f"tensor_{plan.unshared.value}": True} if plan.unshared.value else {}
-    return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared}
+    kept = {"keep": list(plan.kept)} if plan.kept else {}
+    return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared, **kept}
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:

@@ -16,6 +16,7 @@ from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan, Unshared, check_recipe, make_plan
+from resumerge.planning.kept_stages import problems_of_kept, with_kept
 from resumerge.planning.shards import STEM
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
@@ -74,8 +75,13 @@ def pinned_plan(
             found = (with_place(recipe, problem) for problem in error.problems)
             problems += [problem for problem in found if problem not in problems]
             break
+    keep = options.keep or created_with.get("keep") or ()
+    if not problems:
+        is_file = out is not None and out.is_file
+        problems += problems_of_kept(plan, keep, is_file=is_file)
     if problems:
         raise in_order(problems)
+    plan = with_kept(plan, keep)
     shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
     notes = (*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size)
     return replace(plan, notes=tuple(notes))

@@ -1,4 +1,4 @@
-"""Promise: a merge of several stages is resumed as any other."""
+"""Promise: a merge of several stages is resumed as any other, with the stages that it keeps."""
 
 from __future__ import annotations
 
@@ -43,8 +43,11 @@ def family(workplace: Path) -> Path:
 def test_killed_and_resumed(
     workplace: Path, family: Path, soak: bool, request: pytest.FixtureRequest
 ) -> None:
-    bench = Bench(workplace / "of stages", family, RECIPE, {"shard_size": 20_000})
+    bench = Bench(
+        workplace / "of stages", family, RECIPE, {"shard_size": 20_000, "keep": ["second"]}
+    )
     request.addfinalizer(bench.close)
     ended, reference = bench.calm()
     assert sum(name.endswith(".safetensors") for name in reference) > 1
+    assert any(name.startswith("stages/second/") for name in reference)
     bench.check_kills(reference, len(ended.kinds), len(ended.kinds) if soak else POINTS)

@@ -1,0 +1,130 @@
+"""A stage that is kept is the model that its document alone gives, made in the run of the rest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from merging import merge, shards_of, working_in
+from stage_recipes import RECIPES, documents, merge_stages, write_models
+from transformers import AutoModelForCausalLM
+
+import resumerge
+from resumerge.errors import InputError
+from resumerge.ledger.validators import is_shard_of_folder
+
+BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
+SMALL = {"shard_size": 20_000}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+def stages_of(recipe: str) -> list[str]:
+    return [document["name"] for document in documents(recipe)[:-1]]
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "in any order"])
+def test_each_is_as_if_merged_alone(name: str, models: Path, tmp_path: Path) -> None:
+    recipe = RECIPES[name]
+    kept = stages_of(recipe)
+    ours = merge(models, recipe, tmp_path / "out", keep=kept, **SMALL)
+    alone = merge_stages(models, recipe, tmp_path / "stages", **SMALL)
+    for folder, own in ((alone, ours), *((alone.parent / n, ours / "stages" / n) for n in kept)):
+        assert shards_of(own) == shards_of(folder)
+        index = "model.safetensors.index.json"
+        assert (own / index).read_text() == (folder / index).read_text()
+        for file in BESIDE_THE_WEIGHTS:
+            assert (own / file).read_text() == (folder / file).read_text(), file
+
+
+@pytest.fixture(scope="module")
+def two(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a recipe of two documents, the first of which is kept."""
+    folder = tmp_path_factory.mktemp("two")
+    return merge(models, RECIPES["linear of linear"], folder / "out", keep=["first"], **SMALL)
+
+
+def test_transformers_opens_it(two: Path) -> None:
+    for folder in (two, two / "stages" / "first"):
+        model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+        assert not any(info.values()), info
+        assert model(torch.tensor([[1, 2]])).logits.isfinite().all()
+    assert "first" in (two / "stages" / "first" / "README.md").read_text()
+
+
+def test_others_are_not_written(models: Path, tmp_path: Path) -> None:
+    recipe = RECIPES["linear of linear"]
+    out = merge(models, recipe, tmp_path / "out")
+    assert not (out / "stages").exists()
+
+
+def test_the_run_keeps_what_it_began_with(models: Path, two: Path) -> None:
+    state = two.with_name("out.state")
+    with working_in(models):
+        report = resumerge.verify(two, state_dir=state)
+        assert report.intact
+        shard = next((two / "stages" / "first").glob("*.safetensors"))
+        good = shard.read_bytes()
+        shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        assert not resumerge.verify(two, state_dir=state).intact
+        resumerge.resume(two, state_dir=state)
+        assert shard.read_bytes() == good
+        (two / "stages" / "first" / "config.json").unlink()
+        resumerge.resume(two, state_dir=state)
+        assert json.loads((two / "stages" / "first" / "config.json").read_text())
+
+
+def test_other_stages_are_another_run(models: Path, tmp_path: Path) -> None:
+    out = merge(models, RECIPES["linear of two"], tmp_path / "out", keep=["first"])
+    with working_in(models):
+        state = out.with_name("out.state")
+        again = resumerge.run(out.with_name("out.yaml"), out, state_dir=state)
+        assert again.already_done, "what is not given is as it was"
+        with pytest.raises(InputError, match=r"kept stages"):
+            resumerge.run(out.with_name("out.yaml"), out, keep=["second"], state_dir=state)
+
+
+@pytest.mark.parametrize(
+    "keep, out, what",
+    [
+        (["nobody"], "out", "There is no stage 'nobody' to keep"),
+        (["first", "nobody"], "out", "There is no stage 'nobody' to keep"),
+        (["first"], "out.safetensors", "beside an output that is one file"),
+    ],
+)
+def test_what_cannot_be_kept(
+    models: Path, tmp_path: Path, keep: list[str], out: str, what: str
+) -> None:
+    with pytest.raises(InputError, match=what):
+        merge(models, RECIPES["linear of linear"], tmp_path / out, keep=keep)
+    assert not (tmp_path / out).exists()
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", "-v"])
+def test_names_that_are_no_folder(models: Path, tmp_path: Path, name: str) -> None:
+    recipe = json.dumps(name).join(RECIPES["linear of linear"].split("first"))
+    with pytest.raises(InputError, match="cannot be kept"):
+        merge(models, recipe, tmp_path / "out", keep=[name])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_ledger_names_no_other_folder() -> None:
+    assert is_shard_of_folder("stages/first/unet/model-00001-of-00002.safetensors")
+    for name in ("stages/../model", "stages/.a/model", "other/first/model", "/stages/a/model"):
+        assert not is_shard_of_folder(f"{name}.safetensors"), name
+
+
+def test_on_the_command_line_it_is_given_for_each_stage(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(RECIPES["linear of two"])
+    words = ["run", str(tmp_path / "recipe.yaml"), str(tmp_path / "out")]
+    options = ["--keep", "first", "--keep", "second", "--state-dir", str(tmp_path / "state")]
+    command = [sys.executable, "-m", "resumerge", *words, *options]
+    subprocess.run(command, cwd=models, check=True, capture_output=True)
+    assert {path.name for path in (tmp_path / "out" / "stages").iterdir()} == {"first", "second"}
