@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.work_queue import POLL_SECONDS
@@ -96,6 +94,9 @@ class Steps:
 
     def _known(self, key: str, step: Step) -> tuple[int, State | None]:
         """How many pieces are done, and the state after them."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
         done, checksum = self.ledger.steps().get(key, (0, ""))
         if not 0 < done <= step.pieces:
             return 0, None
@@ -109,6 +110,8 @@ class Steps:
         return 0, None
 
     def _keep(self, key: str, done: int, state: State) -> None:
+        from safetensors.numpy import save
+
         data = save(dict(state))
         self.storage.write_file(self._path(key, done), data)
         self.ledger.note_step(key, done, xxhash.xxh3_128_hexdigest(data))
