@@ -275,6 +275,17 @@ def test_a_model_is_of_the_options_that_are_given(
     assert is_made_of(finished(**facts), recipe, Options(**options), mirror) is made
 
 
+@pytest.mark.parametrize("file", ["stages/first/config.json", "stages/second/config.json"])
+def test_a_model_without_a_stage_that_is_to_be_kept_is_another(
+    mirror: MirrorSession, file: str
+) -> None:
+    mirror.store.put(FILES)
+    recipe = parse_recipe(FILES["mergekit_config.yml"].decode())
+    facts = {name: (len(data), sha256(data)) for name, data in {**FILES, file: b"{}"}.items()}
+    options = Options(keep=["first"])
+    assert is_made_of(finished(files=facts), recipe, options, mirror) is ("first" in file)
+
+
 @pytest.mark.parametrize(
     "there",
     [

@@ -17,6 +17,7 @@ from resumerge.mirror.retrying import retry
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.output_path import OutputPath
+from resumerge.planning.kept_stages import FOLDER
 from resumerge.recipe import Recipe
 from resumerge.sizes import show_size
 from resumerge.storage import Storage
@@ -36,6 +37,9 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
     for asked, made in ((options.seed, manifest.seed), (options.shard_size, manifest.shard_size)):
         if asked is not None and asked != made:
             return False
+    folders = [f"{FOLDER}/{name}/" for name in options.keep or ()]
+    if not all(any(file.startswith(own) for file in manifest.files) for own in folders):
+        return False
     nbytes, sha256 = manifest.files.get(RECIPE_IN_MODEL, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
         return False
