@@ -9,11 +9,13 @@ from typing import Any
 
 from resumerge.methods import METHODS
 from resumerge.planning.plan import BLOCK, NUMERICS, Plan
+from resumerge.tensors import Computed
 
 METHOD = "method"
 TOKENIZER = "tokenizer of "
 CHAT_TEMPLATE = "chat template"
 KEPT = "kept stages"
+LIBRARIES = "libraries"
 UNSHARED = "tensors that not all models have"
 
 
@@ -28,6 +30,7 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
         **{f"source {source.ref}": source.identity() for source in plan.sources},
         **({UNSHARED: plan.unshared.value} if plan.unshared.value else {}),
         **({KEPT: sorted(plan.kept)} if plan.kept else {}),
+        **({LIBRARIES: libraries} if (libraries := _libraries(plan)) else {}),
         **_parts_of_document(plan, ""),
         **{
             key: part
@@ -35,6 +38,12 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
             for key, part in _parts_of_document(stage, f" of {stage.recipe.name}").items()
         },
     }
+
+
+def _libraries(plan: Plan) -> dict[str, str]:
+    """The versions of the libraries that decide the results of steps."""
+    steps = {node.step for node in plan.nodes() if isinstance(node, Computed)}
+    return {name: found for step in steps for name, found in step.libraries.items()}
 
 
 def _parts_of_document(plan: Plan, suffix: str) -> dict[str, Any]:

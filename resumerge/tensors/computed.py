@@ -29,6 +29,11 @@ class Step(ABC):
 
     @property
     @abstractmethod
+    def libraries(self) -> Mapping[str, str]:
+        """The versions of the libraries that decide the bits of the result."""
+
+    @property
+    @abstractmethod
     def pieces(self) -> int:
         """How many there are."""
 

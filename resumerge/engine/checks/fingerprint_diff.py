@@ -8,12 +8,13 @@ from typing import Any
 
 from resumerge.ledger.validators import SOURCE
 from resumerge.planning import changes
-from resumerge.planning.fingerprint import CHAT_TEMPLATE, TOKENIZER, UNSHARED
+from resumerge.planning.fingerprint import CHAT_TEMPLATE, LIBRARIES, TOKENIZER, UNSHARED
 
 _KINDS = {
     "recipe": ("The recipe", "undo the change and resume, or continue with the recipe as it was"),
     "source": ("A source", "restore the file as it was, and resume"),
     "option": ("An option", "leave the option out, and resume"),
+    "library": ("A library", "install the version that the run began with, and resume"),
     "program": ("The program", "resume with the version that created the run"),
 }
 """What changed, and what to do about it."""
@@ -23,8 +24,8 @@ def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[
     """What differs between the parts of two fingerprints.
 
     Returns:
-        The kinds of what differs (``recipe``, ``source``, ``option``, ``program``), and a line for
-        each difference.
+        The kinds of what differs (``recipe``, ``source``, ``option``, ``library``,
+        ``program``), and a line for each difference.
     """
     kinds, lines = [], []
     for key in sorted(before.keys() | after.keys()):
@@ -60,6 +61,8 @@ def _kind(key: str) -> str:
         return "source"
     if key in ("seed", "shard size", UNSHARED):
         return "option"
+    if key == LIBRARIES:
+        return "library"
     return "recipe" if key == "recipe" else "program"
 
 

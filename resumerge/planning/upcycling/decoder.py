@@ -28,7 +28,7 @@ class Decoder:
             make: Any = AutoModel.from_config
             model = make(self._config, attn_implementation="sdpa")
         self._layers = model.layers
-        self._rotary = type(model.rotary_emb)(self._config)
+        self._rotary = type(model.rotary_emb)
 
     def weights(self, number: int) -> list[str]:
         """The names of a layer's weights, in the layer."""
@@ -61,11 +61,12 @@ class Decoder:
             for state in states:
                 x = torch.from_numpy(state)[None]
                 positions = torch.arange(len(state))[None]
+                rotary = self._rotary(self._config)  # dynamic ones keep what a longer text needed
                 result = layer(
                     x,
                     attention_mask=self._seen(layer, len(state)),
                     position_ids=positions,
-                    position_embeddings=self._rotary(x, positions),
+                    position_embeddings=rotary(x, positions),
                 )
                 after.append((result[0] if isinstance(result, tuple) else result)[0].numpy())
         return after, given

@@ -64,6 +64,10 @@ class HiddenStates(Step):
     title = "gates from hidden states, layer"
 
     @property
+    def libraries(self) -> Mapping[str, str]:
+        return {name: _version(name) for name in ("torch", "transformers")}
+
+    @property
     def pieces(self) -> int:
         return len(self.layers)
 
@@ -79,7 +83,7 @@ class HiddenStates(Step):
                 "config": self.config,
                 "tensors": [t.as_json() for t in self.tensors(len(self.layers))],
                 "experts": [[e.positive, e.negative] for e in self.experts],
-                "versions": [_version("torch"), _version("transformers")],
+                "libraries": self.libraries,
             },
             sort_keys=True,
         )

@@ -12,13 +12,19 @@ import torch
 import yaml
 from dense_models import CONFIGS, PROMPTED, SIZES, mixture, write_dense
 from merging import Told, merge, tensors_of, working_in
-from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedModel,
+)
 
 from resumerge.engine.execute import steps
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
 from resumerge.options import Options
-from resumerge.planning.upcycling import planner
+from resumerge.planning.upcycling import hidden_states, planner
 from resumerge.planning.upcycling.decoder import Decoder
 from resumerge.planning.upcycling.hidden_states import dependent_layers
 from resumerge.recipe.types import OF_HIDDEN_STATES
@@ -114,6 +120,23 @@ def test_within_a_sliding_window(tmp_path: Path) -> None:
     (models / "base" / "config.json").write_text(json.dumps(config | {"sliding_window": None}))
     wide = gates_of(merge(models, recipe, tmp_path / "wide"))
     assert not wide[-1].equal(found[-1]), "the window matters"
+
+
+def test_rotary_embeddings_that_depend_on_the_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A longer prompt, and those before an interruption, do not change what a shorter one gives."""
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
+    config = LlamaConfig(**{**SIZES, "max_position_embeddings": 4}, rope_parameters=rope)
+    models = write_dense(tmp_path / "models", config)
+    recipe = mixture("hidden_norm", "mixtral") + "dtype: float32\n"
+    recipe = recipe.replace("Once upon a time", "Once upon a time there was a miller with a son")
+    calm = gates_of(merge(models, recipe, tmp_path / "calm"))
+    for ours, theirs in zip(calm, by_transformers(models / "base", recipe, "hidden_norm")):
+        assert float((ours - theirs).abs().max()) < 1e-5
+    go_on = interrupted_after_a_layer(models, tmp_path / "out", monkeypatch, recipe)
+    go_on()
+    assert all(a.equal(b) for a, b in zip(gates_of(tmp_path / "out"), calm, strict=True))
 
 
 @pytest.mark.parametrize("mode", ["hidden", "hidden_avg", "hidden_last"])
@@ -229,14 +252,17 @@ class Counting:
 
 
 def interrupted_after_a_layer(
-    models: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+    models: Path,
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recipe: str = mixture("hidden_norm", "mixtral"),
 ) -> Callable[[], Counting]:
     """A merge that stopped in the second layer of two; what goes on with it."""
 
     def go_on(stop_at: int = 0) -> Counting:
         with monkeypatch.context() as patched:
             counting = Counting(patched, stop_at)
-            merge(models, mixture("hidden_norm", "mixtral"), out)
+            merge(models, recipe, out)
         return counting
 
     with pytest.raises(Exception, match="the power is lost"):
@@ -288,3 +314,17 @@ def test_what_a_step_kept_is_not_trusted(
         weights.write_bytes(weights.read_bytes())
     assert go_on().layers == [0, 1]
     assert [g.tolist() for g in gates_of(out)] == [g.tolist() for g in gates_of(calm)]
+
+
+def test_another_version_of_transformers_does_not_go_on(
+    llamas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may give other bits, beside gates that are in the output already."""
+    out = tmp_path / "out"
+    go_on = interrupted_after_a_layer(llamas, out, monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(hidden_states, "_version", lambda library: "99.0")
+        with pytest.raises(InputError, match="A library has changed") as refused:
+            go_on()
+    assert "transformers" in str(refused.value) and "99.0" in str(refused.value)
+    assert go_on().layers == [1]
