@@ -8,7 +8,7 @@ from typing import Any
 
 from resumerge.ledger.validators import SOURCE
 from resumerge.planning import changes
-from resumerge.planning.fingerprint import CHAT_TEMPLATE, LIBRARIES, TOKENIZER, UNSHARED
+from resumerge.planning.fingerprint import CHAT_TEMPLATE, KEPT, LIBRARIES, TOKENIZER, UNSHARED
 
 _KINDS = {
     "recipe": ("The recipe", "undo the change and resume, or continue with the recipe as it was"),
@@ -59,7 +59,7 @@ def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:
 def _kind(key: str) -> str:
     if key.startswith((SOURCE, TOKENIZER, CHAT_TEMPLATE)):
         return "source"
-    if key in ("seed", "shard size", UNSHARED):
+    if key in ("seed", "shard size", UNSHARED, KEPT):
         return "option"
     if key == LIBRARIES:
         return "library"
