@@ -78,6 +78,7 @@ class Place:
             ledger.event("batch_lowered", reason="memory")
             ledger.note_download("/nowhere", "org/name", "model.safetensors", 5, 6)
             ledger.note_companion("README.md", 5, "0" * 32)
+            ledger.note_step("1" * 32, 1, "2" * 32)
             sample = {"rss": 5, "available": 5, "budget": 5, "batch_bytes": 5, "bytes_done": 5}
             ledger.commit_batch(1, 9, [], {"bytes_committed": 5}, sample)
             take_snapshot(ledger, Storage())
