@@ -160,6 +160,19 @@ class Word(OptionType):
         return isinstance(value, str)
 
 
+class Choice(OptionType):
+    """One of a few words."""
+
+    accepts = str
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.expected, self.metavar = ", ".join(words[:-1]) + f" or {words[-1]}", "HOW"
+
+    def is_valid(self, value: object) -> bool:
+        return value in self.words
+
+
 class Words(OptionType):
     """Several texts; on the command line the option is given for each."""
 

@@ -21,6 +21,7 @@ from typing import Any, TypedDict
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.option_types import (
     Address,
+    Choice,
     Count,
     Flag,
     Folder,
@@ -159,6 +160,11 @@ class Options:
         Words("names of stages, as a list", "NAME"), "Of a recipe of several documents: also write "
         "the result of the document with this name, to OUT/stages/NAME. May be given several "
         "times.", *_NEW, kept=Kept.PLANNED,
+    )  # fmt: skip
+    materialize: str | None = _option(
+        Choice("auto", "always", "never"), "Of a recipe of several documents: which results of "
+        "stages are written to scratch files while they are read, rather than computed again.",
+        *_ALL, default_text="auto: where that is quicker", kept=Kept.INHERITED,
     )  # fmt: skip
     offline: bool = _option(
         Flag(), "Do not use the network: every source must be local or cached.",

@@ -10,7 +10,11 @@ import ctypes
 import errno
 import os
 import sys
+import tempfile
 from pathlib import Path
+
+SCRATCH = ".resumerge-scratch-"
+"""Begins the name that a scratch file has for a moment, where a file cannot begin without one."""
 
 _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
@@ -58,6 +62,11 @@ class Storage:
         """
         how = os.O_EXCL if exclusive else os.O_TRUNC
         return os.open(path, os.O_RDWR | os.O_CREAT | how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+
+    def scratch(self, folder: Path) -> int:
+        """A descriptor of a new, empty file without a name, which is gone when it is closed."""
+        with tempfile.TemporaryFile(prefix=SCRATCH, dir=folder, buffering=0) as file:
+            return os.dup(file.fileno())
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         """Write all of `data` at an offset of the file; not durable yet."""

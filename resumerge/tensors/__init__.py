@@ -5,13 +5,14 @@ of it is computed (`read`). Any tensor can be an operand of another. `evaluation
 are computed with. Imports methods, kernels and native, and nothing that knows of models.
 """
 
-from resumerge.tensors.adapted import Adapted
+from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.base import Tensor
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.rounded import Rounded, rounded_input
 from resumerge.tensors.sliced import Sliced
+from resumerge.tensors.spilled import ScratchFile, Spilled, spilled_in
 from resumerge.tensors.stacked import Stacked
 from resumerge.tensors.stored import Stored, stored_in, with_stored
 
@@ -21,12 +22,15 @@ __all__ = [
     "Gathered",
     "Merged",
     "Rounded",
+    "ScratchFile",
     "Sliced",
+    "Spilled",
     "Stacked",
     "Step",
     "Stored",
     "Tensor",
     "rounded_input",
+    "spilled_in",
     "steps_of",
     "stored_in",
     "with_stored",

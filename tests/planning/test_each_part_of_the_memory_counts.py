@@ -23,7 +23,7 @@ from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.sources.types import Source, numbered
 from resumerge.tensors import Adapted, Gathered, Merged
-from resumerge.tensors.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
+from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
 from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
 

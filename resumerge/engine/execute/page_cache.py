@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from resumerge.engine.execute.execution import Execution
 from resumerge.planning.plan import Unit
 from resumerge.storage import drop_from_cache
-from resumerge.tensors import Merged, Stored, Tensor, stored_in
+from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 
 SCANNED_BLOCKS = 16
 """Blocks of a scan whose inputs are dropped together."""
@@ -42,17 +42,17 @@ class PageCache:
             if self._last_use[leaf] <= unit.index
         )
 
-    def scanned(self, merged: Merged, index: int) -> None:
-        """Drop the inputs of blocks that a scan has passed, where all of them do not fit.
+    def swept(self, tensor: Merged | Spilled, indices: range) -> None:
+        """Drop the inputs of blocks that a sweep has passed, where all of them do not fit.
 
-        The inputs are read again after the scan, but these pages would be reclaimed before.
+        The inputs are read again after it, but these pages would be reclaimed before.
         """
-        if index % SCANNED_BLOCKS != SCANNED_BLOCKS - 1 or not self._governor.cache_is_scarce:
+        if not self._governor.cache_is_scarce:
             return
-        inputs = sum(stored.nbytes for stored in stored_in(merged))
+        inputs = sum(stored.nbytes for stored in stored_in(tensor))
         if inputs > self._governor.cache_room:
-            [(start, stop)] = merged.run(range(index + 1 - SCANNED_BLOCKS, index + 1)).ranges()
-            self._drop(merged.passed(start, stop))
+            [(start, stop)] = tensor.run(indices).ranges()
+            self._drop(tensor.passed(start, stop))
 
     def _drop(self, leaves: Iterable[tuple[Tensor, int, int]]) -> None:
         for leaf, first, last in leaves:

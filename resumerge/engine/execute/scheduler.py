@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -13,11 +13,11 @@ from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.execute.evaluation.evaluator import Evaluator, Statistics
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
+from resumerge.engine.execute.scratch import Scratch
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
-from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.planning.plan import BLOCK, Unit
-from resumerge.tensors import Merged
+from resumerge.tensors import Merged, Spilled
 from resumerge.tensors.base import RUN_BYTES
 
 StartedUnit = tuple[Unit, "Future[Statistics] | None"]
@@ -47,6 +47,7 @@ class Scheduler:
         self._execution, self._evaluator = execution, evaluator
         self._queue, self._committer, self._page_cache = queue, committer, page_cache
         self._governor, self._stop = execution.governor, execution.stop
+        self._scratch = Scratch(execution.storage, execution.files.folder)
         self._pool = ThreadPoolExecutor(execution.threads, "block", evaluator.start_thread)
         self._statistics_pool = ThreadPoolExecutor(1, "statistics")
         self._upcoming: StartedUnit | None = None
@@ -141,14 +142,16 @@ class Scheduler:
             return None
         if unit.blocks == 1 or not self._evaluator.needs_statistics(unit):
             return unit, None
-        task = self._statistics_pool.submit(self._evaluator.statistics, unit, self._parallel_scan)
+        task = self._statistics_pool.submit(
+            self._evaluator.statistics, unit, self._sweep, self._scratch
+        )
         return unit, task
 
     def _enter(self, unit: Unit, statistics: Future[Statistics] | None) -> None:
         """Make every uncommitted block of a unit the next to be computed."""
         try:
             self._current = unit, statistics.result() if statistics else {}
-        except _ScanStopped:
+        except _SweepStopped:
             return
         committed = self._execution.progress[unit.index].committed_blocks
         self._blocks_left = range(committed, unit.blocks)
@@ -156,7 +159,7 @@ class Scheduler:
     def _write_blocks(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
         """Runs in a worker thread."""
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
-            statistics = self._evaluator.statistics(unit, self._evaluator.serial_scan)
+            statistics = self._evaluator.statistics(unit, scratch=self._scratch)
         started = time.perf_counter()
         storage = self._execution.storage
         data, inputs = self._evaluator.compute(unit, indices, statistics)
@@ -170,33 +173,28 @@ class Scheduler:
         seconds = time.perf_counter() - started
         return WrittenBlocks(unit, indices.start, hashes, inputs, seconds)
 
-    def _parallel_scan(self, merged: Merged, statistics: Statistics) -> Scan[Any]:
-        """A scan over a tensor's blocks by all threads, a few blocks ahead of its consumer."""
-
-        def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
-            running: deque[tuple[int, Future[list[Any]]]] = deque()
-            first = 0
-            while first < merged.blocks:
-                self._governor.wait_for_memory(self._stop)
-                if self._stop.requested:
-                    raise _ScanStopped
-                count = merged.run_blocks(merged.block_elements, self._run_bytes())
-                count *= SAMPLE_RUNS if sample else 1
-                last = min(first + count, merged.blocks)
-                indices = range(first, last)
-                evaluate = self._evaluator.map_blocks
-                task = self._pool.submit(evaluate, merged, statistics, indices, function, sample)
-                running.append((last, task))
-                first = last
-                if len(running) > self._tasks_in_flight():
-                    done, partials = running.popleft()
-                    yield from partials.result()
-                    self._page_cache.scanned(merged, done - 1)
-                self._execution.reporter.heartbeat()
-            while running:
-                yield from running.popleft()[1].result()
-
-        return scan
+    def _sweep(
+        self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
+    ) -> Iterator[Any]:
+        """A sweep by all threads, a few runs of blocks ahead of its consumer."""
+        running: deque[tuple[range, Future[Any]]] = deque()
+        first = 0
+        while first < tensor.blocks:
+            self._governor.wait_for_memory(self._stop)
+            if self._stop.requested:
+                raise _SweepStopped
+            count = tensor.run_blocks(tensor.block_elements, self._run_bytes())
+            count *= SAMPLE_RUNS if sample else 1
+            indices = range(first, min(first + count, tensor.blocks))
+            running.append((indices, self._pool.submit(function, indices)))
+            first = indices.stop
+            if len(running) > self._tasks_in_flight():
+                done, result = running.popleft()
+                yield result.result()
+                self._page_cache.swept(tensor, done)
+            self._execution.reporter.heartbeat()
+        while running:
+            yield running.popleft()[1].result()
 
     def _tasks_in_flight(self) -> int:
         """Tasks that wait or run: enough that no thread idles, fewer under memory pressure."""
@@ -228,5 +226,5 @@ class Scheduler:
             self._execution.reporter.fetching(progress)
 
 
-class _ScanStopped(BaseException):
-    """A scan ends early because the process was asked to stop: no error that a method may catch."""
+class _SweepStopped(BaseException):
+    """A sweep ends early: the process was asked to stop. No error that a method may catch."""

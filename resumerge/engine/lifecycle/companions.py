@@ -13,8 +13,8 @@ from resumerge.errors import InputError, Resumable
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
 from resumerge.output import companions
-from resumerge.planning.kept_stages import models_of
 from resumerge.planning.plan import Plan
+from resumerge.planning.stages.kept import models_of
 from resumerge.sources.companions import LARGEST
 
 

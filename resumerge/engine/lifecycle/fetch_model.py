@@ -17,7 +17,7 @@ from resumerge.mirror.retrying import retry
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.output_path import OutputPath
-from resumerge.planning.kept_stages import FOLDER
+from resumerge.planning.stages.kept import FOLDER
 from resumerge.recipe import Recipe
 from resumerge.sizes import show_size
 from resumerge.storage import Storage

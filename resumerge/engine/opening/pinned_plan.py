@@ -16,8 +16,9 @@ from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan, Unshared, check_recipe, make_plan
-from resumerge.planning.kept_stages import problems_of_kept, with_kept
 from resumerge.planning.shards import STEM
+from resumerge.planning.stages.kept import problems_of_kept, with_kept
+from resumerge.planning.stages.spilling import Materialize, with_spilled
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
@@ -81,7 +82,8 @@ def pinned_plan(
         problems += problems_of_kept(plan, keep, is_file=is_file)
     if problems:
         raise in_order(problems)
-    plan = with_kept(plan, keep)
+    how = options.materialize or created_with.get("materialize") or Materialize.AUTO
+    plan = with_spilled(with_kept(plan, keep), Materialize(how))
     shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
     notes = (*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size)
     return replace(plan, notes=tuple(notes))

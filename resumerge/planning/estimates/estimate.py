@@ -9,6 +9,7 @@ from resumerge.host.speed import Speed
 from resumerge.planning.estimates.memory import MemoryNeed, memory_need, whole_tensors
 from resumerge.planning.estimates.time import merge_seconds
 from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.stages.spilling import spilled_bytes
 
 COMPANION_BYTES = 30_000_000
 """Bytes kept free for tokenizer, configs and the ledger."""
@@ -72,7 +73,7 @@ def estimate(plan: Plan, threads: int, speed: Speed) -> Estimate:
 
 def disk_needed(plan: Plan) -> int:
     """Bytes to be free where the output goes."""
-    return plan.output_bytes + COMPANION_BYTES
+    return plan.output_bytes + spilled_bytes(plan) + COMPANION_BYTES
 
 
 def largest_file(plan: Plan) -> Path | None:

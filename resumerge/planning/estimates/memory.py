@@ -9,7 +9,7 @@ from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sizes import show_size
 from resumerge.tensors import Adapted, Gathered, Merged, Step, steps_of, stored_in
-from resumerge.tensors.adapted import MATMUL_BYTES
+from resumerge.tensors.adapters.adapted import MATMUL_BYTES
 from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
 from resumerge.tensors.dtypes import BITS

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from resumerge.host.speed import Speed
 from resumerge.planning.backend import needs_torch
-from resumerge.planning.plan import Plan
+from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.stages.spilling import READ_MS, WRITE_MS
 from resumerge.sizes import show_size
-from resumerge.tensors import Merged, Tensor
+from resumerge.tensors import Merged, Spilled, Tensor, spilled_in
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second that `probe` found on the machine that the costs were measured on."""
@@ -21,7 +22,7 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     Reading, computing and writing go on at once, so the slowest of them decides.
     """
     scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
-    milliseconds = sum(_milliseconds(unit.expression) for unit in plan.units)
+    milliseconds = sum(_milliseconds(unit.expression) + _spilling(unit) for unit in plan.units)
     compute = scale * milliseconds / (1 << 20) / 1000 / threads
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     read = reads / speed.read if speed.read else 0.0
@@ -41,12 +42,25 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
 
 
 def _milliseconds(tensor: Tensor) -> float:
-    """Of one core, for 2^20 elements; an operand is computed again in each pass of its method."""
+    """Of one core, for 2^20 elements; an operand is computed again in each pass of its method.
+
+    What is spilled is read here; `_spilling` is what it takes to compute and to write it.
+    """
+    if isinstance(tensor, Spilled):
+        return tensor.nbytes * READ_MS
     if not isinstance(tensor, Merged):
         return sum(map(_milliseconds, tensor.children()))
     own = tensor.numel * len(tensor.operands) * tensor.merge_method.cost.milliseconds
     within = sum(map(_milliseconds, tensor.operands))
     return own + (tensor.merge_method.passes(tensor.context) * within if within else 0)
+
+
+def _spilling(unit: Unit) -> float:
+    """Milliseconds as above, to fill the scratch files of a unit."""
+    return sum(
+        _milliseconds(spilled.tensor) + spilled.nbytes * WRITE_MS
+        for spilled in spilled_in(unit.expression)
+    )
 
 
 def computes(plan: Plan) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from test_pages_are_dropped_after_their_last_use import LINEAR, vectors
 from resumerge.engine.execute import scheduler as module
 from resumerge.engine.execute.committer import WrittenBlocks
 from resumerge.engine.execute.scheduler import BATCH_SECONDS, SAMPLE_RUNS, Scheduler
+from resumerge.engine.execute.scratch import Scratch
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
@@ -64,7 +65,7 @@ class Pool:
         self.is_shut_down = False
 
     def submit(self, work: Callable[..., Any], *words: Any) -> Lazy:
-        if isinstance(words[0], Unit) and work.__name__ != "_map_blocks":
+        if isinstance(words[0], Unit):
             self.order.append((self.name, words[0].name))
         self.running += 1
         self.most = max(self.most, self.running)
@@ -111,7 +112,7 @@ class Bench:
         self.updates: list[Any] = []
         execution: Any = SimpleNamespace(
             plan=found, progress=progress, governor=self.governor, stop=self.stop, threads=threads,
-            files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}"),
+            files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}", folder=None),
             storage=SimpleNamespace(write=tell("write"), copy=self._copy),
             reporter=SimpleNamespace(
                 heartbeat=tell("heartbeat"), progressed=self.updates.append,
@@ -121,8 +122,7 @@ class Bench:
         self.copies = self.samples = False
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
-            statistics=self._statistics, serial_scan=lambda merged, _: f"serial {merged.name}",
-            map_blocks=self._map_blocks, compute=self._compute,
+            statistics=self._statistics, compute=self._compute,
             copied_from=lambda unit, indices: ("fd", 7) if self.copies else None,
         )  # fmt: skip
         queue: Any = SimpleNamespace(
@@ -133,7 +133,7 @@ class Bench:
             bytes_committed=sum(committed) * SIZE, submit=self._submit,
             wait=tell("committed"), close=tell("closed"),
         )  # fmt: skip
-        cache: Any = SimpleNamespace(scanned=self._scanned)
+        cache: Any = SimpleNamespace(swept=self._swept)
         self.mapped: set[tuple[str, int]] = set()
         self.computed: list[tuple[int, int, Any]] = []
         self.scheduler = Scheduler(execution, evaluator, queue, committer, cache)
@@ -159,22 +159,24 @@ class Bench:
         self.told.append(("copy", *place))
         return self.copies
 
-    def _map_blocks(
-        self, merged: Merged, statistics: Any, indices: range, function: str, sample: bool
-    ) -> list[Any]:
-        self.mapped.update((merged.name, index) for index in indices)
-        return [(index, function, sample) for index in indices]
+    def _swept(self, merged: Merged, indices: range) -> None:
+        read = {(merged.name, index) for index in indices}
+        assert read <= self.mapped, "what was not read yet is not dropped"
+        self.told.append(("swept", merged.name, indices))
 
-    def _scanned(self, merged: Merged, index: int) -> None:
-        assert (merged.name, index) in self.mapped, "what was not read yet is not dropped"
-        self.told.append(("scanned", merged.name, index))
+    def _statistics(
+        self, unit: Unit, sweep: Any = None, scratch: Scratch | None = None
+    ) -> list[Any] | str:
+        assert scratch is self.scheduler._scratch
+        if sweep is None:
+            return f"serial {unit.name}"
+        self.told.append(("sweep over", unit.name))
 
-    def _statistics(self, unit: Unit, scan_of: Any) -> Any:
-        scan = scan_of(unit.expression, {})
-        if isinstance(scan, str):
-            return scan
-        self.told.append(("scan of", unit.name))
-        return list(scan("function", self.samples))
+        def read(indices: range) -> list[Any]:
+            self.mapped.update((unit.name, index) for index in indices)
+            return [(index, self.samples) for index in indices]
+
+        return [*chain.from_iterable(sweep(unit.expression, read, self.samples))]
 
     def _submit(self, batch: Any) -> None:
         self.told.append(("submit",))
@@ -380,12 +382,14 @@ def test_each_unit_has_its_own_statistics_and_a_small_one_makes_them_itself() ->
     bench.run()
     found = {unit: statistics for unit, _, statistics in bench.computed}
     assert found == {
-        0: [(0, "function", False), (1, "function", False)],
+        0: [(0, False), (1, False)],
         1: "serial t1",
-        2: [(k, "function", False) for k in range(3)],
+        2: [(k, False) for k in range(3)],
         3: {},
     }
-    assert bench.of("scan of") == [("scan of", "t0"), ("scan of", "t2")], "none is made twice"
+    assert bench.of("sweep over") == [("sweep over", "t0"), ("sweep over", "t2")], (
+        "none is made twice"
+    )
 
 
 def test_the_next_scan_begins_before_the_blocks_of_this_unit() -> None:
@@ -401,14 +405,12 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     found = linear(40)
     bench = Bench(found, scanned=("t0",))
     bench.run()
-    scan = bench.told[bench.told.index(("scan of", "t0")) : bench.told.index(("submit",))]
-    passed = [index for kind, *more in scan if kind == "scanned" for index in more[1:]]
-    assert max(passed) < 40 and passed == sorted(passed)
-    assert {15, 31} <= set(passed)
+    scan = bench.told[bench.told.index(("sweep over", "t0")) : bench.told.index(("submit",))]
+    passed = [index for kind, *more in scan if kind == "swept" for index in more[1]]
+    assert 0 < max(passed) < 40 and passed == [*range(len(passed))]
     assert len([kind for kind, *_ in scan if kind == "memory"]) == 40 / RUN_BLOCKS
     beats = len([kind for kind, *_ in scan if kind == "heartbeat"])
     assert beats == 2 * 40 / RUN_BLOCKS, "and with each run of blocks that is written"
-    assert all(later - earlier <= RUN_BLOCKS for earlier, later in pairwise(passed))
 
     stopped = Bench(found, scanned=("t0",))
     stopped.governor.wait_for_memory = lambda stop: setattr(
@@ -428,7 +430,7 @@ def test_a_task_samples_more_blocks_than_it_reads_whole() -> None:
         bench.run()
         before = bench.told[: bench.told.index(("submit",))]
         tasks[samples] = before.count(("memory",))
-        assert bench.computed[0][2] == [(k, "function", samples) for k in range(160)]
+        assert bench.computed[0][2] == [(k, samples) for k in range(160)]
     assert tasks[False] - tasks[True] == 160 // RUN_BLOCKS - 160 // RUN_BLOCKS // SAMPLE_RUNS
 
 

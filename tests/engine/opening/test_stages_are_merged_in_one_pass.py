@@ -50,6 +50,8 @@ def test_the_same_bytes_as_one_merge_after_the_other(
     ours = merge(models, RECIPES[name], tmp_path / "out")
     written = merge_stages(models, RECIPES[name], tmp_path / "stages")
     assert shards_of(ours) == shards_of(written)
+    spilled = merge(models, RECIPES[name], tmp_path / "spilled", materialize="always")
+    assert shards_of(spilled) == shards_of(written)
     for file in BESIDE_THE_WEIGHTS:
         assert (ours / file).read_text() == (written / file).read_text(), file
 

@@ -43,11 +43,11 @@ def family(workplace: Path) -> Path:
 def test_killed_and_resumed(
     workplace: Path, family: Path, soak: bool, request: pytest.FixtureRequest
 ) -> None:
-    bench = Bench(
-        workplace / "of stages", family, RECIPE, {"shard_size": 20_000, "keep": ["second"]}
-    )
+    options = {"shard_size": 20_000, "keep": ["second"], "materialize": "always"}
+    bench = Bench(workplace / "of stages", family, RECIPE, options)
     request.addfinalizer(bench.close)
     ended, reference = bench.calm()
     assert sum(name.endswith(".safetensors") for name in reference) > 1
     assert any(name.startswith("stages/second/") for name in reference)
+    assert any("deleted" in kind for kind in ended.kinds), set(ended.kinds)
     bench.check_kills(reference, len(ended.kinds), len(ended.kinds) if soak else POINTS)

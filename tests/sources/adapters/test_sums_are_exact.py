@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from resumerge.tensors.low_rank import Change, _as_integers, folded_sum
+from resumerge.tensors.adapters.low_rank import Change, _as_integers, folded_sum
 
 RANKS = [1, 2, 3, 4, 5, 8, 9, 16, 17, 64, 65, 256, 1000, 1025]
 

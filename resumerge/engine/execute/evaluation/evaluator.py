@@ -21,13 +21,14 @@ from resumerge.engine.execute.evaluation.method_failures import (
     keeps_inputs,
     kept_inputs,
 )
+from resumerge.engine.execute.scratch import Scratch
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.native import Vector
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.estimates.memory import held_limit
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
-from resumerge.tensors import Merged, Step, Stored, Tensor
+from resumerge.tensors import Merged, ScratchFile, Spilled, Step, Stored, Tensor
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.evaluation import Evaluation, HeldValues, Seen, unseen
@@ -35,11 +36,21 @@ from resumerge.tensors.evaluation import Evaluation, HeldValues, Seen, unseen
 if TYPE_CHECKING:
     from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
 
-Statistics = Mapping[Merged, Any]
-"""By tensor, what the reductions over the whole of its operands found."""
+Statistics = Mapping[Tensor, Any]
+"""What the blocks of a unit need of whole tensors: of each `Merged` what the reductions over its
+operands found, of each `Spilled` the file that it is in."""
 
-ScanOf = Callable[[Merged, Statistics], Scan[Any]]
-"""Gives the scan of a tensor's operands, with the statistics of what these are computed from."""
+Sweep = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
+"""Calls a function with the numbers of all blocks of a tensor, several at once, and yields what it
+returns, in order. Whether it reads samples alone is told, since more blocks are then one call."""
+
+
+def serial_sweep(
+    tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
+) -> Iterator[Any]:
+    """A sweep in the calling thread, block by block."""
+    for index in range(tensor.blocks):
+        yield function(range(index, index + 1))
 
 
 class Evaluator:
@@ -68,9 +79,7 @@ class Evaluator:
             lambda number: _hashed_as_read(plan, plan.units[number]) if hashes else []
         )
         self._statistics_of_operands = lru_cache(1)(
-            lambda number: self._statistics(
-                plan.units[number].expression.children(), self.serial_scan
-            )
+            lambda number: self._statistics(plan.units[number].expression.children())
         )
 
     def start_thread(self) -> None:
@@ -87,49 +96,22 @@ class Evaluator:
 
     def needs_statistics(self, unit: Unit) -> bool:
         """Whether the unit's blocks depend on reductions over whole tensors."""
-        return any(merged.needs_statistics for merged in _merged(unit.expression))
+        return any(
+            isinstance(node, Spilled) or (isinstance(node, Merged) and node.needs_statistics)
+            for node in unit.expression.nodes()
+        )
 
-    def statistics(self, unit: Unit, scan_of: ScanOf) -> Statistics:
-        """The reductions over whole tensors that the unit's blocks need.
-
-        Args:
-            scan_of: gives the scan of the tensor whose reductions are next.
-        """
-        return self._statistics([unit.expression], scan_of)
-
-    def serial_scan(self, merged: Merged, statistics: Statistics) -> Scan[Any]:
-        """A scan over a tensor's blocks, one after the other, in the calling thread."""
-
-        def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
-            for index in range(merged.blocks):
-                indices = range(index, index + 1)
-                yield from self.map_blocks(merged, statistics, indices, function, sample)
-
-        return scan
-
-    def map_blocks(
-        self,
-        merged: Merged,
-        statistics: Statistics,
-        indices: range,
-        function: MapFunction[Any],
-        sample: bool = False,
-    ) -> list[Any]:
-        """The partial results of `function` for consecutive blocks, or for samples of them.
+    def statistics(
+        self, unit: Unit, sweep: Sweep = serial_sweep, scratch: Scratch | None = None
+    ) -> Statistics:
+        """What the unit's blocks need of whole tensors.
 
         Args:
-            statistics: of the tensors that it is computed from.
-
-        Raises:
-            Resumable: a method of a user fails, or keeps its inputs.
+            sweep: goes over the blocks of the tensor that is next.
+            scratch: where tensors are spilled; without it they are computed again where they are
+                read.
         """
-        run, backend = merged.run(indices, sample=sample), self._backend(merged)
-        inputs = merged.inputs(self._evaluation(statistics), run)
-        with failures_named(merged):
-            partials = backend.map(function, inputs, run)
-        if backend.is_users and keeps_inputs(partials, inputs):
-            raise kept_inputs(merged)
-        return partials
+        return self._statistics([unit.expression], sweep, scratch)
 
     def compute(
         self, unit: Unit, indices: range, statistics: Statistics
@@ -180,22 +162,74 @@ class Evaluator:
             return memoryview(b"")
         start = indices.start * unit.block_elements
         stop = min(indices.stop * unit.block_elements, unit.numel)
-        out = evaluation.take("out", unit.span(indices)[1])
-        unit.expression.read(evaluation, start, stop, out)
-        return out.data
+        return _elements(unit.expression, start, stop, evaluation)
 
     def _evaluation(self, statistics: Statistics, seen: Seen = unseen) -> Evaluation:
         return Evaluation(self._reader, self._buffers, self._held, self._backend, statistics, seen)
 
-    def _statistics(self, tensors: Iterable[Tensor], scan_of: ScanOf) -> Statistics:
-        known: dict[Merged, Any] = {}
-        for tensor in tensors:
-            for merged in _merged(tensor):
-                if merged.needs_statistics and merged not in known:
-                    with failures_named(merged):
-                        scan = scan_of(merged, known)
-                        known[merged] = merged.merge_method.statistics(merged.context, scan)
+    def _statistics(
+        self, tensors: Iterable[Tensor], sweep: Sweep = serial_sweep, scratch: Scratch | None = None
+    ) -> Statistics:
+        known: dict[Tensor, Any] = {}
+        for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
+            if isinstance(node, Merged) and node.needs_statistics:
+                with failures_named(node):
+                    scan = self._scan(node, known, sweep)
+                    known[node] = node.merge_method.statistics(node.context, scan)
+            elif isinstance(node, Spilled) and scratch is not None:
+                file = self._spill(node, known, sweep, scratch)
+                known |= {node: file} if file else {}
         return known
+
+    def _scan(self, merged: Merged, statistics: Statistics, sweep: Sweep) -> Scan[Any]:
+        def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
+            def evaluate(indices: range) -> list[Any]:
+                return self._map_blocks(merged, statistics, indices, function, sample)
+
+            for partials in sweep(merged, evaluate, sample):
+                yield from partials
+
+        return scan
+
+    def _map_blocks(
+        self,
+        merged: Merged,
+        statistics: Statistics,
+        indices: range,
+        function: MapFunction[Any],
+        sample: bool = False,
+    ) -> list[Any]:
+        """The partial results of `function` for consecutive blocks, or for samples of them.
+
+        Args:
+            statistics: of the tensors that it is computed from.
+
+        Raises:
+            Resumable: a method of a user fails, or keeps its inputs.
+        """
+        run, backend = merged.run(indices, sample=sample), self._backend(merged)
+        inputs = merged.inputs(self._evaluation(statistics), run)
+        with failures_named(merged):
+            partials = backend.map(function, inputs, run)
+        if backend.is_users and keeps_inputs(partials, inputs):
+            raise kept_inputs(merged)
+        return partials
+
+    def _spill(
+        self, spilled: Spilled, statistics: Statistics, sweep: Sweep, scratch: Scratch
+    ) -> ScratchFile | None:
+        """A file of the tensor's elements; None where the disk has no room for it."""
+        file = scratch.begin()
+        if file is None:
+            return None
+        evaluation, size = self._evaluation(statistics), spilled.block_elements
+
+        def write(indices: range) -> bool:
+            start, stop = indices.start * size, min(indices.stop * size, spilled.numel)
+            data = _elements(spilled.tensor, start, stop, evaluation)
+            return scratch.write(file, data, nbytes(spilled.dtype, start))
+
+        return file if all(sweep(spilled, write, False)) else None
 
     def _choose_backend(self, merged: Merged) -> KernelBackend | TorchBackend:
         if not merged.uses_torch:
@@ -220,9 +254,11 @@ def _hashed_as_read(plan: Plan, unit: Unit) -> list[int]:
     return list(hashed_operands(plan, unit)) if computed else []
 
 
-def _merged(tensor: Tensor) -> Iterator[Merged]:
-    """What methods compute of a tensor: first that which others are computed from."""
-    return (node for node in tensor.nodes() if isinstance(node, Merged))
+def _elements(tensor: Tensor, start: int, stop: int, evaluation: Evaluation) -> memoryview:
+    """The bytes of elements ``start:stop``, in a buffer that is used again."""
+    out = evaluation.take("out", nbytes(tensor.dtype, stop - start))
+    tensor.read(evaluation, start, stop, out)
+    return out.data
 
 
 class _Hashes:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from resumerge.tensors.adapters.low_rank import Change, folded_sum
 from resumerge.tensors.base import Tensor
 from resumerge.tensors.dtypes import BITS, FLOATS
 from resumerge.tensors.evaluation import Evaluation
-from resumerge.tensors.low_rank import Change, folded_sum
 from resumerge.tensors.strided import boxes
 
 if TYPE_CHECKING:

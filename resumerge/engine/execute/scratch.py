@@ -1,0 +1,39 @@
+"""Scratch files: what is computed once and read several times meanwhile, and lost with the process.
+
+They have no names, so that nothing is left of them, however a process ends. Nothing needs them:
+what has none, because the disk is full or refuses them, is computed again.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from resumerge.storage import Storage
+from resumerge.tensors import ScratchFile
+
+_log = logging.getLogger(__name__)
+
+
+class Scratch:
+    """Scratch files in one folder."""
+
+    def __init__(self, storage: Storage, folder: Path) -> None:
+        self._storage, self._folder = storage, folder
+
+    def begin(self) -> ScratchFile | None:
+        """A new, empty file; None where there can be none."""
+        try:
+            return ScratchFile(self._storage.scratch(self._folder))
+        except OSError as error:
+            _log.info("no scratch file: %s", error)
+            return None
+
+    def write(self, file: ScratchFile, data: memoryview, offset: int) -> bool:
+        """Write at an offset (bytes); False if the disk has no room, or fails."""
+        try:
+            self._storage.write(file.fd, data, offset)
+        except OSError as error:
+            _log.info("a scratch file cannot be written: %s", error)
+            return False
+        return True

@@ -1,0 +1,137 @@
+"""Which results of stages are written to scratch files while they are read, and which again
+computed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from enum import Enum
+
+from resumerge.planning.plan import Plan
+from resumerge.sizes import counted, show_size
+from resumerge.tensors import Computed, Merged, Spilled, Tensor, spilled_in
+
+READ_MS, WRITE_MS = 0.25, 0.7
+"""CPU time for a MiB that is read from, or written to, the page cache (measured)."""
+
+_MIB = 1 << 20
+
+
+class Materialize(Enum):
+    """Which results of stages are written to scratch files."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+def with_spilled(plan: Plan, how: Materialize) -> Plan:
+    """The plan, with results of stages spilled where that takes less time than computing them again
+    for each time that they are read.
+    """
+    results = {
+        unit.expression: unit.block_elements
+        for stage in plan.stages
+        for unit in stage.units
+        if any(isinstance(node, Merged) for node in unit.expression.nodes())
+    }
+    if how is Materialize.NEVER or not results:
+        return plan
+    choice = _always if how is Materialize.ALWAYS else _where_quicker
+    units = tuple(
+        replace(unit, expression=_spilled(unit.expression, choice(unit.expression, results)))
+        for unit in plan.units
+    )
+    return replace(plan, units=units, notes=(*plan.notes, *_notes(replace(plan, units=units))))
+
+
+def spilled_bytes(plan: Plan) -> int:
+    """Most bytes of scratch files at one time: of a unit and the next, which is begun before."""
+    sizes = [sum(spilled.nbytes for spilled in spilled_in(u.expression)) for u in plan.units]
+    return max(map(sum, zip(sizes, [*sizes[1:], 0])), default=0)
+
+
+Results = dict[Tensor, int]
+"""What stages compute, with the elements of a block of each."""
+
+
+def _always(root: Tensor, results: Results) -> Results:
+    return {node: size for node, size in results.items() if node is not root}
+
+
+def _where_quicker(root: Tensor, results: Results) -> Results:
+    """Decides from the root on: what is spilled reads what it is computed from only once."""
+    reads: Counter[Tensor] = Counter({root: 1})
+    cost = _cost_of_reading()
+    chosen: Results = {}
+    for node in _consumers_first(root):
+        count = reads[node]
+        if node is not root and node in results and node.numel > results[node]:
+            mib = node.nbytes / _MIB
+            if (count - 1) * cost(node) > mib * (WRITE_MS + count * READ_MS):
+                chosen[node], count = results[node], 1
+        for child in _operands(node):
+            reads[child] += count + _scans(node)
+    return chosen
+
+
+def _operands(tensor: Tensor) -> tuple[Tensor, ...]:
+    """What it reads while blocks are computed: nothing, where a step has done so before."""
+    return () if isinstance(tensor, Computed) else tensor.children()
+
+
+def _scans(tensor: Tensor) -> int:
+    """How often its operands are read before its first block; what was found is held."""
+    if not isinstance(tensor, Merged):
+        return 0
+    return tensor.merge_method.passes(tensor.context) - 1
+
+
+def _cost_of_reading() -> Callable[[Tensor], float]:
+    """Milliseconds of one core that it takes to read all of a tensor once, computed or stored."""
+    known: dict[Tensor, float] = {}
+
+    def cost(tensor: Tensor) -> float:
+        if tensor not in known:
+            children = _operands(tensor)
+            own = 0.0 if children else READ_MS * tensor.nbytes / _MIB
+            if isinstance(tensor, Merged):
+                passes = tensor.merge_method.passes(tensor.context)
+                spent = tensor.merge_method.cost.milliseconds * len(children) / passes
+                own += spent * tensor.numel / _MIB
+            known[tensor] = own + sum(map(cost, children))
+        return known[tensor]
+
+    return cost
+
+
+def _consumers_first(root: Tensor) -> Iterator[Tensor]:
+    """Every node once, after all that are computed from it."""
+    return reversed(dict.fromkeys(root.nodes()))
+
+
+def _spilled(root: Tensor, chosen: Results) -> Tensor:
+    """The tree with these nodes spilled; what is used several times stays one tensor."""
+    changed: dict[Tensor, Tensor] = {}
+
+    def change(tensor: Tensor) -> Tensor:
+        if tensor not in changed:
+            children = _operands(tensor)
+            others = tuple(map(change, children))
+            same = all(other is child for other, child in zip(others, children))
+            found = tensor if same else tensor.with_children(others)
+            changed[tensor] = Spilled.of(found, chosen[tensor]) if tensor in chosen else found
+        return changed[tensor]
+
+    return change(root)
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    spilled = [spilled for unit in plan.units for spilled in spilled_in(unit.expression)]
+    if spilled:
+        yield (
+            f"{counted(len(spilled), 'tensor')} of stages are written to scratch files and read "
+            f"from there, at most {show_size(spilled_bytes(plan))} at once, which takes less time "
+            "than to compute them again"
+        )

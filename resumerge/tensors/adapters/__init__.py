@@ -1,0 +1,1 @@
+"""Tensors that an adapter changes, and the sums of its factors' products."""

@@ -1,0 +1,100 @@
+"""A tensor that is written to a scratch file while others are computed from it."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels import Run
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.evaluation import Evaluation
+
+
+class ScratchFile:
+    """A file without a name, whose space is free when nobody refers to it any more.
+
+    Args:
+        fd: its descriptor, which is closed then.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        weakref.finalize(self, os.close, fd)
+
+    def read(self, offset: int, out: np.ndarray) -> None:
+        """Fill `out` (uint8) from an offset (bytes).
+
+        Raises:
+            OSError: it cannot be read, or is too short.
+        """
+        view = out.data
+        while view:
+            count = os.preadv(self.fd, [view], offset)
+            if count == 0:
+                raise OSError(f"a scratch file ends at {offset} bytes")
+            view, offset = view[count:], offset + count
+
+
+@dataclass(frozen=True, eq=False)
+class Spilled(Tensor):
+    """A tensor that is read several times, and computed once: it is written to a scratch file.
+
+    The file is one of the statistics of an evaluation. Where it is missing, the tensor is computed
+    again, to the same bits: nothing depends on the file but time.
+
+    Args:
+        block_elements: of a block, of which several are computed and written at once.
+    """
+
+    tensor: Tensor
+    block_elements: int
+
+    @classmethod
+    def of(cls, tensor: Tensor, block_elements: int) -> Spilled:
+        """The same tensor, by name, dtype and shape."""
+        return cls(tensor.name, tensor.dtype, tensor.shape, tensor, block_elements)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks; an empty tensor has one, empty too."""
+        return max(1, -(-self.numel // self.block_elements))
+
+    def run(self, indices: range) -> Run:
+        """Consecutive blocks, which are computed and written together."""
+        return Run.of(self.numel, self.block_elements, indices)
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.tensor,)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        [tensor] = children
+        return replace(self, tensor=tensor)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        yield from self.tensor.passed(start, stop)
+
+    def working_bytes(self, elements: int) -> float:
+        """With the buffer that it is written from."""
+        return nbytes(self.dtype, elements) + self.tensor.working_bytes(elements)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        scratch = evaluation.statistics.get(self)
+        if scratch is None:
+            self.tensor.read(evaluation, start, stop, out)
+        else:
+            scratch.read(nbytes(self.dtype, start), out)
+
+    def as_json(self) -> dict[str, Any]:
+        """Of what it is: where it lies meanwhile changes no bit."""
+        return self.tensor.as_json()
+
+
+def spilled_in(tensor: Tensor) -> Iterator[Spilled]:
+    """What is spilled of a tensor, each once: first that which others are computed from."""
+    return (node for node in dict.fromkeys(tensor.nodes()) if isinstance(node, Spilled))
