@@ -88,6 +88,10 @@ class OptionType(ABC):
     def is_valid(self, value: object) -> bool:
         """Whether this is a value of the type, as `Options` holds it."""
 
+    def is_kept_as(self, value: object) -> bool:
+        """Whether this is such a value as a ledger keeps it, in JSON."""
+        return self.is_valid(value)
+
     def as_text(self, value: Any) -> str:
         """The value as it is written on a command line."""
         return str(value)
@@ -199,6 +203,9 @@ class Folder(OptionType):
 
     def is_valid(self, value: object) -> bool:
         return isinstance(value, Path)
+
+    def is_kept_as(self, value: object) -> bool:
+        return isinstance(value, str) and "\0" not in value and Path(value).is_absolute()
 
 
 class Address(OptionType):

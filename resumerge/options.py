@@ -161,6 +161,10 @@ class Options:
         "the result of the document with this name, to OUT/stages/NAME. May be given several "
         "times.", *_NEW, kept=Kept.PLANNED,
     )  # fmt: skip
+    intermediate_dir: Path | None = _option(
+        Folder(), "Of a recipe of several documents: keep the results of all, as with --keep, and "
+        "name them DIR/NAME, too, by links.", *_NEW, kept=Kept.PLANNED, short="-I",
+    )  # fmt: skip
     materialize: str | None = _option(
         Choice("auto", "always", "never"), "Of a recipe of several documents: which results of "
         "stages are written to scratch files while they are read, rather than computed again.",
@@ -331,7 +335,7 @@ def declared(command: str | None = None) -> tuple[Option, ...]:
 def are_kept_options(values: Mapping[str, Any]) -> bool:
     """Whether these can be what a ledger keeps of a run's options: `Options.kept`."""
     return all(
-        values.get(option.name) is None or option.type.is_valid(values[option.name])
+        values.get(option.name) is None or option.type.is_kept_as(values[option.name])
         for option in declared()
         if option.kept is not Kept.NO
     )

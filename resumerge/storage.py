@@ -140,6 +140,15 @@ class Storage:
         """Create a folder in an existing one; not durable yet."""
         path.mkdir(exist_ok=True)
 
+    def link(self, target: Path, path: Path) -> None:
+        """Create a symbolic link; durable afterwards.
+
+        Raises:
+            OSError: the name is taken, or the filesystem has no links.
+        """
+        path.symlink_to(target)
+        self.sync_folder(path.parent)
+
     def remove(self, path: Path) -> None:
         """Remove a file if it exists."""
         path.unlink(missing_ok=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
+from resumerge.engine.checks.linked_stages import problems_of_links
 from resumerge.engine.checks.paths import (
+    STAGES,
     STATE,
     check_form,
     check_output,
     check_outside,
+    check_path,
     check_writable,
     source_folders,
 )
@@ -54,6 +57,10 @@ def new_run_problems(
         *check_disk(out.folder, needed, then_delete=then_delete),
         *check_downloads(plan, out.folder, needed, offline=options.offline, evict=options.evict),
     ]
+    if (where := options.intermediate_dir) is not None:
+        beside = [*check_path(where.absolute(), STAGES), *check_outside(where, folders, STAGES)]
+        problems += beside or check_writable(where.absolute(), STAGES)
+        problems += problems_of_links(where, plan, out.folder)
     if mirror is not None:
         problems += check_apart(out, mirror)
         if (folder := mirror.store.local_folder) is not None:

@@ -14,7 +14,7 @@ from resumerge.output_path import SUFFIX, OutputPath
 from resumerge.planning import Plan
 from resumerge.sources.formats.registry import is_readable
 
-OUTPUT, STATE = "output", "state folder"
+OUTPUT, STATE, STAGES = "output", "state folder", "folder of the stages"
 
 SHOWN = 5
 """Files that a message names."""

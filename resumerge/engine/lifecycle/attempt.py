@@ -23,6 +23,7 @@ from resumerge.engine.execute.steps import Steps, remove_steps
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.lifecycle.budget import ResourceBudget
 from resumerge.engine.lifecycle.companions import model_files, write_companions
+from resumerge.engine.lifecycle.linked_stages import link_stages
 from resumerge.engine.recovery.damage import forget_damaged
 from resumerge.engine.recovery.recovery import Recovery
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
@@ -309,6 +310,7 @@ class Attempt:
         self.ledger.set_contents(content_hashes(self.plan, self.ledger))
         if not self.out.is_file:
             write_companions(self.context, self.plan, self.ledger, self.out.folder)
+            link_stages(self.context, self.plan, self.ledger, self.out.folder)
 
     def _publish(self) -> None:
         """Wait until the mirror has everything, and complete the model there."""

@@ -26,6 +26,7 @@ from resumerge.ledger.run_store import RECIPE_FILE, RunStore
 from resumerge.ledger.validity import RECIPE_TEXT, text_digest
 from resumerge.mirror.state import NOTHING
 from resumerge.mirror.stores.registry import open_store
+from resumerge.options import Options
 from resumerge.output_path import OutputPath
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 from resumerge.sources import Source
@@ -89,7 +90,7 @@ def _write_plan(
             "output": str(out),
             "fingerprint": fingerprint(parts),
             "fingerprint_parts": json.dumps(parts),
-            "options": json.dumps(options.kept(**_planned(plan))),
+            "options": json.dumps(options.kept(**_planned(plan), **_places(options))),
             "versions": json.dumps(versions()),
             "host": hostname(),
             "state": "planned",
@@ -149,6 +150,12 @@ def _planned(plan: Plan) -> dict[str, Any]:
     unshared = {f"tensor_{plan.unshared.value}": True} if plan.unshared.value else {}
     kept = {"keep": list(plan.kept)} if plan.kept else {}
     return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared, **kept}
+
+
+def _places(options: Options) -> dict[str, str]:
+    """Where a run puts something beside its output."""
+    where = options.intermediate_dir
+    return {} if where is None else {"intermediate_dir": str(where.absolute())}
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:

@@ -17,7 +17,7 @@ from resumerge.mirror.retrying import retry
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.output_path import OutputPath
-from resumerge.planning.stages.kept import FOLDER
+from resumerge.planning.stages.kept import FOLDER, names_to_keep
 from resumerge.recipe import Recipe
 from resumerge.sizes import show_size
 from resumerge.storage import Storage
@@ -37,7 +37,9 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
     for asked, made in ((options.seed, manifest.seed), (options.shard_size, manifest.shard_size)):
         if asked is not None and asked != made:
             return False
-    folders = [f"{FOLDER}/{name}/" for name in options.keep or ()]
+    every = options.intermediate_dir is not None
+    keep = names_to_keep(recipe, options.keep or (), every=every)
+    folders = [f"{FOLDER}/{name}/" for name in keep]
     if not all(any(file.startswith(own) for file in manifest.files) for own in folders):
         return False
     nbytes, sha256 = manifest.files.get(RECIPE_IN_MODEL, (0, ""))

@@ -17,7 +17,7 @@ from resumerge.options import SEED, SHARD_SIZE
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan, Unshared, check_recipe, make_plan
 from resumerge.planning.shards import STEM
-from resumerge.planning.stages.kept import problems_of_kept, with_kept
+from resumerge.planning.stages.kept import names_to_keep, problems_of_kept, with_kept
 from resumerge.planning.stages.spilling import Materialize, with_spilled
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
@@ -77,6 +77,7 @@ def pinned_plan(
             problems += [problem for problem in found if problem not in problems]
             break
     keep = options.keep or created_with.get("keep") or ()
+    keep = names_to_keep(recipe, keep, every=options.intermediate_dir is not None)
     if not problems:
         is_file = out is not None and out.is_file
         problems += problems_of_kept(plan, keep, is_file=is_file)

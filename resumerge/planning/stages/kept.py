@@ -8,10 +8,17 @@ from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.planning.plan import Plan
+from resumerge.recipe import Recipe
 
 FOLDER = "stages"
 
 _FIT = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
+
+
+def names_to_keep(recipe: Recipe, names: Sequence[str], *, every: bool) -> Sequence[str]:
+    """The names of the stages that are kept: those that were given, or every stage's."""
+    stages = [document.name for document in recipe.documents if document is not recipe]
+    return stages if every else names
 
 
 def with_kept(plan: Plan, names: Sequence[str]) -> Plan:

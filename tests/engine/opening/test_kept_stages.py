@@ -128,3 +128,48 @@ def test_on_the_command_line_it_is_given_for_each_stage(models: Path, tmp_path: 
     command = [sys.executable, "-m", "resumerge", *words, *options]
     subprocess.run(command, cwd=models, check=True, capture_output=True)
     assert {path.name for path in (tmp_path / "out" / "stages").iterdir()} == {"first", "second"}
+
+
+def test_all_stages_have_names_in_a_folder_of_the_users(models: Path, tmp_path: Path) -> None:
+    there = tmp_path / "intermediate"
+    recipe = RECIPES["linear of two"]
+    out = merge(models, recipe, tmp_path / "out", intermediate_dir=there)
+    kept = merge(models, recipe, tmp_path / "kept", keep=["first", "second"])
+    for name in ("first", "second"):
+        assert shards_of(there / name) == shards_of(kept / "stages" / name)
+        assert (there / name).resolve() == out / "stages" / name
+
+
+@pytest.mark.parametrize("made", ["a folder", "a link to"])
+def test_what_has_the_name_of_a_stage_stays(models: Path, tmp_path: Path, made: str) -> None:
+    there = tmp_path / "intermediate"
+    (there / "first").mkdir(parents=True)
+    (there / "first/config.json").write_text("{}")
+    if made != "a folder":
+        (there / "first").rename(tmp_path / "mine")
+        (there / "first").symlink_to(tmp_path / "mine")
+    with pytest.raises(InputError, match=made) as refused:
+        merge(models, RECIPES["linear of two"], tmp_path / "out", intermediate_dir=there)
+    assert len(refused.value.problems) == 1
+    assert not (tmp_path / "out").exists()
+    assert (there / "first/config.json").read_text() == "{}"
+
+
+def test_a_folder_that_cannot_be_is_refused(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for there in (tmp_path / "file" / "inside", models / "math"):
+        with pytest.raises(InputError, match="folder of the stages"):
+            merge(models, RECIPES["linear of two"], tmp_path / "out", intermediate_dir=there)
+    with pytest.raises(InputError, match="one file"):
+        merge(models, RECIPES["linear of two"], tmp_path / "o.safetensors", intermediate_dir=there)
+
+
+def test_a_run_that_was_begun_with_a_folder_goes_on_with_it(models: Path, tmp_path: Path) -> None:
+    """Started over, too: the links lead into the same output."""
+    there, state = tmp_path / "intermediate", tmp_path / "state"
+    more = {"intermediate_dir": there, "state_dir": state}
+    out = merge(models, RECIPES["linear of two"], tmp_path / "out", **more)
+    before = shards_of(out)
+    merge(models, RECIPES["linear of two"], tmp_path / "out", restart=True, **more)
+    assert shards_of(out) == before
+    assert shards_of(there / "first") == shards_of(out / "stages/first")
