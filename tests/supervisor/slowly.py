@@ -1,6 +1,7 @@
 """A merge method for tests: the mean, slowly, and with an accident where the test wants one.
 
-An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`.
+An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`; `hurry` ends the slowness. The method computes with
+kernels: processes that import torch would take ten times as long to start.
 """
 
 import ctypes
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import numpy
 
-from resumerge.methods import Method
+from resumerge import kernels
+from resumerge.methods import KernelMethod
 
 HUNGER = 1_000_000_000
 
 
-class Slowly(Method):
+class Slowly(KernelMethod):
     """``mean(x_i)``."""
 
     name = "slowly"
@@ -24,8 +26,9 @@ class Slowly(Method):
     fewest = 2
     version = 1
 
-    def block(self, tensor, inputs, block, statistics):
-        time.sleep(float(os.environ.get("SLOWLY_SECONDS", "0.08")))
+    def compute(self, tensor, inputs, run, statistics, out):
+        if not happens("hurry", once=False):
+            time.sleep(float(os.environ.get("SLOWLY_SECONDS", "0.08")) * len(run))
         if happens("segfault", once=True) or happens("segfaults", once=False):
             ctypes.string_at(0)
         if happens("hunger", once=True):
@@ -33,10 +36,12 @@ class Slowly(Method):
         if happens("numpy asks too much", once=True):
             numpy.ones(1 << 60, dtype="uint8")
         if happens("torch asks too much", once=True):
-            inputs[0].new_empty(1 << 50)
+            import torch
+
+            torch.empty(1 << 50)
         if happens("hang", once=True):
             time.sleep(1000)
-        return sum(inputs) / len(inputs)
+        kernels.weighted_sum(inputs, [1 / len(inputs)] * len(inputs), out)
 
 
 def happens(accident, *, once):

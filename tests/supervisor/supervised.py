@@ -62,6 +62,11 @@ class Supervised:
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen([*self.command, *words], text=True, **self.options)
 
+    def end(self, process: subprocess.Popen[str]) -> tuple[str, str]:
+        """Wait for the end of a merge, which is slow no longer; stdout and stderr."""
+        (self.accidents / "hurry").touch()
+        return process.communicate()
+
     def resume(self) -> None:
         """`resumerge resume`, as fast as it can, to its end."""
         words = ["resume", str(self.out), "--state-dir", str(self.state)]

@@ -103,7 +103,7 @@ def test_nohup_is_respected(merge: Supervised, reference: dict[str, bytes]) -> N
     worker = merge.wait_until_committed(process)
     process.send_signal(signal.SIGHUP)
     os.kill(worker, signal.SIGHUP)
-    _, stderr = process.communicate()
+    _, stderr = merge.end(process)
     assert process.returncode == 0, stderr
     assert merge.outcomes() == ["done"]
     assert merge.files() == reference
@@ -187,7 +187,7 @@ def test_ctrl_z_stops_both_and_they_go_on(merge: Supervised, reference: dict[str
             merge.wait_for(lambda pid=pid: _state(pid) == "T", process)
         process.send_signal(signal.SIGCONT)
         merge.wait_for(lambda: _state(worker) != "T", process)
-    _, stderr = process.communicate()
+    _, stderr = merge.end(process)
     assert process.returncode == 0, stderr
     assert merge.files() == reference
     assert merge.outcomes() == ["done"]
