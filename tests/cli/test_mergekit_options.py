@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from beside_mergekit import run_beside_mergekit
 from commands import resumerge
 
 from resumerge.cli.parsing.mergekit_options import without_mergekit_options
@@ -15,13 +15,18 @@ from resumerge.cli.plan import command as plan
 from resumerge.cli.run import command as run
 
 REFUSED = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
+HELP = """
+import runpy, sys
+sys.argv = [sys.argv[1], "--help"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 VALUES = {"TEXT": "x", "INTEGER": "2", "SIZE": "1B"}
 
 
 def options_of_mergekit(script: str = "mergekit-yaml") -> list[str]:
     """Every option of a command of mergekit, with a value where it takes one."""
-    command = [Path(sys.executable).with_name(script), "--help"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = str(Path(sys.executable).with_name(script))
+    text = run_beside_mergekit(Path.cwd(), HELP, command)
     found = []
     for line in re.findall(r"^  (-.+?)(?:  |$)", text, re.MULTILINE):
         names = re.split(r"[ ,/]+", line.strip())

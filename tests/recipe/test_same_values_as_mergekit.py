@@ -4,17 +4,13 @@ Linear with ``normalize: false`` of a model of ones writes the resolved weight i
 """
 
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from beside_mergekit import MERGEKIT, run_mergekit
 
 from resumerge.recipe import Slice, parse_recipe, resolve
 
-_BESIDE = Path(sys.executable).with_name("mergekit-yaml")
-MERGEKIT = str(_BESIDE) if _BESIDE.exists() else shutil.which("mergekit-yaml")
 HIDDEN, WIDE, VOCAB, LAYERS = 8, 16, 16, 5
 
 RECIPES = {
@@ -88,12 +84,9 @@ def ones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_same_weights_to_the_last_bit(name: str, ones: Path, tmp_path: Path) -> None:
     load_file = pytest.importorskip("safetensors.torch").load_file
     text = "merge_method: linear\ndtype: float64\n" + RECIPES[name].format(ones=ones)
-    (tmp_path / "recipe.yaml").write_text(text)
-    subprocess.run(
-        [MERGEKIT, "recipe.yaml", "out", "--no-copy-tokenizer"], cwd=tmp_path, check=True
-    )
+    run_mergekit(tmp_path, {name: text})
     written = {}
-    for file in (tmp_path / "out").glob("*.safetensors"):
+    for file in (tmp_path / f"{name}.mergekit").glob("*.safetensors"):
         written.update(load_file(file))
 
     recipe = parse_recipe(text)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -15,6 +18,7 @@ from torch import Tensor
 
 _BESIDE = Path(sys.executable).with_name("mergekit-yaml")
 MERGEKIT = str(_BESIDE) if _BESIDE.exists() else shutil.which("mergekit-yaml")
+SERVER = Path(__file__).with_name("mergekit_server.py")
 
 _RUN_ALL = """
 import json, runpy, sys
@@ -58,18 +62,43 @@ def _run_all(script: str, folder: Path, recipes: Mapping[str, str], *words: str)
 
 
 def run_beside_mergekit(folder: Path, program: str, *words: str) -> str:
-    """Run Python code in a folder, by an interpreter that has mergekit; returns its stdout."""
+    """Run Python code in a folder, by a process that has mergekit; returns its stdout.
+
+    Raises:
+        subprocess.CalledProcessError: the program failed.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        stdout, stderr = Path(place) / "stdout", Path(place) / "stderr"
+        job = {
+            "folder": str(folder),
+            "program": program,
+            "words": words,
+            "environment": dict(os.environ),
+            "stdout": str(stdout),
+            "stderr": str(stderr),
+        }
+        server = _server()
+        assert server.stdin is not None and server.stdout is not None
+        print(json.dumps(job), file=server.stdin, flush=True)
+        code = int(server.stdout.readline())
+        if code:
+            told = stdout.read_text(), stderr.read_text()
+            raise subprocess.CalledProcessError(code, [program, *words], *told)
+        return stdout.read_text()
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    """Importing mergekit takes much longer than most of what is run; its end is that of stdin."""
     assert MERGEKIT is not None
     python = re.match(rb"#!(\S+)", Path(MERGEKIT).read_bytes())
     interpreter = python[1].decode() if python else sys.executable
-    done = subprocess.run(
-        [interpreter, "-c", program, *words],
-        cwd=folder,
-        check=True,
-        capture_output=True,
+    return subprocess.Popen(
+        [interpreter, "-c", SERVER.read_text()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
     )
-    return done.stdout
 
 
 def assert_same_weights(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:

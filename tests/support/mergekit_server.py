@@ -1,0 +1,47 @@
+"""A process that has mergekit imported and forks a child for every program.
+
+It is run by the interpreter that has mergekit, and imports nothing of this project. Jobs come as
+JSON lines on stdin, and each one's exit code goes to stdout.
+"""
+
+import importlib
+import json
+import os
+import sys
+import traceback
+
+WARM = ("run_yaml", "multimerge", "merge_raw_pytorch")
+
+
+def run(job):
+    """Run a program in this process, as ``python -c`` does; returns its exit code."""
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    os.chdir(job["folder"])
+    for number, path in ((1, job["stdout"]), (2, job["stderr"])):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), number)
+    sys.argv = ["-c", *job["words"]]
+    try:
+        exec(compile(job["program"], "<program>", "exec"), {"__name__": "__main__"})
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    for name in WARM:
+        importlib.import_module(f"mergekit.scripts.{name}")
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = run(json.loads(line))
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
