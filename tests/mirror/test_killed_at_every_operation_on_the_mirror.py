@@ -6,6 +6,7 @@ The mirror is looked at by a stranger after every single operation of every proc
 from __future__ import annotations
 
 import pytest
+from crash_points import crash_points
 from mirrored import KILLED, Bench, Merge
 
 
@@ -16,7 +17,9 @@ def names_in_order(kinds: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["kill", "torn"])
-def test_killed_at_every_operation(bench: Bench, reference: dict[str, bytes], mode: str) -> None:
+def test_killed_at_every_operation(
+    bench: Bench, reference: dict[str, bytes], mode: str, soak: bool
+) -> None:
     calm = bench.merge()
     ended = calm.run()
     assert ended.code == 0, ended.stderr
@@ -25,8 +28,8 @@ def test_killed_at_every_operation(bench: Bench, reference: dict[str, bytes], mo
     assert names_in_order(ended.kinds)[-2:] == ["config.json", "done.json"]
     operations = [
         number
-        for number, kind in enumerate(ended.kinds, 1)
-        if mode == "kill" or kind.startswith("write")
+        for number in crash_points(ended.kinds, soak)
+        if mode == "kill" or ended.kinds[number - 1].startswith("write")
     ]
     killed = []
 
@@ -45,7 +48,9 @@ def test_killed_at_every_operation(bench: Bench, reference: dict[str, bytes], mo
     assert sum(killed) > 0.9 * len(operations)
 
 
-def test_killed_while_shards_are_freed(bench: Bench, reference: dict[str, bytes]) -> None:
+def test_killed_while_shards_are_freed(
+    bench: Bench, reference: dict[str, bytes], soak: bool
+) -> None:
     """No shard goes away here before a stranger could go on from the mirror without it."""
     calm = bench.merge(mirror_then_delete=True)
     ended = calm.run()
@@ -71,5 +76,5 @@ def test_killed_while_shards_are_freed(bench: Bench, reference: dict[str, bytes]
         assert merge.model() == {}
         assert "shard_lost" not in merge.events()
 
-    bench.each(range(24, len(ended.kinds) + 1, 2), check)
+    bench.each(range(24, len(ended.kinds) + 1, 1 if soak else 4), check)
     assert sum(killed) > 0.9 * len(killed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -71,32 +72,29 @@ def first(models: Path, tmp_path_factory: pytest.TempPathFactory) -> First:
     return make
 
 
-@every_method
-def test_repetition(method: str, models: Path, first: First, tmp_path: Path) -> None:
-    again = merge(models, recipe(method), tmp_path / "again", threads=2)
-    assert shards_of(again) == shards_of(first(method))
+LARGEST = "resumerge.engine.resources.governor.LARGEST_BATCH"
+A_BLOCK, A_FEW = 2, 5_000
+"""Bytes of a batch, for `LARGEST`."""
 
 
 @every_method
-@pytest.mark.parametrize("threads", [1, 3])
-def test_threads(threads: int, method: str, models: Path, first: First, tmp_path: Path) -> None:
-    out = merge(models, recipe(method), tmp_path / "out", threads=threads)
-    assert shards_of(out) == shards_of(first(method))
-
-
-@every_method
-@pytest.mark.parametrize("size", [2, 5_000], ids=["a block a batch", "a few blocks"])
-def test_batch_size(
-    size: int,
+def test_threads_and_batch_size(
     method: str,
     models: Path,
     first: First,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    soak: bool,
 ) -> None:
+    """With --soak each number of threads with each size, and the first merge repeated."""
     expected = shards_of(first(method))
-    monkeypatch.setattr("resumerge.engine.resources.governor.LARGEST_BATCH", size)
-    assert shards_of(merge(models, recipe(method), tmp_path / "out", threads=2)) == expected
+    pairs = [*product((1, 2, 3), (A_BLOCK, A_FEW)), (2, None)]
+    for threads, batch in pairs if soak else [(1, A_FEW), (3, A_BLOCK)]:
+        with monkeypatch.context() as patched:
+            if batch is not None:
+                patched.setattr(LARGEST, batch)
+            out = merge(models, recipe(method), tmp_path / f"{threads} {batch}", threads=threads)
+        assert shards_of(out) == expected, (threads, batch)
 
 
 @every_method

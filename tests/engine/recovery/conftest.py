@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import calm_merge
+from crash_points import crash_points
 from crashing import RECIPE, Bench, Ended
 from tiny_models import TWO_LAYERS, write_family
 
@@ -45,6 +46,12 @@ def reference(calm: tuple[Ended, dict[str, bytes]]) -> dict[str, bytes]:
 def operations(calm: tuple[Ended, dict[str, bytes]]) -> int:
     """How many operations the merge is that nothing interrupts."""
     return len(calm[0].kinds)
+
+
+@pytest.fixture
+def points(calm: tuple[Ended, dict[str, bytes]], soak: bool) -> list[int]:
+    """At which operations that merge is stopped; with --soak at all of them."""
+    return crash_points(calm[0].kinds, soak)
 
 
 @pytest.fixture(scope="session")
