@@ -1,7 +1,7 @@
 """A merge method for tests: the mean, slowly, and with an accident where the test wants one.
 
-An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`; `hurry` ends the slowness. The method computes with
-kernels: processes that import torch would take ten times as long to start.
+An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`; `hurry` ends the slowness.
+The method computes with kernels: processes that import torch would take ten times as long to start.
 """
 
 import ctypes
