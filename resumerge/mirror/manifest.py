@@ -177,17 +177,11 @@ def upload_companions(
                 yield name, path.stat().st_size, store.upload(name, path, moved)
 
 
-def write_manifest(
-    store: Store, ledger: Ledger, token: int, files: Mapping[str, tuple[int, str]]
-) -> None:
-    """Write the manifest, and remove the other metadata.
+def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]]) -> bytes:
+    """The manifest of a run that is finished now.
 
     Args:
-        token: the fencing token of the lease; metadata with a higher one stays.
         files: bytes and SHA-256 of each file of the model.
-
-    Raises:
-        OSError: the mirror cannot be used now.
     """
     run = ledger.run() or {}
     options = json.loads(run["options"])
@@ -203,12 +197,25 @@ def write_manifest(
         "attempts": _attempts(ledger),
         "files": {name: {"bytes": n, "sha256": sha256} for name, (n, sha256) in files.items()},
     }
-    text = json.dumps({**content, "checksum": _checksum(content)}, indent=2)
+    return json.dumps({**content, "checksum": _checksum(content)}, indent=2).encode()
+
+
+def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[str]) -> None:
+    """Write the manifest, and remove the other metadata.
+
+    Args:
+        token: the fencing token of the lease; metadata with a higher one stays.
+        files: names of the files of the model.
+
+    Raises:
+        OSError: the mirror cannot be used now.
+    """
+    files = list(files)
     store.abandon_uploads(files)
     listed = store.list()
     before = store.get(MANIFEST_FILE) if MANIFEST_FILE in listed else None
     remove = _to_remove(listed, token, files)
-    if not store.put_if_unchanged(MANIFEST_FILE, text.encode(), before, remove):
+    if not store.put_if_unchanged(MANIFEST_FILE, manifest, before, remove):
         raise OSError(f"Another manifest was written to {store.url} at the same time")
 
 
@@ -220,14 +227,17 @@ def _attempts(ledger: Ledger) -> list[Row]:
     return [{name: row[name] for name in TABLES["attempts"].imported} for row in rows]
 
 
-def remove_metadata(store: Store) -> None:
-    """Remove the metadata of a finished mirror, if a run was killed before it had removed all.
+def remove_metadata(store: Store, token: int = LARGEST_TOKEN) -> None:
+    """Remove the metadata of a finished mirror, if not all of it was removed.
+
+    Args:
+        token: metadata with a higher fencing token stays.
 
     Raises:
         OSError: the mirror cannot be used now.
     """
     manifest = read_manifest(store)
-    if manifest and (remove := _to_remove(store.list(), LARGEST_TOKEN, manifest.files)):
+    if manifest and (remove := _to_remove(store.list(), token, manifest.files)):
         store.put({}, remove)
 
 

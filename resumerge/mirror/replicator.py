@@ -18,8 +18,14 @@ from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
 from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.manifest import Companions, upload_companions, write_manifest
-from resumerge.mirror.names import SnapshotName, snapshot_names
+from resumerge.mirror.manifest import (
+    Companions,
+    manifest_of,
+    remove_metadata,
+    upload_companions,
+    write_manifest,
+)
+from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
 from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.mirror.transfer import TransferProgress
@@ -91,6 +97,8 @@ class Replicator:
         self._named: set[str] | None = None
         """Files that the newest snapshot names; None if it is of an earlier attempt."""
         self._companions: Callable[[], Companions] | None = None
+        self._manifests: set[bytes] = set()
+        """Manifests that are written, or may be: the answer of the store can be lost."""
         self._finished = False
         self._error: BaseException | None = None
         self._failure: OSError | None = None
@@ -218,8 +226,9 @@ class Replicator:
         """Perform an operation, retrying until it succeeds."""
 
         def attempt() -> None:
-            self._lease.check()
-            operation()
+            if not self._is_finished_there():
+                self._lease.check()
+                operation()
 
         self._progress.begin()
         retry(
@@ -324,8 +333,26 @@ class Replicator:
             files[name] = (nbytes, sha256)
         self._lease.check()
         self._lease.stop()
-        write_manifest(self.store, self._ledger, self._lease.token, files)
+        manifest = manifest_of(self._ledger, files)
+        self._manifests.add(manifest)
+        write_manifest(self.store, manifest, self._lease.token, files)
         self._finished = True
+
+    def _is_finished_there(self) -> bool:
+        """Whether an earlier attempt has finished the mirror, though its answer was lost.
+
+        The lease went with it: it says nothing any more.
+        """
+        if not self._manifests:
+            return False
+        try:
+            if self.store.get(MANIFEST_FILE) not in self._manifests:
+                return False
+        except FileNotFoundError:
+            return False
+        remove_metadata(self.store, self._lease.token)
+        self._finished = True
+        return True
 
     def _report_conflict(self, name: str, now: str) -> None:
         """The mirror has a file of the user."""

@@ -8,11 +8,13 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from made_up_leases import wait_for
+from made_up_leases import ELSEWHERE, SECONDS, wait_for, write
+from plain_folder import PlainFolder
 from replication import COMPANIONS, Replication
 
 from resumerge.errors import Resumable
 from resumerge.mirror.audit import check_mirror
+from resumerge.mirror.names import MANIFEST_FILE, lease_name
 from resumerge.mirror.stores.base import StoreError
 from resumerge.retry import Backoff
 
@@ -125,6 +127,30 @@ def test_who_is_denied_does_not_wait(replication: Replication) -> None:
     with pytest.raises(Resumable, match="no right to write"):
         replication.finish()
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_the_last_answer_may_be_lost(
+    replication: Replication, monkeypatch: pytest.MonkeyPatch, taken_over: bool
+) -> None:
+    """The lease is gone with it; what a machine has that takes the mirror meanwhile, stays."""
+    pause = Backoff(first=0.8 * SECONDS, longest=SECONDS)
+    monkeypatch.setattr("resumerge.mirror.replicator.BACKOFF", pause)
+    answers = []
+
+    def happens(name: str) -> None:
+        if name == f"written {MANIFEST_FILE}" and not answers:
+            answers.append(name)
+            if taken_over:
+                write(PlainFolder(replication.store.folder), ELSEWHERE, 2)
+            raise OSError("Connection reset by peer")
+
+    replication.store.fails = happens
+    replication.begin()
+    replication.finish()
+    metadata = {name for name in replication.store.list() if name.startswith(".resumerge/")}
+    assert metadata == {MANIFEST_FILE} | ({lease_name(2)} if taken_over else set())
+    assert answers and replication.events() == ["mirror_failing", "mirror_recovered"]
 
 
 def test_a_store_that_is_busy_denies_nothing(replication: Replication) -> None:

@@ -17,7 +17,12 @@ from replication import COMPANIONS, Replication
 from resumerge.errors import Resumable
 from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.conflicts import ConflictResolver
-from resumerge.mirror.manifest import read_manifest, upload_companions, write_manifest
+from resumerge.mirror.manifest import (
+    manifest_of,
+    read_manifest,
+    upload_companions,
+    write_manifest,
+)
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name, snapshot_names
 from resumerge.mirror.stores.base import METADATA
 from resumerge.sizes import show_size
@@ -110,7 +115,8 @@ def test_what_is_of_a_later_lease_stays_when_a_manifest_is_written(
     kept = {lease_name(3), snapshot(3, 1), snapshot(4, 1)}
     for name in {lease_name(2), snapshot(1, 7), snapshot(2, 1), *kept}:
         replication.store.put({name: b"of somebody"})
-    write_manifest(replication.store, replication.ledger, 2, {"model.safetensors": (1, "0" * 64)})
+    manifest = manifest_of(replication.ledger, {"model.safetensors": (1, "0" * 64)})
+    write_manifest(replication.store, manifest, 2, ["model.safetensors"])
     metadata = {n for n in replication.store.list() if n.startswith(f"{METADATA}/")}
     assert metadata == {MANIFEST_FILE, *kept}
 
