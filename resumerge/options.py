@@ -368,6 +368,7 @@ class _MergeOptions(TypedDict, total=False):
     memory: int | str | None
     threads: int | None
     device: str
+    materialize: str | None
     offline: bool
     trust_sources: bool
     no_recheck: bool
@@ -390,6 +391,7 @@ class RunOptions(_MergeOptions, total=False):
     tensor_union: bool | None
     tensor_intersection: bool | None
     keep: Sequence[str] | None
+    intermediate_dir: StrPath | None
 
 
 class ResumeOptions(_MergeOptions, total=False):

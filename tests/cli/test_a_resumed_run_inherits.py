@@ -13,6 +13,7 @@ from resumerge.options import Kept, Options, are_kept_options, declared
 VALUES: dict[str, tuple[Any, Any]] = {
     "memory": (10**9, 2 * 10**9),
     "threads": (3, 1),
+    "materialize": ("always", "never"),
     "trust_sources": (False, True),
     "evict": (False, True),
     "mirror_then_delete": (True, False),

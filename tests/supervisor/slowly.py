@@ -2,6 +2,7 @@
 
 An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`; `hurry` ends the slowness.
 The method computes with kernels: processes that import torch would take ten times as long to start.
+With `SLOWLY_WITH_TORCH` it computes with torch, to the same bits, for tests of what that takes.
 """
 
 import ctypes
@@ -12,12 +13,12 @@ from pathlib import Path
 import numpy
 
 from resumerge import kernels
-from resumerge.methods import KernelMethod
+from resumerge.methods import KernelMethod, Method
 
 HUNGER = 1_000_000_000
 
 
-class Slowly(KernelMethod):
+class Slowly:
     """``mean(x_i)``."""
 
     name = "slowly"
@@ -26,22 +27,38 @@ class Slowly(KernelMethod):
     fewest = 2
     version = 1
 
-    def compute(self, tensor, inputs, run, statistics, out):
-        if not happens("hurry", once=False):
-            time.sleep(float(os.environ.get("SLOWLY_SECONDS", "0.08")) * len(run))
-        if happens("segfault", once=True) or happens("segfaults", once=False):
-            ctypes.string_at(0)
-        if happens("hunger", once=True):
-            numpy.ones(HUNGER, dtype="uint8")
-        if happens("numpy asks too much", once=True):
-            numpy.ones(1 << 60, dtype="uint8")
-        if happens("torch asks too much", once=True):
-            import torch
 
-            torch.empty(1 << 50)
-        if happens("hang", once=True):
-            time.sleep(1000)
-        kernels.weighted_sum(inputs, [1 / len(inputs)] * len(inputs), out)
+if os.environ.get("SLOWLY_WITH_TORCH"):
+
+    class WithTorch(Slowly, Method):
+        def block(self, tensor, inputs, block, statistics):
+            suffer(blocks=1)
+            return sum(inputs) / len(inputs)
+
+else:
+
+    class WithKernels(Slowly, KernelMethod):
+        def compute(self, tensor, inputs, run, statistics, out):
+            suffer(blocks=len(run))
+            kernels.weighted_sum(inputs, [1 / len(inputs)] * len(inputs), out)
+
+
+def suffer(blocks):
+    """Be slow, and let the accident happen that the test wants."""
+    if not happens("hurry", once=False):
+        time.sleep(float(os.environ.get("SLOWLY_SECONDS", "0.08")) * blocks)
+    if happens("segfault", once=True) or happens("segfaults", once=False):
+        ctypes.string_at(0)
+    if happens("hunger", once=True):
+        numpy.ones(HUNGER, dtype="uint8")
+    if happens("numpy asks too much", once=True):
+        numpy.ones(1 << 60, dtype="uint8")
+    if happens("torch asks too much", once=True):
+        import torch
+
+        torch.empty(1 << 50)
+    if happens("hang", once=True):
+        time.sleep(1000)
 
 
 def happens(accident, *, once):

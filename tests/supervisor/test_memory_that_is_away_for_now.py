@@ -24,6 +24,12 @@ def group() -> Iterator[TestCgroup]:
         pytest.skip(str(error))
 
 
+@pytest.fixture(autouse=True)
+def with_torch(merge: Supervised) -> None:
+    """What takes the memory."""
+    merge.environment["SLOWLY_WITH_TORCH"] = "1"
+
+
 @pytest.fixture
 def stopped(merge: Supervised) -> Supervised:
     """A merge that was stopped in the middle."""
