@@ -8,7 +8,7 @@ from pathlib import Path
 from resumerge.output.model_files import RECIPE_FILE
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub.prefetch import DownloadProgress
+from resumerge.sources.remote.prefetch import DownloadProgress
 
 
 @dataclass(frozen=True)

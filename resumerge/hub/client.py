@@ -10,18 +10,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from resumerge.errors import Resumable, ResumergeError, refuse
+from resumerge.remote.file import REQUEST
 from resumerge.retry import Backoff, retry
 
 T = TypeVar("T")
-
-LONGEST_ASKED = 300.0
-"""Seconds. If the Hub asks for a longer pause (``Retry-After``), the call fails."""
-
-REQUEST = Backoff(first=1, longest=8, retries=4, longest_asked=LONGEST_ASKED)
-"""For a small request."""
-
-DOWNLOAD = Backoff(first=1, longest=30, retries=6, longest_asked=LONGEST_ASKED)
-"""For a file. Calls that bring more bytes of it do not count."""
 
 
 def hub_call(

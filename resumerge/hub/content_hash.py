@@ -10,21 +10,11 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
-CHUNK = 1 << 20
-"""Bytes hashed at once; hashlib releases the interpreter's lock meanwhile."""
+from resumerge.remote.digests import Digest, ExpectedContent, hash_file
 
 REGULAR_LIMIT = 10_000_000
 """Bytes: the Hub accepts larger files through LFS or Xet only."""
-
-
-class Digest(Protocol):
-    """The methods of hashlib's objects that are used here."""
-
-    def update(self, data: bytes | memoryview, /) -> None: ...
-
-    def hexdigest(self) -> str: ...
 
 
 def content_digest(etag: str, size: int) -> Digest | None:
@@ -44,24 +34,24 @@ def content_digest(etag: str, size: int) -> Digest | None:
     return None
 
 
-def hash_file(path: Path, digest: Digest, check: Callable[[], None] | None = None) -> int:
-    """Update a digest with all bytes of a file.
+class ExpectedHash(ExpectedContent):
+    """Compares bytes with an etag; if that is no hash, everything is as expected.
 
     Args:
-        check: called after each chunk; an exception that it raises ends the reading.
-
-    Returns:
-        The number of bytes.
+        etag: as the Hub lists it.
+        size: of the whole file, in bytes.
     """
-    buffer = memoryview(bytearray(CHUNK))
-    total = 0
-    with path.open("rb", buffering=0) as stream:
-        while count := stream.readinto(buffer):
-            digest.update(buffer[:count])
-            total += count
-            if check is not None:
-                check()
-    return total
+
+    def __init__(self, etag: str, size: int) -> None:
+        self._etag, self._digest = etag, content_digest(etag, size)
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        if self._digest is not None:
+            self._digest.update(data)
+
+    @property
+    def is_expected(self) -> bool:
+        return self._digest is None or self._digest.hexdigest() == self._etag
 
 
 def is_intact(path: Path, etag: str, size: int, check: Callable[[], None] | None = None) -> bool:

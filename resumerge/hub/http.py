@@ -5,33 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
+
+from resumerge.remote.file import Response
 
 CHUNK = 16384
 """Largest piece of a body, in bytes, where the HTTP library asks for a size."""
-
-
-@dataclass(frozen=True)
-class Response:
-    """A response whose body has not been read.
-
-    Args:
-        status: the HTTP status after redirects.
-        headers: looked up without regard to case.
-        chunks: the body, as it arrives.
-    """
-
-    status: int
-    headers: Any
-    chunks: Iterator[bytes]
-    _response: Any
-
-    def abort(self) -> None:
-        """Close the connection from another thread; the reading thread gets an error."""
-        with suppress(Exception):
-            stream = self._response.extensions["network_stream"]
-            stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
@@ -60,4 +39,10 @@ def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
         if response.status_code != 416:
             hf_raise_for_status(response)
         chunks = response.iter_bytes() if is_httpx else response.iter_content(CHUNK)
-        yield Response(response.status_code, response.headers, chunks, response)
+
+        def abort() -> None:
+            with suppress(Exception):
+                stream = response.extensions["network_stream"]
+                stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+        yield Response(response.status_code, response.headers, chunks, abort)

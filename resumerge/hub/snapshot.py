@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from resumerge.errors import refuse
+from resumerge.errors import InputError, refuse
 from resumerge.hub.cache import (
     COMMIT,
-    HubFile,
     link_etag,
     remember_commit,
     remembered_commit,
@@ -19,29 +17,51 @@ from resumerge.hub.cache import (
 )
 from resumerge.hub.client import hub_call
 from resumerge.hub.content_hash import guess_etag
-from resumerge.hub.metadata_cache import MetadataCache
-
-LIST_TIMEOUT = 30.0
-"""Timeout of a listing in seconds: the Hub is slow for repos with thousands of files."""
+from resumerge.hub.file import LIST_TIMEOUT, HubFile, hub_offline_error, hub_version
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.remote.snapshot import Snapshot
 
 _ETAG = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 
 
 @dataclass(frozen=True)
-class RepoSnapshot:
+class RepoSnapshot(Snapshot):
     """A repo at one commit.
 
     Args:
-        folder: the snapshot's folder in the standard cache, which may not exist yet.
-        files: by name; all files of the repo if `online`, else those that the cache knows.
-        online: whether the listing is the Hub's.
+        files: all files of the repo if `online`, else those that the cache knows.
     """
 
-    repo: str
-    commit: str
-    folder: Path
     files: Mapping[str, HubFile]
-    online: bool
+
+    kind = "hub"
+    fix_absent = "name another revision, or ask the repo's owner to upload them"
+
+    @property
+    def version(self) -> str:
+        return hub_version(self.model, self.revision)
+
+    def offline_error(self, names: list[str]) -> InputError:
+        return hub_offline_error(self.model, self.revision, names)
+
+    def described(self, names: Iterable[str]) -> RepoSnapshot:
+        """The Hub lists size and etag; some mirrors of it do not."""
+        files = dict(self.files)
+        for name in names:
+            file = files[name]
+            if file.size < 0 or not file.etag:
+                file = files[name] = file.refreshed()
+            if not _ETAG.fullmatch(file.etag):
+                raise refuse(
+                    "The Hub sent an etag that is not a hash",
+                    where=file.where,
+                    found=repr(file.etag[:60]),
+                    fix="try again later; if HF_ENDPOINT is set, unset it",
+                )
+        return replace(self, files=files)
+
+    def pin(self, names: Iterable[str]) -> str:
+        return self.revision
 
 
 def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
@@ -85,45 +105,8 @@ def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> Re
         for sibling in info.siblings or []
     }
     metadata.store_listing(repo, commit, {n: (f.size, f.etag) for n, f in files.items()})
-    return RepoSnapshot(repo, commit, snapshot_folder(repo, commit), files, online=True)
-
-
-def with_etags(snapshot: RepoSnapshot, names: Iterable[str]) -> RepoSnapshot:
-    """The snapshot with size and etag of the named files, requested one by one if not listed.
-
-    The Hub lists them; some mirrors of it do not.
-    """
-    files = dict(snapshot.files)
-    for name in names:
-        file = files[name]
-        if file.size < 0 or not file.etag:
-            file = files[name] = _requested(file)
-        if not _ETAG.fullmatch(file.etag):
-            raise refuse(
-                "The Hub sent an etag that is not a hash",
-                where=f"{file.repo}@{file.commit}/{name}",
-                found=repr(file.etag[:60]),
-                fix="try again later; if HF_ENDPOINT is set, unset it",
-            )
-    return replace(snapshot, files=files)
-
-
-def _requested(file: HubFile) -> HubFile:
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-    url = hf_hub_url(file.repo, file.name, revision=file.commit)
-    found = hub_call(
-        lambda: get_hf_file_metadata(url, timeout=LIST_TIMEOUT, library_name="resumerge"),
-        repo=file.repo,
-        revision=file.commit,
-    )
-    if found.size is None or found.etag is None:
-        raise refuse(
-            "The server did not send the size and the etag of a file",
-            where=f"{file.repo}@{file.commit}/{file.name}",
-            fix="set HF_ENDPOINT to another server, or unset it",
-        )
-    return replace(file, size=found.size, etag=found.etag)
+    folder = snapshot_folder(repo, commit)
+    return RepoSnapshot(repo, commit, folder, files, online=True, is_listing=True)
 
 
 def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
@@ -143,9 +126,10 @@ def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) ->
             fix="run once without --offline (and with HF_HUB_OFFLINE unset)",
         )
     folder = snapshot_folder(repo, commit)
+    listed = metadata.listing(repo, commit)
     files = {
         name: HubFile(repo, commit, name, size, etag)
-        for name, (size, etag) in metadata.listing(repo, commit).items()
+        for name, (size, etag) in listed.items()
         if size >= 0 and etag
     }
     for path in folder.rglob("*"):
@@ -153,7 +137,7 @@ def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) ->
         if path.is_file() and name not in files:
             etag = link_etag(path) or guess_etag(path)
             files[name] = HubFile(repo, commit, name, path.stat().st_size, etag)
-    return RepoSnapshot(repo, commit, folder, files, online=False)
+    return RepoSnapshot(repo, commit, folder, files, online=False, is_listing=bool(listed))
 
 
 def cached_files(repo: str, revision: str | None) -> list[HubFile]:

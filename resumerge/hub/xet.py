@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from resumerge.hub.cache import HubFile
 from resumerge.hub.client import hub_call
 
 XET_ONLY = 50_000_000_000
 """Bytes above which the Hub serves a file through Xet alone."""
 
 
-def is_served_by_xet(file: HubFile) -> bool:
+def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path) -> bool:
     """Whether huggingface_hub would use Xet for a file, and no part of the file is here yet.
 
     A partial file is finished over HTTP, which serves the same bytes.
     """
     from huggingface_hub import constants, file_download, get_hf_file_metadata, hf_hub_url
 
-    has_part = file.partial.exists() and file.partial.stat().st_size > 0
-    if (has_part and file.size <= XET_ONLY) or getattr(constants, "HF_HUB_DISABLE_XET", True):
+    has_part = partial.exists() and partial.stat().st_size > 0
+    if (has_part and size <= XET_ONLY) or getattr(constants, "HF_HUB_DISABLE_XET", True):
         return False
     available = getattr(file_download, "is_xet_available", None)
     if available is None or not available():
         return False
-    url = hf_hub_url(file.repo, file.name, revision=file.commit)
+    url = hf_hub_url(repo, name, revision=commit)
     found: Any = hub_call(
         lambda: get_hf_file_metadata(url, library_name="resumerge"),
-        repo=file.repo,
-        revision=file.commit,
+        repo=repo,
+        revision=commit,
     )
     return getattr(found, "xet_file_data", None) is not None
 
 
-def download_by_xet(file: HubFile, progressed: Callable[[int], None]) -> None:
-    """Let huggingface_hub download a file into its cache, in place of any that is there.
+def download_by_xet(
+    repo: str, commit: str, name: str, progressed: Callable[[int], None], *, replace: bool
+) -> None:
+    """Let huggingface_hub download a file into its cache.
 
     Args:
+        replace: a file that is there is damaged.
         progressed: called with the number of bytes so far, where this version of huggingface_hub
             can report them.
     """
@@ -48,10 +51,10 @@ def download_by_xet(file: HubFile, progressed: Callable[[int], None]) -> None:
     if "tqdm_class" in inspect.signature(hf_hub_download).parameters:
         options["tqdm_class"] = _silent_bar(progressed)
     hf_hub_download(
-        file.repo,
-        file.name,
-        revision=file.commit,
-        force_download=file.content is not None,
+        repo,
+        name,
+        revision=commit,
+        force_download=replace,
         library_name="resumerge",
         **options,
     )

@@ -262,16 +262,16 @@ class Plan:
         for unit in self.units:
             yield from unit.expression.nodes()
 
-    def files_of(self, tensor: Tensor, kind: str) -> frozenset[SourceFileKey]:
+    def files_of(self, tensor: Tensor, *kinds: str) -> frozenset[SourceFileKey]:
         """The weight files that a tensor is read from.
 
         Args:
-            kind: of the sources whose files are wanted: ``local`` or ``hub``.
+            kinds: of the sources whose files are wanted, like ``local``.
         """
         return frozenset(
             (stored.source, stored.file)
             for stored in stored_in(tensor)
-            if self.sources[stored.source].part_of(stored.file)[0].kind == kind
+            if self.sources[stored.source].part_of(stored.file)[0].kind in kinds
         )
 
     def bytes_needed(self, source: int) -> dict[str, int]:

@@ -1,13 +1,13 @@
 """Input models: their files and tensors, and reading ranges of files.
 
-`formats/` describes weight files (one class for each format), `hub/` models on the Hub, `adapters/`
-LoRA, `tokenizers/` vocabularies. Nothing here knows what is computed from the tensors. May import
-`recipe/`, `resumerge.hub` and what lies below them.
+`formats/` describes weight files (one class for each format), `remote/` models on the Hub and in
+buckets, `adapters/` LoRA, `tokenizers/` vocabularies. Nothing here knows what is computed from the
+tensors. May import `recipe/`, `resumerge.hub` and what lies below them.
 """
 
-from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.sources.hub.files import fetch, list_companions
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.open import open_source
+from resumerge.sources.remote.files import fetch, list_companions
 from resumerge.sources.types import Source, SourceFile
 
 __all__ = [

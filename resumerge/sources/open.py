@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.references import is_local
 from resumerge.recipe.types import ModelRef
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.adapters.lora import with_adapter
 from resumerge.sources.formats.quantised import check_unquantised
-from resumerge.sources.hub.model import open_hub
 from resumerge.sources.index import ADAPTER, MODEL, Contents
 from resumerge.sources.local import open_local
+from resumerge.sources.remote.hub import open_hub
 from resumerge.sources.types import Source
 
 
@@ -30,7 +30,7 @@ def open_source(
         pins: what a run pinned, by the text of a reference: `revision`, the commit of a Hub repo,
             or `path`, of a local folder or file. References without a pin are resolved again.
         offline: do not use the network.
-        metadata: the metadata cache of Hub files.
+        metadata: the metadata cache of remote files.
         contents: what the reference names: a model, or an adapter alone.
 
     Raises:

@@ -14,6 +14,9 @@ import xxhash
 from resumerge.recipe.types import ModelRef
 from resumerge.tensors import Stored, Tensor, with_stored
 
+REMOTE = frozenset({"hub"})
+"""Kinds of sources whose files are downloaded before they are read."""
+
 
 @dataclass(frozen=True)
 class FileStamp:
@@ -101,6 +104,11 @@ class Source:
     notes: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
     number: int = 0
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its files are downloaded before they are read; of one without parts."""
+        return self.kind in REMOTE
 
     @property
     def parts(self) -> dict[str, Source]:

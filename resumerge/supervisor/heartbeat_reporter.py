@@ -5,7 +5,7 @@ from __future__ import annotations
 from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub.prefetch import DownloadProgress
+from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from resumerge.engine.reporter import ProgressUpdate
-from resumerge.sources.hub.prefetch import DownloadProgress
+from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.ui.progress import bars, console_reporter, keepalive
 from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
 from resumerge.ui.progress.upload import UploadProgress

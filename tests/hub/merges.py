@@ -15,7 +15,7 @@ from typing import Any
 from hub_models import CONFIG, shard
 from loopback_hub import Hub
 
-from resumerge.hub.cache import HubFile
+from resumerge.hub.file import HubFile
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from loopback_hub import Hub
 from merges import COPIES, Place, layered, output
 
 from resumerge.errors import InputError
-from resumerge.sources.hub.files import fetch
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch
+from resumerge.sources.remote.hub import open_hub
 
 
 def test_access_lost_between_two_attempts(hub: Hub, tmp_path: Path) -> None:

@@ -21,13 +21,14 @@ from test_downloads_go_on_where_they_were_cut_off import (
 )
 
 from resumerge.errors import Resumable
-from resumerge.hub import download as module
-from resumerge.hub.cache import HubFile
-from resumerge.hub.callbacks import DownloadCallbacks
-from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.hub.file import HubFile
+from resumerge.remote import download as module
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.digests import ExpectedContent
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
-from resumerge.sources.hub.files import fetch, hub_file
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch, remote_file
+from resumerge.sources.remote.hub import open_hub
 
 
 @pytest.fixture
@@ -58,13 +59,13 @@ def statuses(hub: Hub) -> list[tuple[int, bool]]:
 def test_the_rest_is_asked_for_of_the_file_as_it_was(
     hub: Hub, source: Source, metadata: MetadataCache
 ) -> None:
-    there = hub_file(source, NAME).partial.stat().st_size
+    there = remote_file(source, NAME).partial.stat().st_size
     assert fetch_again(source, metadata) == []
     [request] = downloads(hub)
     assert request.headers["Range"] == f"bytes={there}-"
     assert request.headers["If-Range"] == f'"{hub.blob_of("org/model", NAME).cdn_etag}"'
     assert request.headers["Accept-Encoding"] == "identity", "a range of it is one of the file"
-    assert metadata.validator(hub_file(source, NAME).partial) is None, "it is whole"
+    assert metadata.validator(remote_file(source, NAME).partial) is None, "it is whole"
 
 
 def test_a_file_that_was_not_begun_is_asked_for_whole(
@@ -83,7 +84,7 @@ def test_where_the_file_was_another_no_byte_of_it_is_kept(
 ) -> None:
     """The server does not know ``If-Range``, and sends the rest of what it has by now."""
     hub.heeds_if_range = False
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     file.partial.write_bytes(bytes(CUT))
     metadata.store_validator(file.partial, '"the other"')
     assert fetch_again(source, metadata) == [], "nothing was damaged"
@@ -96,7 +97,7 @@ Headers = dict[str, str | None]
 
 def answer(hub: Hub, source: Source, headers: Headers) -> None:
     """Have the server say this, once."""
-    there = hub_file(source, NAME).partial.stat().st_size
+    there = remote_file(source, NAME).partial.stat().st_size
     says = {key: value and value.format(there=there) for key, value in headers.items()}
     hub.fail("/cdn/", says=says)
 
@@ -145,7 +146,7 @@ def test_of_a_whole_file_what_is_there_is_skipped(
 ) -> None:
     """The bytes that are there count: one that is wrong is found at the end."""
     hub.ranges = False
-    partial = hub_file(source, NAME).partial
+    partial = remote_file(source, NAME).partial
     partial.write_bytes(b"?" + partial.read_bytes()[1:])
     assert fetch_again(source, metadata) == ["download_damaged"]
     assert [r.status for r in downloads(hub)] == [200, 200]
@@ -168,14 +169,14 @@ def test_more_bytes_than_the_file_has_are_not_taken(
     blob = hub.blob_of("org/model", NAME)
     longer = type(blob)(blob.data + b"more", True)
     hub._blobs[blob.sha256] = (NAME, longer)
-    there = hub_file(source, NAME).partial.stat().st_size
+    there = remote_file(source, NAME).partial.stat().st_size
     hub.fail("/cdn/", says={"ETag": None, "Content-Range": f"bytes {there}-{SIZE + 3}/*"})
     hub.fail("/cdn/", status=503)
 
     def put_right(*_: Any) -> None:
         hub._blobs[blob.sha256] = (NAME, blob)
 
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     callbacks = DownloadCallbacks(sleep=put_right)
     fetch(source, [NAME], metadata, callbacks)
     assert is_whole(source)
@@ -202,7 +203,7 @@ def test_a_content_that_is_wrong_three_times_ends_it(
     with pytest.raises(Resumable, match="was downloaded 3 times"):
         fetch(source, [NAME], metadata)
     assert len(downloads(hub)) == 3
-    assert hub_file(source, NAME).partial.stat().st_size == 0
+    assert remote_file(source, NAME).partial.stat().st_size == 0
 
 
 # Its name
@@ -212,7 +213,7 @@ def test_it_is_on_disk_before_it_has_its_name(
     hub: Hub, source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[tuple[str, int]] = []
-    partial = hub_file(source, NAME).partial
+    partial = remote_file(source, NAME).partial
     real_sync, real_put = os.fdatasync, HubFile.put
 
     def sync(fd: int) -> None:
@@ -220,9 +221,9 @@ def test_it_is_on_disk_before_it_has_its_name(
         if os.fstat(fd).st_ino == partial.stat().st_ino:
             done.append(("synced", os.fstat(fd).st_size))
 
-    def put(file: HubFile, complete: Path) -> None:
+    def put(file: HubFile, complete: Path, content: ExpectedContent) -> None:
         done.append(("named", complete.stat().st_size))
-        real_put(file, complete)
+        real_put(file, complete, content)
 
     monkeypatch.setattr(module.os, "fdatasync", sync)
     monkeypatch.setattr(HubFile, "put", put)
@@ -234,7 +235,7 @@ def test_the_folder_is_on_disk_with_the_name(
     hub: Hub, source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[tuple[Path, bool]] = []
-    blob = hub_file(source, NAME).blob
+    blob = remote_file(source, NAME).blob
 
     def sync_folder(storage: object, path: Path) -> None:
         synced.append((path, blob.exists()))
@@ -247,14 +248,14 @@ def test_the_folder_is_on_disk_with_the_name(
 
 def test_what_it_is_is_known_afterwards(hub: Hub, source: Source, metadata: MetadataCache) -> None:
     fetch_again(source, metadata)
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     assert metadata.verdict(file.blob, file.etag) is True
     assert not file.partial.exists()
     assert (source.folder / NAME).readlink() == Path("../../blobs") / file.etag
 
 
 def test_what_happens_is_told(hub: Hub, source: Source, metadata: MetadataCache) -> None:
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     there, inode = file.partial.stat().st_size, file.partial.stat().st_ino
     started: list[int] = []
     moved: list[int] = []
@@ -281,10 +282,10 @@ def test_it_can_be_stopped(hub: Hub, source: Source, metadata: MetadataCache, wh
             raise Stopped
 
     callbacks.check = check
-    there = hub_file(source, NAME).partial.stat().st_size
+    there = remote_file(source, NAME).partial.stat().st_size
     with pytest.raises(Stopped):
         fetch(source, [NAME], metadata, callbacks)
-    assert hub_file(source, NAME).partial.stat().st_size >= there
+    assert remote_file(source, NAME).partial.stat().st_size >= there
     assert bool(downloads(hub)) is (where == "receiving")
 
 
@@ -295,7 +296,7 @@ def test_one_that_another_process_brought_meanwhile_is_not_downloaded(
     hub: Hub, source: Source, metadata: MetadataCache
 ) -> None:
     """But for the damaged one that is to be replaced."""
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     file.blob.write_bytes(b"?" + MODEL[NAME][1:])
     damaged = file.inode
     module.download(file, metadata, DownloadCallbacks(), damaged=(damaged or 0) + 1)
@@ -321,15 +322,15 @@ def removed(file: HubFile) -> None:
 def test_it_takes_the_place_of_what_is_damaged(
     hub: Hub, source: Source, metadata: MetadataCache, before: Callable[[HubFile], None]
 ) -> None:
-    before(hub_file(source, NAME))
+    before(remote_file(source, NAME))
     fetch_again(source, metadata)
-    assert hub_file(source, NAME).pointer.is_symlink()
+    assert remote_file(source, NAME).pointer.is_symlink()
 
 
 def test_a_link_in_the_place_of_a_part_is_not_followed(
     hub: Hub, source: Source, metadata: MetadataCache, tmp_path: Path
 ) -> None:
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     file.partial.unlink()
     (tmp_path / "mine").write_bytes(b"mine")
     file.partial.symlink_to(tmp_path / "mine")
@@ -343,7 +344,7 @@ def test_a_file_that_is_no_hash_is_compared_by_its_size_alone(
 ) -> None:
     hub.commit("org/model", {**MODEL, "config.json": CONFIG})
     source = open_hub(ref("org/model"))
-    listed = hub_file(source, NAME)
-    file = HubFile(listed.repo, listed.commit, NAME, SIZE, "no-hash-of-anything")
+    listed = remote_file(source, NAME)
+    file = HubFile(listed.model, listed.revision, NAME, SIZE, "no-hash-of-anything")
     module.download(file, metadata, DownloadCallbacks())
     assert file.blob.read_bytes() == MODEL[NAME]

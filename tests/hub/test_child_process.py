@@ -12,16 +12,16 @@ from loopback_hub import Hub
 ROOT = Path(__file__).parents[2]
 MERGE = """
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.hub.model import open_hub
-from resumerge.sources.hub.files import fetch
+from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.files import fetch
 source = open_hub(ModelRef("org/model", "org/model"))
 fetch(source, source.files)
 print(source.folder)
 """
 IMPORT = """
 import sys
-import resumerge.sources.hub.model
-import resumerge.sources.hub.files
+import resumerge.sources.remote.hub
+import resumerge.sources.remote.files
 heavy = {"huggingface_hub", "torch", "requests", "httpx", "httpx2"} & set(sys.modules)
 assert not heavy, heavy
 """

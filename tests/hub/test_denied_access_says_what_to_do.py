@@ -7,8 +7,8 @@ from hub_models import ref, single
 from loopback_hub import Hub
 
 from resumerge.errors import InputError
-from resumerge.sources.hub.files import fetch
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch
+from resumerge.sources.remote.hub import open_hub
 
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyz"
 

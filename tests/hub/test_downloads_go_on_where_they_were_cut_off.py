@@ -12,11 +12,11 @@ from hub_models import CONFIG, ref, safetensors, single
 from loopback_hub import Hub, Request
 
 from resumerge.errors import Resumable
-from resumerge.hub.callbacks import DownloadCallbacks
-from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
-from resumerge.sources.hub.files import fetch, hub_file
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch, remote_file
+from resumerge.sources.remote.hub import open_hub
 
 NAME = "model.safetensors"
 MODEL = single(fill=7, numel=500_000)
@@ -39,7 +39,7 @@ def begun(hub: Hub, metadata: MetadataCache | None = None) -> Source:
 
     with pytest.raises(Killed):
         fetch(source, [NAME], metadata, DownloadCallbacks(progressed=kill))
-    assert hub_file(source, NAME).partial.stat().st_size >= CUT
+    assert remote_file(source, NAME).partial.stat().st_size >= CUT
     hub.forget_requests()
     return source
 
@@ -54,11 +54,11 @@ def is_whole(source: Source) -> bool:
 
 def test_the_next_process_asks_for_the_rest(hub: Hub, tmp_path: Path) -> None:
     source = begun(hub, MetadataCache(tmp_path))
-    there = hub_file(source, NAME).partial.stat().st_size
+    there = remote_file(source, NAME).partial.stat().st_size
     fetch(source, [NAME], MetadataCache(tmp_path))
     assert is_whole(source)
     assert [(r.status, r.sent) for r in downloads(hub)] == [(206, SIZE - there)]
-    assert not hub_file(source, NAME).partial.exists()
+    assert not remote_file(source, NAME).partial.exists()
 
 
 def test_without_records_of_the_server_too(hub: Hub) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_the_server_calls_by_another_etag_comes_from_the_start(
     hub: Hub, tmp_path: Path
 ) -> None:
     source = begun(hub, MetadataCache(tmp_path))
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     file.partial.write_bytes(bytes(CUT))  # of a file that is no more
     MetadataCache(tmp_path).store_validator(file.partial, '"another"')
     fetch(source, [NAME], MetadataCache(tmp_path))
@@ -92,7 +92,7 @@ def test_a_file_that_the_server_calls_by_another_etag_comes_from_the_start(
 
 def test_a_part_that_is_damaged_costs_one_download(hub: Hub, sleeps: list[float]) -> None:
     source = begun(hub)
-    partial = hub_file(source, NAME).partial
+    partial = remote_file(source, NAME).partial
     partial.write_bytes(b"?" + partial.read_bytes()[1:])
     events: list[str] = []
     fetch(
@@ -105,14 +105,14 @@ def test_a_part_that_is_damaged_costs_one_download(hub: Hub, sleeps: list[float]
 
 def test_a_part_that_is_too_long_is_thrown_away(hub: Hub) -> None:
     source = begun(hub)
-    hub_file(source, NAME).partial.write_bytes(bytes(SIZE + 1))
+    remote_file(source, NAME).partial.write_bytes(bytes(SIZE + 1))
     fetch(source, [NAME])
     assert is_whole(source)
 
 
 def test_a_part_that_is_whole_already_costs_nothing(hub: Hub) -> None:
     source = begun(hub)
-    hub_file(source, NAME).partial.write_bytes(MODEL[NAME])
+    remote_file(source, NAME).partial.write_bytes(MODEL[NAME])
     fetch(source, [NAME])
     assert is_whole(source)
     assert downloads(hub) == []
@@ -167,7 +167,7 @@ def test_bytes_that_are_never_right_are_not_given_a_name(hub: Hub, sleeps: list[
         fetch(source, [NAME])
     assert caught.value.reason == "source_unavailable"
     assert hashlib.sha256(MODEL[NAME]).hexdigest() in str(caught.value)
-    assert hub_file(source, NAME).content is None
+    assert remote_file(source, NAME).content is None
 
 
 def test_wrong_bytes_of_a_file_that_is_no_lfs_file(hub: Hub, sleeps: list[float]) -> None:

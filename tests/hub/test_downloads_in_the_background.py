@@ -13,13 +13,13 @@ from hub_models import ref, shard, sharded
 from loopback_hub import Hub
 
 from resumerge.errors import Resumable, ResumergeError
-from resumerge.hub.cache import HubFile
-from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.hub.file import HubFile
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
-from resumerge.sources.hub import prefetch
-from resumerge.sources.hub.files import ensure_cached, fetch, hub_file
-from resumerge.sources.hub.model import open_hub
-from resumerge.sources.hub.prefetch import FREE_BYTES, Prefetcher
+from resumerge.sources.remote import prefetch
+from resumerge.sources.remote.files import ensure_cached, fetch, remote_file
+from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.prefetch import FREE_BYTES, Prefetcher
 
 COUNT = 4
 FILES = [shard(number, COUNT) for number in range(1, COUNT + 1)]
@@ -56,7 +56,7 @@ def failure(fetcher: Prefetcher) -> ResumergeError:
 
 def of_a_disk(free: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the cache's disk say that so many bytes are free, besides what downloads leave."""
-    monkeypatch.setattr(prefetch, "free_bytes", lambda: FREE_BYTES + free)
+    monkeypatch.setattr(prefetch, "free_bytes", lambda folder: FREE_BYTES + free)
 
 
 def test_two_downloads_are_not_promised_the_same_space(
@@ -84,7 +84,7 @@ def test_space_for_each_of_them_is_enough(
 def test_a_download_that_was_begun_needs_only_the_rest(
     source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = hub_file(source, FILES[0])
+    file = remote_file(source, FILES[0])
     file.blob.parent.mkdir(parents=True, exist_ok=True)
     file.partial.write_bytes(sharded(COUNT, numel=200_000)[FILES[0]][:300_000])
     needed: list[int] = []
@@ -96,7 +96,7 @@ def test_what_an_earlier_download_brought_is_progress(
     source: Source, metadata: MetadataCache
 ) -> None:
     """Nor is space kept for it a second time."""
-    file = hub_file(source, FILES[0])
+    file = remote_file(source, FILES[0])
     file.blob.parent.mkdir(parents=True, exist_ok=True)
     file.partial.write_bytes(sharded(COUNT, numel=200_000)[FILES[0]][:300_000])
     done: list[int] = []
@@ -118,7 +118,7 @@ def test_while_another_arrives_there_may_be_space_later(
     of_a_disk(source.files[FILES[0]].size, monkeypatch)
     asked, started = list[bool](), list[str]()
 
-    def reserved_bytes(blocked: bool) -> int:
+    def reserved_bytes(blocked: bool, cache: Path) -> int:
         asked.append(blocked)
         return 0
 
@@ -149,7 +149,7 @@ def test_where_files_are_evicted_a_download_waits_for_space(
     looked = threading.Event()
     reserved = [10**12]
 
-    def reserved_bytes(blocked: bool) -> int:
+    def reserved_bytes(blocked: bool, cache: Path) -> int:
         asked.append(blocked)
         looked.set()
         return reserved[0]
@@ -170,7 +170,7 @@ def test_where_nothing_is_evicted_the_output_has_its_space_already(
 ) -> None:
     of_a_disk(2 * source.files[FILES[0]].size, monkeypatch)
     wanted = [(source, name) for name in FILES]
-    with Prefetcher(wanted, metadata, reserved_bytes=lambda blocked: 10**12) as fetcher:
+    with Prefetcher(wanted, metadata, reserved_bytes=lambda blocked, cache: 10**12) as fetcher:
         until_all_are_ready(fetcher, COUNT)
 
 
@@ -242,7 +242,7 @@ def test_at_the_end_downloads_are_cut_off_and_what_was_set_is_set_back(
     before = sys.getswitchinterval()
     hub.fail("/cdn/", stall_after=1000, times=None)
     received = threading.Event()
-    partial = hub_file(source, FILES[0]).partial
+    partial = remote_file(source, FILES[0]).partial
     with Prefetcher([(source, FILES[0])], metadata) as fetcher:
         assert sys.getswitchinterval() < before
         until = time.monotonic() + 60

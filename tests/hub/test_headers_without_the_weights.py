@@ -10,9 +10,9 @@ from hub_models import CONFIG, ref, safetensors, sharded
 from loopback_hub import Blob, Hub
 
 from resumerge.errors import InputError, Resumable
-from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.sources.hub.model import open_hub
-from resumerge.sources.hub.prefetch import Prefetcher
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.prefetch import Prefetcher
 
 
 def test_headers_of_a_big_file_move_less_than_100_kb(hub: Hub) -> None:

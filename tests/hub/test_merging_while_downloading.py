@@ -91,7 +91,7 @@ def test_a_second_run_serves_nothing_and_reads_nothing_again(filled: Hub, tmp_pa
     for name in ("org/math", "org/code"):  # a hash would be seen: what is read has wrong bytes now
         blob = place.blob(name, shard(1, 8))
         flip(blob)
-        with closing(sqlite3.connect(place.folder / "state" / "hub.db")) as database, database:
+        with closing(sqlite3.connect(place.folder / "state" / "remote.db")) as database, database:
             database.execute(
                 "UPDATE verdicts SET ctime_ns = ? WHERE path = ?",
                 [blob.stat().st_ctime_ns, os.path.realpath(blob)],

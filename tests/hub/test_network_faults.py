@@ -8,8 +8,8 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.client import is_transient
-from resumerge.sources.hub.files import fetch
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch
+from resumerge.sources.remote.hub import open_hub
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 522, 530])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hub_models import ref, shard, sharded, single
 from loopback_hub import Hub
 
-from resumerge.hub.callbacks import DownloadCallbacks
-from resumerge.sources.hub.files import fetch
-from resumerge.sources.hub.model import open_hub
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.sources.remote.files import fetch
+from resumerge.sources.remote.hub import open_hub
 
 
 def test_only_the_shards_named_are_fetched(hub: Hub) -> None:

@@ -7,8 +7,8 @@ from hub_models import CONFIG, ref, shard, sharded, single
 from loopback_hub import Hub
 
 from resumerge.errors import InputError
-from resumerge.sources.hub.files import fetch, list_companions
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch, list_companions
+from resumerge.sources.remote.hub import open_hub
 
 
 def test_cached_model_opens_without_one_request(hub: Hub) -> None:

@@ -7,8 +7,8 @@ from hub_models import ref, single
 from loopback_hub import Hub
 
 from resumerge.errors import InputError
-from resumerge.sources.hub.files import fetch
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch
+from resumerge.sources.remote.hub import open_hub
 
 
 def test_pinned_commit_is_read_after_the_branch_moved(hub: Hub) -> None:

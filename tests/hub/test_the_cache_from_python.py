@@ -10,10 +10,10 @@ from loopback_hub import Hub
 
 import resumerge
 from resumerge.engine.reports.cache_check import CacheReport
-from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
-from resumerge.sources.hub.files import fetch, hub_file
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch, remote_file
+from resumerge.sources.remote.hub import open_hub
 
 DAMAGED, MISSING = shard(2, 3), shard(3, 3)
 
@@ -24,9 +24,9 @@ def source(hub: Hub) -> Source:
     hub.commit("org/model", sharded(3))
     source = open_hub(ref("org/model"))
     fetch(source, [*source.files, "config.json"])
-    path = hub_file(source, DAMAGED).blob
+    path = remote_file(source, DAMAGED).blob
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    hub_file(source, MISSING).blob.unlink()
+    remote_file(source, MISSING).blob.unlink()
     hub.forget_requests()
     return source
 
@@ -40,7 +40,7 @@ def test_what_is_found_is_noted_in_the_state_folder(source: Source, tmp_path: Pa
     report = resumerge.cache_check("org/model", state_dir=tmp_path / "state")
     assert states(report) == {DAMAGED: "damaged", MISSING: "missing"}
     assert not report.intact
-    file = hub_file(source, DAMAGED)
+    file = remote_file(source, DAMAGED)
     assert MetadataCache(tmp_path / "state").verdict(file.pointer, file.etag) is False
 
 
@@ -54,7 +54,7 @@ def test_only_what_is_damaged_or_missing_is_brought_again(
     assert {name: (source.folder / name).read_bytes() for name in source.files} == {
         name: data for name, data in sharded(3).items() if name in source.files
     }
-    file = hub_file(source, DAMAGED)
+    file = remote_file(source, DAMAGED)
     assert MetadataCache(tmp_path / "state").verdict(file.pointer, file.etag) is True
     hub.forget_requests()
     assert resumerge.cache_repair("org/model", state_dir=tmp_path / "state").intact

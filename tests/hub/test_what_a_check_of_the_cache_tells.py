@@ -12,13 +12,13 @@ from loopback_hub import Hub
 
 from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.errors import InputError, Resumable
-from resumerge.hub.cache import HubFile
-from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.hub.file import HubFile
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.sources.hub import files as hub_files
-from resumerge.sources.hub.files import fetch, hub_file
-from resumerge.sources.hub.model import open_hub
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.remote import files as hub_files
+from resumerge.sources.remote.files import fetch, remote_file
+from resumerge.sources.remote.hub import open_hub
 
 FIRST, SECOND = shard(1, 2), shard(2, 2)
 
@@ -34,7 +34,7 @@ class Cached:
         fetch(self.source, self.source.files, self.metadata)
 
     def file(self, name: str) -> HubFile:
-        return hub_file(self.source, name)
+        return remote_file(self.source, name)
 
     def flip(self, name: str) -> None:
         """A byte; the time that the file says stays."""

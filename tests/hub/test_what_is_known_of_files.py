@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resumerge.hub.metadata_cache import DATABASE, MetadataCache
+from resumerge.remote.metadata_cache import DATABASE, MetadataCache
 
 ETAG, OTHER = "a" * 64, "b" * 64
 

@@ -13,13 +13,13 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.cache import link_etag, remembered_commit, repo_folder
-from resumerge.hub.callbacks import DownloadCallbacks
 from resumerge.hub.client import brief, explain
 from resumerge.hub.content_hash import REGULAR_LIMIT, guess_etag, is_intact
-from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import cached_files
-from resumerge.sources.hub.files import fetch, hub_file, is_cached
-from resumerge.sources.hub.model import open_hub
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.remote.files import fetch, is_cached, remote_file
+from resumerge.sources.remote.hub import open_hub
 
 NAME = "model.safetensors"
 
@@ -84,7 +84,7 @@ def test_a_content_that_several_commits_have_is_listed_once(hub: Hub) -> None:
     for revision in ("main", source.revision):
         listed = cached_files("org/model", revision)
         assert sorted(file.name for file in listed) == ["config.json", NAME]
-        assert {file.commit for file in listed} == {source.revision}
+        assert {file.revision for file in listed} == {source.revision}
     assert cached_files("org/model", "no-branch") == []
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_is_known_to_be_damaged_is_not_present(hub: Hub, tmp_path: P
     hub.commit("org/model", single())
     source = open_hub(ref("org/model"))
     fetch(source, source.files)
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     header = single()[NAME].replace(b"down_proj", b"up___proj")
     file.blob.write_bytes(header)
     assert open_hub(ref("org/model"), metadata=metadata).tensors != source.tensors
@@ -117,12 +117,12 @@ def test_a_damage_is_told_once_each_time_and_by_its_own_number(hub: Hub, tmp_pat
     source = open_hub(ref("org/model"))
     for _ in range(2):
         fetch(source, [NAME, "config.json"], metadata, callbacks)
-        file = hub_file(source, NAME)
+        file = remote_file(source, NAME)
         file.blob.write_bytes(single(fill=1)[NAME])
         with pytest.raises(InputError, match=r"missing: model\.safetensors \(damaged"):
             fetch(source, [NAME], metadata, callbacks, offline=True)
         assert not is_cached(file, metadata, callbacks), "known, and not told again"
-    first, second = metadata.damages(hub_file(source, NAME).blob, since="")
+    first, second = metadata.damages(remote_file(source, NAME).blob, since="")
     assert told == [("source_damaged", NAME, damage.id) for damage in (first, second)]
 
 

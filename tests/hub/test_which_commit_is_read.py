@@ -10,11 +10,11 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.cache import remembered_commit, repo_folder
-from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.hub.snapshot import cached_snapshot
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
-from resumerge.sources.hub.files import fetch
-from resumerge.sources.hub.model import open_hub
+from resumerge.sources.remote.files import fetch
+from resumerge.sources.remote.hub import open_hub
 
 NAME = "model.safetensors"
 

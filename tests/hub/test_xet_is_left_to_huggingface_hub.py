@@ -10,11 +10,11 @@ import pytest
 from hub_models import ref, single
 from loopback_hub import Hub
 
-from resumerge.hub.callbacks import DownloadCallbacks
-from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.hub.xet import XET_ONLY, is_served_by_xet
-from resumerge.sources.hub.files import fetch, hub_file
-from resumerge.sources.hub.model import open_hub
+from resumerge.hub.xet import XET_ONLY
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.remote.files import fetch, remote_file
+from resumerge.sources.remote.hub import open_hub
 
 NAME = "model.safetensors"
 
@@ -58,7 +58,7 @@ def test_wrong_content_is_found_and_comes_again(hub: Hub, transfers: list[bytes]
 def test_a_part_that_came_over_http_is_finished_over_http(hub: Hub, transfers: list[bytes]) -> None:
     hub.commit("org/model", single())
     source = open_hub(ref("org/model"))
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     file.blob.parent.mkdir(parents=True, exist_ok=True)
     file.partial.write_bytes(single()[NAME][:600])
     hub.forget_requests()
@@ -75,7 +75,7 @@ def test_what_came_is_known_and_belongs_to_the_run(
     source = open_hub(ref("org/model"))
     metadata, started = MetadataCache(tmp_path / "state"), list[int]()
     fetch(source, [NAME], metadata, DownloadCallbacks(started=started.append))
-    file = hub_file(source, NAME)
+    file = remote_file(source, NAME)
     assert metadata.verdict(file.blob, file.etag) is True
     assert started == [file.blob.stat().st_ino]
 
@@ -84,7 +84,7 @@ def test_a_part_of_what_xet_alone_serves_is_not_finished_over_http(
     hub: Hub, transfers: list[bytes]
 ) -> None:
     hub.commit("org/model", single())
-    file = hub_file(open_hub(ref("org/model")), NAME)
+    file = remote_file(open_hub(ref("org/model")), NAME)
     file.blob.parent.mkdir(parents=True, exist_ok=True)
     for part, size, expected in (
         (b"", file.size, True),
@@ -93,4 +93,4 @@ def test_a_part_of_what_xet_alone_serves_is_not_finished_over_http(
         (b"x", XET_ONLY + 1, True),
     ):
         file.partial.write_bytes(part)
-        assert is_served_by_xet(replace(file, size=size)) is expected
+        assert (replace(file, size=size).whole_transfer() is not None) is expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from merging import working_in
 from mirrored import RECIPE, Bench
 
@@ -21,11 +20,8 @@ from resumerge.storage import Storage
 PENDING = Progress(0, b"", b"", None, None, None)
 
 
-def test_downloads_leave_room(
-    small_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
+def test_downloads_leave_room(small_models: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "hf" / "hub"
     with working_in(small_models):
         plan = Session(Options(shard_size=8000)).plan(parse_recipe(RECIPE))
     out = tmp_path / "out"
@@ -40,12 +36,16 @@ def test_downloads_leave_room(
     )
     quota = SpaceReservation(plan, files, progress, mirror)
     lease.release()
-    assert quota.reserved_bytes(False) == quota.reserved_bytes(True) == first.nbytes + RESERVE
+    assert (
+        quota.reserved_bytes(False, cache)
+        == quota.reserved_bytes(True, cache)
+        == first.nbytes + RESERVE
+    )
     assert quota.reserve(0)
     assert files.partial(first).stat().st_size == first.nbytes
-    assert quota.reserved_bytes(False) == second.nbytes + RESERVE
-    assert quota.reserved_bytes(True) == 0, "the shard that has its file goes first"
-    assert SpaceReservation(plan, files, progress).reserved_bytes(False) == 0, (
+    assert quota.reserved_bytes(False, cache) == second.nbytes + RESERVE
+    assert quota.reserved_bytes(True, cache) == 0, "the shard that has its file goes first"
+    assert SpaceReservation(plan, files, progress).reserved_bytes(False, cache) == 0, (
         "without a mirror all have their files"
     )
 

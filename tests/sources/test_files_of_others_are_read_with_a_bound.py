@@ -30,7 +30,6 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.hub.cache import remembered_commit, repo_folder
-from resumerge.hub.metadata_cache import DATABASE, MetadataCache
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.methods.loading import methods_in_file
@@ -39,6 +38,7 @@ from resumerge.mirror.stores.folder import FolderStore
 from resumerge.options import Options
 from resumerge.recipe import load_recipe
 from resumerge.recipe.references import read_reference
+from resumerge.remote.metadata_cache import DATABASE, MetadataCache
 from resumerge.sources.adapters.config import parse_adapter_config
 from resumerge.sources.formats.safetensors import parse_header
 from resumerge.sources.index import ADAPTER

@@ -6,16 +6,14 @@ from pathlib import Path
 
 from resumerge.errors import Problem
 from resumerge.host.disk import existing_folder, free_bytes
-from resumerge.hub.cache import cache_folder
-from resumerge.hub.client import is_offline
 from resumerge.planning.estimates.estimate import COMPANION_BYTES, disk_needed
 from resumerge.planning.plan import Plan
+from resumerge.remote.file import RemoteFile
 from resumerge.sizes import show_size
-from resumerge.sources.hub.files import (
+from resumerge.sources.remote.files import (
     describe_missing,
-    hub_file,
-    offline_error,
     partial_bytes,
+    remote_file,
 )
 
 
@@ -69,29 +67,43 @@ def check_downloads(
         number: sorted(n for n in plan.bytes_needed(number) if not source.files[n].present)
         for number, source in enumerate(plan.sources)
     }
-    files = [hub_file(plan.sources[k], name) for k, names in absent.items() for name in names]
-    if files and (offline or is_offline()):
+    files = [remote_file(plan.sources[k], name) for k, names in absent.items() for name in names]
+    unreachable = [file for file in files if offline or file.is_offline]
+    if unreachable:
+        by_version: dict[str, list[RemoteFile]] = {}
+        for file in unreachable:
+            by_version.setdefault(file.version, []).append(file)
         return [
-            offline_error(
-                repo,
-                commit,
-                [describe_missing(f) for f in files if (f.repo, f.commit) == (repo, commit)],
-            ).problems[0]
-            for repo, commit in dict.fromkeys((file.repo, file.commit) for file in files)
+            missing[0].offline_error(list(map(describe_missing, missing))).problems[0]
+            for missing in by_version.values()
         ]
-    needed = sum(file.size - partial_bytes(file) for file in files)
-    if evict or not needed:
+    by_disk: dict[int, list[RemoteFile]] = {}
+    for file in files:
+        by_disk.setdefault(_device(file.cache), []).append(file)
+    if evict:
         return []
-    cache, there = existing_folder(cache_folder().absolute()), existing_folder(out.absolute())
-    if cache and there and cache.stat().st_dev == there.stat().st_dev:
-        needed += output
-    free = free_bytes(cache_folder().absolute())
+    problems = []
+    for device, coming in by_disk.items():
+        needed = sum(file.size - partial_bytes(file) for file in coming)
+        needed += output if needed and device == _device(out) else 0
+        problems += _too_small_for_downloads(coming[0].cache.absolute(), needed)
+    return problems
+
+
+def _device(folder: Path) -> int:
+    """The number of the disk that a folder, which need not exist yet, would be on."""
+    found = existing_folder(folder.absolute())
+    return found.stat().st_dev if found else -1
+
+
+def _too_small_for_downloads(cache: Path, needed: int) -> list[Problem]:
+    free = free_bytes(cache)
     if free >= needed:
         return []
     return [
         Problem(
             "The disk is too small for the downloads",
-            where=str(cache),
+            where=str(existing_folder(cache)),
             expected=f"{show_size(needed)} free",
             found=f"{show_size(free)} free",
             fix="free some space, move the cache by setting HF_HOME, or add --evict, which deletes "

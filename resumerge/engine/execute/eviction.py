@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from resumerge.engine.execute.work_queue import hub_files_of
-from resumerge.hub.cache import HubFile
-from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.engine.execute.work_queue import remote_files_of
 from resumerge.ledger import Ledger, Progress
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub.files import hub_file
+from resumerge.remote.file import RemoteFile
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.reader import SourceReader
+from resumerge.sources.remote.files import remote_file
 
 
 class DownloadEvictor:
@@ -42,15 +42,15 @@ class DownloadEvictor:
         self._readers: Counter[Path] = Counter()
         self._files: dict[Path, set[tuple[int, str]]] = {}
         for unit, known in zip(plan.units, progress):
-            for number, name in hub_files_of(plan, unit):
-                blob = hub_file(plan.sources[number], name).blob
+            for number, name in remote_files_of(plan, unit):
+                blob = remote_file(plan.sources[number], name).blob
                 self._files.setdefault(blob, set()).add((number, name))
             if known.checksum is None:
                 self._readers.update(self._blobs(unit.index))
 
-    def started(self, file: HubFile, inode: int) -> None:
+    def started(self, file: RemoteFile, inode: int) -> None:
         """Note a file whose download has started, and the inode that it will have."""
-        self._ledger.note_download(str(file.blob), file.repo, file.name, file.size, inode)
+        self._ledger.note_download(str(file.blob), file.model, file.name, file.size, inode)
 
     def evict_unneeded(self) -> None:
         """Delete what no uncommitted unit needs."""
@@ -67,8 +67,8 @@ class DownloadEvictor:
 
     def _blobs(self, unit: int) -> set[Path]:
         return {
-            hub_file(self._plan.sources[number], name).blob
-            for number, name in hub_files_of(self._plan, self._plan.units[unit])
+            remote_file(self._plan.sources[number], name).blob
+            for number, name in remote_files_of(self._plan, self._plan.units[unit])
         }
 
     def _remove(self, blobs: Iterable[Path]) -> None:

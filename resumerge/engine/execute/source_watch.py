@@ -9,6 +9,7 @@ from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sizes import counted
 from resumerge.sources.reader import SourceReader
+from resumerge.sources.types import REMOTE
 
 SOURCE_CHANGED = "source_changed"
 """The event: a file of these `models` changed during the attempt."""
@@ -68,7 +69,7 @@ class SourceWatch:
 
 
 def _files_of(plan: Plan, unit: Unit) -> frozenset[SourceFileKey]:
-    return plan.files_of(unit.expression, "local") | plan.files_of(unit.expression, "hub")
+    return plan.files_of(unit.expression, "local", *REMOTE)
 
 
 def _examples(names: list[str]) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.errors import Resumable
 from resumerge.host.disk import existing_folder, free_bytes
-from resumerge.hub.cache import cache_folder
 from resumerge.ledger import Progress
 from resumerge.mirror import Replicator
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
@@ -96,16 +95,17 @@ class SpaceReservation:
         """
         return self._replicator is not None and self._replicator.frees(waited)
 
-    def reserved_bytes(self, blocked: bool) -> int:
+    def reserved_bytes(self, blocked: bool, cache: Path) -> int:
         """Bytes that downloads to the same disk must leave free: the next shard's.
 
         Args:
             blocked: nothing can be computed, nor will anything be freed, until another file is
                 present. A shard that has its space then goes before the next one.
+            cache: the folder that is downloaded to.
         """
         allocated = self._allocated.copy()
         upcoming = next((n for n in self._pending if n not in allocated), None)
-        if self._replicator is None or upcoming is None or not self._is_on_disk_of(cache_folder()):
+        if self._replicator is None or upcoming is None or not self._is_on_disk_of(cache):
             return 0
         if blocked and any(self._files.partial(self._plan.shards[n]).exists() for n in allocated):
             return 0

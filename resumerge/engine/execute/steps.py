@@ -15,7 +15,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
-from resumerge.sources.hub.prefetch import Prefetcher
+from resumerge.sources.remote.prefetch import Prefetcher
 from resumerge.storage import Storage
 from resumerge.tensors import Step, steps_of, stored_in
 from resumerge.tensors.computed import State

@@ -9,19 +9,19 @@ from heapq import heappop, heappush
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
-from resumerge.sources.hub.prefetch import DownloadProgress, Prefetcher
-from resumerge.sources.types import Source
+from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
+from resumerge.sources.types import REMOTE, Source
 
 POLL_SECONDS = 0.25
 """Time between two looks at signals and downloads while nothing can be computed."""
 
-HubFiles = frozenset[SourceFileKey]
-"""Files of Hub models."""
+RemoteFiles = frozenset[SourceFileKey]
+"""Files that are downloaded before they are read."""
 
 
-def hub_files_of(plan: Plan, unit: Unit) -> HubFiles:
-    """The files of Hub models that a unit reads."""
-    return plan.files_of(unit.expression, "hub")
+def remote_files_of(plan: Plan, unit: Unit) -> RemoteFiles:
+    """The remote files that a unit reads."""
+    return plan.files_of(unit.expression, *REMOTE)
 
 
 def download_order(
@@ -34,12 +34,12 @@ def download_order(
     Args:
         by_shard: all files of a shard come before those that only later shards need.
     """
-    first: dict[tuple[int, HubFiles], int] = {}
+    first: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
-        first.setdefault((unit.shard if by_shard else 0, hub_files_of(plan, unit)), unit.index)
+        first.setdefault((unit.shard if by_shard else 0, remote_files_of(plan, unit)), unit.index)
     chosen: dict[tuple[int, str], None] = {}
 
-    def cost(wanted: tuple[int, HubFiles]) -> tuple[int, int, int]:
+    def cost(wanted: tuple[int, RemoteFiles]) -> tuple[int, int, int]:
         shard, files = wanted
         missing = sum(plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen)
         return shard, missing, first[wanted]
@@ -64,13 +64,13 @@ class WorkQueue:
     ) -> None:
         self._plan, self._stop = execution.plan, execution.stop
         self._prefetcher, self._space = prefetcher, space
-        self._waiting: dict[HubFiles, list[int]] = {}
+        self._waiting: dict[RemoteFiles, list[int]] = {}
         self._ready: dict[int, list[int]] = {}
         """Numbers of ready units by shard, each a heap."""
         self._arrived = -1
         for unit, known in zip(self._plan.units, execution.progress):
             if known.checksum is None:
-                files = hub_files_of(self._plan, unit)
+                files = remote_files_of(self._plan, unit)
                 self._waiting.setdefault(files, []).append(unit.index)
 
     def take(self) -> Unit | None:
@@ -141,5 +141,5 @@ class WorkQueue:
                 shard = self._plan.units[number].shard
                 heappush(self._ready.setdefault(shard, []), number)
 
-    def _are_present(self, files: HubFiles) -> bool:
+    def _are_present(self, files: RemoteFiles) -> bool:
         return all(self._prefetcher.is_ready(self._plan.sources[n], name) for n, name in files)

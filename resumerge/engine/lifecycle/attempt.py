@@ -37,8 +37,8 @@ from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
 from resumerge.mirror import Replicator
 from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Plan, Unit
-from resumerge.sources.hub.prefetch import Prefetcher
 from resumerge.sources.reader import SourceReader
+from resumerge.sources.remote.prefetch import Prefetcher
 
 RECHECKED = "rechecked"
 """The event: what was committed before an interruption was read again and compared."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resumerge.engine.execute.work_queue import hub_files_of
-from resumerge.hub.callbacks import DownloadCallbacks
-from resumerge.hub.metadata_cache import Damage, MetadataCache
+from resumerge.engine.execute.work_queue import remote_files_of
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub.files import DAMAGED, hub_file, is_cached
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.metadata_cache import Damage, MetadataCache
+from resumerge.sources.remote.files import DAMAGED, is_cached, remote_file
 
 
 def find_damage(
@@ -23,9 +23,9 @@ def find_damage(
     began = (ledger.run() or {})["created"]
     handled = {event["data"].get("damage") for event in ledger.events(DAMAGED)}
     found = {}
-    for files in {hub_files_of(plan, unit) for unit in plan.units}:
+    for files in {remote_files_of(plan, unit) for unit in plan.units}:
         for number, name in files:
-            file = hub_file(plan.sources[number], name)
+            file = remote_file(plan.sources[number], name)
             for path in {file.pointer, file.blob}:
                 for damage in metadata.damages(path, since=began):
                     if damage.id not in handled:
@@ -49,11 +49,11 @@ def forget_damaged(
         computed: set[tuple[int, str]] = set()
         needed: set[tuple[int, str]] = set()
         for unit, known in zip(plan.units, progress):
-            computed |= hub_files_of(plan, unit) if known.committed_blocks else set()
-            needed |= hub_files_of(plan, unit) if known.checksum is None else set()
+            computed |= remote_files_of(plan, unit) if known.committed_blocks else set()
+            needed |= remote_files_of(plan, unit) if known.checksum is None else set()
         for number, name in computed & needed:
             is_cached(
-                hub_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
+                remote_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
             )
         damages = find_damage(plan, ledger, metadata)
         if not damages:
@@ -62,7 +62,7 @@ def forget_damaged(
             units = [
                 unit.index
                 for unit, known in zip(plan.units, progress)
-                if known.committed_blocks and key in hub_files_of(plan, unit)
+                if known.committed_blocks and key in remote_files_of(plan, unit)
             ]
             model = plan.sources[key[0]].ref.text
             ledger.forget(units, DAMAGED, model=model, file=key[1], damage=damage.id)

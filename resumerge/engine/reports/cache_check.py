@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,15 +12,15 @@ from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import ResumergeError, refuse
 from resumerge.host.machine import cores
-from resumerge.hub.cache import HubFile, cache_folder, cached_revisions
-from resumerge.hub.content_hash import is_intact
-from resumerge.hub.snapshot import cached_files, hub_snapshot, with_etags
+from resumerge.hub.cache import cache_folder, cached_revisions
+from resumerge.hub.snapshot import cached_files
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.recipe.references import is_local
+from resumerge.remote.file import RemoteFile
 from resumerge.sources import MetadataCache
-from resumerge.sources.hub.files import ensure_cached, hub_file
+from resumerge.sources.remote.files import ensure_cached, remote_file
 
 Report = Callable[[str], None]
 """Called with the name of each file before it is read or downloaded."""
@@ -86,7 +86,7 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
     metadata = MetadataCache(RunStore(options.state_dir).folder)
     try:
         files, notes = _files_of(target, options)
-        return CacheReport(_checked(files, metadata, report), notes)
+        return CacheReport([state for _, state in _checked(files, metadata, report)], notes)
     finally:
         metadata.close()
 
@@ -102,14 +102,14 @@ def repair_cache(target: str, options: Options, report: Report | None = None) ->
     try:
         files, notes = _files_of(target, options)
         found = _checked(files, metadata, report)
-        return CacheReport([_mended(file, metadata, report) for file in found], notes)
+        return CacheReport([_mended(*each, metadata, report) for each in found], notes)
     except DISK_ERRORS as error:
         raise out_of_order(error, "repair again") from error
     finally:
         metadata.close()
 
 
-def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
+def _files_of(target: str, options: Options) -> tuple[Sequence[RemoteFile], list[str]]:
     path = Path(target)
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         recipe = read_recipe(path)
@@ -151,48 +151,49 @@ def _files_of(target: str, options: Options) -> tuple[list[HubFile], list[str]]:
     )
 
 
-def _needed(plan: Plan) -> list[HubFile]:
+def _needed(plan: Plan) -> list[RemoteFile]:
     """The weights that a merge reads, and what lies beside those of its reference models."""
     references = {document.reference for document in (*plan.stages, plan)}
     files = []
     for number, source in enumerate(plan.sources):
         beside = source.companions if number in references else {}
         files += [
-            hub_file(source, name)
+            remote_file(source, name)
             for name in [*beside, *sorted(plan.bytes_needed(number))]
-            if source.part_of(name)[0].kind == "hub"
+            if source.part_of(name)[0].is_remote
         ]
     return list(dict.fromkeys(files))
 
 
 def _checked(
-    files: Iterable[HubFile], metadata: MetadataCache, report: Report | None
-) -> list[CachedFile]:
-    def check(file: HubFile) -> CachedFile:
+    files: Iterable[RemoteFile], metadata: MetadataCache, report: Report | None
+) -> list[tuple[RemoteFile, CachedFile]]:
+    def check(file: RemoteFile) -> tuple[RemoteFile, CachedFile]:
         if report is not None:
             report(file.name)
         path, state = file.content, "missing"
         if path is not None:
-            intact = is_intact(path, file.etag, file.size)
+            intact = file.is_intact(path)
             metadata.record_verdict(path, file.etag, intact)
             state = "intact" if intact else "damaged"
-        return _described(file, state)
+        return file, _described(file, state)
 
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(check, files))
 
 
-def _mended(found: CachedFile, metadata: MetadataCache, report: Report | None) -> CachedFile:
+def _mended(
+    file: RemoteFile, found: CachedFile, metadata: MetadataCache, report: Report | None
+) -> CachedFile:
     if found.state == "intact":
         return found
     if report is not None:
         report(found.file)
-    snapshot = with_etags(hub_snapshot(found.model, found.revision, metadata), [found.file])
-    file = snapshot.files[found.file]
+    file = file.refreshed()
     ensure_cached(file, metadata)
     return _described(file, "repaired")
 
 
-def _described(file: HubFile, state: str) -> CachedFile:
+def _described(file: RemoteFile, state: str) -> CachedFile:
     path = file.content or file.pointer
-    return CachedFile(file.repo, file.commit, file.name, state, file.size, str(path))
+    return CachedFile(file.model, file.revision, file.name, state, file.size, str(path))

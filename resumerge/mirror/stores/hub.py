@@ -15,13 +15,10 @@ from typing import Any, Self
 
 from resumerge.backup_names import CARD
 from resumerge.errors import refuse
-from resumerge.hub.cache import COMMIT, HubFile
-from resumerge.hub.callbacks import DownloadCallbacks
+from resumerge.hub.cache import COMMIT
 from resumerge.hub.client import is_offline
-from resumerge.hub.download import download_by_ranges
+from resumerge.hub.file import LIST_TIMEOUT, HubFile
 from resumerge.hub.http import get
-from resumerge.hub.metadata_cache import MetadataCache
-from resumerge.hub.snapshot import LIST_TIMEOUT
 from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_client import Conflict, NoFile, NoRepo, hub_errors
 from resumerge.mirror.stores.hub_names import SCHEME, checked, repo_of
@@ -33,6 +30,10 @@ from resumerge.mirror.stores.hub_uploads import (
     store_bytes,
 )
 from resumerge.mirror.stores.upload_reader import PIECE
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.digests import ExpectedContent
+from resumerge.remote.download import download_by_ranges
+from resumerge.remote.metadata_cache import MetadataCache
 
 LARGEST_PLACEHOLDER = 1000
 """Bytes of the largest model card that can be the Hub's own."""
@@ -371,5 +372,5 @@ class _Target(HubFile):
     def content(self) -> Path | None:
         return self.path if self.path.is_file() else None
 
-    def put(self, whole: Path) -> None:
-        whole.replace(self.path)
+    def put(self, complete: Path, content: ExpectedContent) -> None:
+        complete.replace(self.path)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.hub.content_hash import hash_file, is_intact
+from resumerge.hub.content_hash import is_intact
 from resumerge.mirror.stores.base import SMALL, Moved, StoreError
 from resumerge.mirror.stores.hub_client import hub_errors
 from resumerge.mirror.stores.upload_reader import UploadReader
+from resumerge.remote.digests import hash_file
 
 BRANCH = "main"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from resumerge.sources.companions import is_tokenizer_file
-from resumerge.sources.hub.files import list_companions
+from resumerge.sources.remote.files import list_companions
 from resumerge.sources.types import Source
 
 _BESIDE = ("chat_template", "added_tokens", "special_tokens_map")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
-from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.types import OF_PROMPTS, ModelRef, Recipe
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.tokenizers.origin import has_tokenizer
 from resumerge.sources.tokenizers.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 from resumerge.sources.types import Source
@@ -44,7 +44,7 @@ def read_tokenizers(
     observed), or if the reference has none either, that of the model whose tokenizer is asked for.
 
     Args:
-        metadata: the metadata cache of Hub files.
+        metadata: the metadata cache of remote files.
 
     Raises:
         InputError: with all problems of all models.

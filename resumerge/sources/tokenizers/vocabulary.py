@@ -13,12 +13,12 @@ import xxhash
 
 from resumerge.errors import InputError, Interrupted, Resumable, refuse
 from resumerge.foreign_files import read_foreign
-from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe.types import ModelRef
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.companions import LARGEST, is_tokenizer_file, oversized_tokenizer_files
 from resumerge.sources.formats.base import damaged
-from resumerge.sources.hub.files import fetch, list_companions
 from resumerge.sources.json_object import read_json_object
+from resumerge.sources.remote.files import fetch, list_companions
 from resumerge.sources.tokenizers.origin import has_tokenizer, tokenizer_part
 from resumerge.sources.types import Source
 
@@ -105,10 +105,10 @@ class Vocabulary:
 def read_vocabulary(
     source: Source, metadata: MetadataCache | None = None, *, offline: bool = False
 ) -> Vocabulary:
-    """Read a model's tokenizer. The files of a Hub model, which are small, are downloaded.
+    """Read a model's tokenizer. The files of a remote model, which are small, are downloaded.
 
     Args:
-        metadata: the metadata cache of Hub files.
+        metadata: the metadata cache of remote files.
 
     Raises:
         InputError: it is missing or damaged, or needs libraries that are not installed.

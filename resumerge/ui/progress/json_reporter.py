@@ -7,7 +7,7 @@ from typing import Any, TextIO
 from resumerge.engine.reporter import ProgressUpdate, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.sources.hub.prefetch import DownloadProgress
+from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Seldom, Ticker
 from resumerge.ui.progress.progress_state import ProgressState
 from resumerge.ui.terminal.console import print_json_line

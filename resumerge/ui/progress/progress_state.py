@@ -6,7 +6,7 @@ import time
 
 from resumerge.engine.reporter import ProgressUpdate, Reporter
 from resumerge.sizes import counted, show_seconds, show_size
-from resumerge.sources.hub.prefetch import DownloadProgress
+from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.ui.progress.bars import Pace
 
 STALL_SECONDS = 8.0

@@ -22,7 +22,7 @@ from resumerge.planning import Plan
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.planning.estimates.memory import memory_need
 from resumerge.sizes import show_size
-from resumerge.sources.hub.files import hub_file
+from resumerge.sources.remote.files import remote_file
 from resumerge.sources.types import SourceFile
 
 GB = 10**9
@@ -167,7 +167,7 @@ def test_downloads_and_output_share_a_disk(remote: Plan, monkeypatch: pytest.Mon
     assert downloads(remote, 1300, monkeypatch) == []
     assert len(downloads(remote, 1299, monkeypatch)) == 1
     assert downloads(remote, 0, monkeypatch, evict=True) == []
-    partial = hub_file(remote.sources[1], "m.safetensors").partial
+    partial = remote_file(remote.sources[1], "m.safetensors").partial
     partial.parent.mkdir(parents=True)
     partial.write_bytes(bytes(400))
     assert downloads(remote, 900, monkeypatch) == []

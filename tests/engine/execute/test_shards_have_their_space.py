@@ -173,21 +173,24 @@ def test_a_disk_that_fills_up_meanwhile_leaves_no_piece_of_a_shard(
 def test_downloads_leave_room_for_the_next_shard_of_the_same_disk(
     found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space_reservation, "cache_folder", lambda: tmp_path / "cache")
+    cache = tmp_path / "cache"
     space, files = reservation(found, tmp_path, done=1)
     second = found.shards[1]
-    assert space.reserved_bytes(False) == space.reserved_bytes(True) == second.nbytes + RESERVE
+    assert (
+        space.reserved_bytes(False, cache)
+        == space.reserved_bytes(True, cache)
+        == second.nbytes + RESERVE
+    )
     assert space.reserve(1)
-    assert space.reserved_bytes(False) == found.shards[2].nbytes + RESERVE
-    assert space.reserved_bytes(True) == 0, "what has its space goes first"
+    assert space.reserved_bytes(False, cache) == found.shards[2].nbytes + RESERVE
+    assert space.reserved_bytes(True, cache) == 0, "what has its space goes first"
     everything, _ = reservation(found, tmp_path, done=len(found.shards))
-    assert everything.reserved_bytes(False) == 0
+    assert everything.reserved_bytes(False, cache) == 0
     without, _ = reservation(found, tmp_path, frees=False)
-    assert without.reserved_bytes(False) == 0
+    assert without.reserved_bytes(False, cache) == 0
     memory = Path("/dev/shm")
     if memory.is_dir() and memory.stat().st_dev != tmp_path.stat().st_dev:
-        monkeypatch.setattr(space_reservation, "cache_folder", lambda: memory / "none")
-        assert space.reserved_bytes(False) == 0, "downloads go to another disk"
+        assert space.reserved_bytes(False, memory / "none") == 0, "downloads go to another disk"
     assert files.partial(second).exists()
 
 
@@ -215,16 +218,14 @@ def test_the_mirror_says_whether_space_will_be_freed(found: Plan, tmp_path: Path
     assert not without.will_be_freed(0.0)
 
 
-def test_the_next_shard_is_the_first_that_has_no_space_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(space_reservation, "cache_folder", lambda: tmp_path / "cache")
+def test_the_next_shard_is_the_first_that_has_no_space_yet(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
     recipe = "merge_method: passthrough\nmodels: [{model: a}]\n"
     uneven = plan(recipe, vectors("a", 10, 20, 40), shard_size=4)
     sizes = [shard.nbytes for shard in uneven.shards]
     assert sizes == sorted(set(sizes)) and len(sizes) == 3
     space, _ = reservation(uneven, tmp_path)
     for number, size in enumerate(sizes):
-        assert space.reserved_bytes(False) == size + RESERVE
+        assert space.reserved_bytes(False, cache) == size + RESERVE
         assert space.reserve(number)
-    assert space.reserved_bytes(False) == 0
+    assert space.reserved_bytes(False, cache) == 0

@@ -16,7 +16,7 @@ from test_pages_are_dropped_after_their_last_use import vectors
 from resumerge.engine.execute.eviction import DownloadEvictor
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
-from resumerge.sources.hub.files import hub_file
+from resumerge.sources.remote.files import remote_file
 from resumerge.sources.types import Source, SourceFile
 
 RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: o/a}, {model: o/b}]\n"
@@ -51,7 +51,7 @@ class Bench:
         self.told: list[tuple[str, Any]] = []
         self.downloads: dict[str, int] = {}
         self.files = {
-            (number, name): hub_file(source, name)
+            (number, name): remote_file(source, name)
             for number, source in enumerate(found.sources)
             for name in source.files
         }

@@ -11,7 +11,7 @@ import pytest
 from made_up_plans import llama, plan, tensor
 
 from resumerge.engine.execute import work_queue
-from resumerge.engine.execute.work_queue import WorkQueue, download_order, hub_files_of
+from resumerge.engine.execute.work_queue import WorkQueue, download_order, remote_files_of
 from resumerge.errors import Resumable
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
@@ -66,7 +66,7 @@ def test_all_files_of_a_shard_come_before_those_of_later_ones() -> None:
 
 def test_local_files_are_not_downloaded() -> None:
     found = copied(model({"a": 30}, "a.w", kind="local"))
-    assert order(found) == "" and hub_files_of(found, found.units[0]) == frozenset()
+    assert order(found) == "" and remote_files_of(found, found.units[0]) == frozenset()
 
 
 # The queue

@@ -13,8 +13,8 @@ import pytest
 from resumerge.engine.opening import open_sources as module
 from resumerge.engine.opening.open_sources import SourcesUnavailable, open_sources
 from resumerge.errors import Problem, Resumable
-from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.recipe import parse_recipe
+from resumerge.remote.metadata_cache import MetadataCache
 
 RECIPE = parse_recipe("merge_method: passthrough\nmodels:\n  - model: ./a\n")
 

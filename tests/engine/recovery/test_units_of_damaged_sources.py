@@ -14,10 +14,10 @@ from ledger_rows import RUN, SHARD, UNIT, change
 from made_up_plans import llama, plan, tensor
 
 from resumerge.engine.recovery.damage import find_damage, forget_damaged
-from resumerge.hub.metadata_cache import MetadataCache
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit
 from resumerge.planning import Plan
-from resumerge.sources.hub.files import DAMAGED, hub_file
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.remote.files import DAMAGED, remote_file
 from resumerge.sources.types import SourceFile
 
 RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
@@ -38,7 +38,7 @@ class Found:
 
     def put(self, name: str, data: bytes = RIGHT, *, links: bool = True) -> Path:
         """Put a file into the cache; the path with its content."""
-        file = hub_file(self.plan.sources[1], name)
+        file = remote_file(self.plan.sources[1], name)
         path = file.blob if links else file.pointer
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def test_what_was_computed_from_it_is_pending_and_nothing_else(
     found.put(FIRST)
     found.damage(SECOND, links=lies != "under its name")
     if lies == "without a name":
-        hub_file(found.plan.sources[1], SECOND).pointer.unlink()
+        remote_file(found.plan.sources[1], SECOND).pointer.unlink()
     assert found.found() == {SECOND}
     assert found.forget() == [("b", SECOND, 1)]
     assert found.committed() == {NORM}

@@ -1,4 +1,4 @@
-"""hub.db, the metadata cache of Hub files, and what the Hub's cache has of refs."""
+"""remote.db, the metadata cache of Hub files, and what the Hub's cache has of refs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fuzz.changes.files import put_something
 from fuzz.changes.raw import changed_bytes
 from fuzz.kinds.base import MERGE, Commands, Kind, continues, merges
 from fuzz.runs import HALF, make_unfinished
-from resumerge.hub.metadata_cache import DATABASE, MetadataCache
+from resumerge.remote.metadata_cache import DATABASE, MetadataCache
 
 _COMMIT = "0123456789abcdef" * 2 + "01234567"
 _NAMES = ("base", "other")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from resumerge.hub.http import Response
+from resumerge.remote.file import Response
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Download of Hub files in background threads, while the files that are ready are merged."""
+"""Download of remote files in background threads, while the files that are ready are merged."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from pathlib import Path
 
 from resumerge.errors import InputError, Problem, Resumable, ResumergeError
-from resumerge.hub.cache import HubFile, cache_folder, free_bytes
-from resumerge.hub.callbacks import DownloadCallbacks
-from resumerge.hub.content_hash import is_intact
-from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.host.disk import free_bytes
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.file import RemoteFile
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sizes import show_size
 from resumerge.sources.formats.registry import read_header
-from resumerge.sources.hub.files import ensure_cached, hub_file
+from resumerge.sources.remote.files import ensure_cached, remote_file
 from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
@@ -67,34 +68,37 @@ class Prefetcher:
         *,
         offline: bool = False,
         evicting: bool = False,
-        on_start: Callable[[HubFile, int], None] = lambda file, inode: None,
+        on_start: Callable[[RemoteFile, int], None] = lambda file, inode: None,
         on_event: Callable[..., None] = lambda kind, **facts: None,
-        reserved_bytes: Callable[[bool], int] = lambda blocked: 0,
+        reserved_bytes: Callable[[bool, Path], int] = lambda blocked, cache: 0,
     ) -> None:
         """
         Args:
-            wanted: Hub sources and names of their files, the most urgent first.
+            wanted: remote sources and names of their files, the most urgent first.
             evicting: files that are no longer needed are removed during the run, so that a
                 download may wait for space on the disk.
             on_start: called with a file that is about to be downloaded, and its inode.
             on_event: called with a kind and facts when a fault was found and repaired.
             reserved_bytes: how many bytes of the disk downloads must leave free for the output,
-                given whether the caller is blocked; called only while evicting.
+                given whether the caller is blocked and the cache's folder; called only while
+                evicting.
         """
         self.blocked_at: int | None = None
-        self._wanted = list({hub_file(s, name): s.part_of(name)[0] for s, name in wanted}.items())
+        self._wanted = list(
+            {remote_file(s, name): s.part_of(name)[0] for s, name in wanted}.items()
+        )
         self._metadata, self._offline, self._evicting = metadata, offline, evicting
         self._on_start, self._on_event = on_start, on_event
         self._reserved_bytes = reserved_bytes
         self._changed = threading.Condition()
         self._next = 0
-        self._admitted: set[HubFile] = set()
-        self._ready: set[HubFile] = set()
+        self._admitted: set[RemoteFile] = set()
+        self._ready: set[RemoteFile] = set()
         self._failures: list[ResumergeError] = []
         self._bug: Exception | None = None
         self._stopped = threading.Event()
         self._active: list[DownloadCallbacks] = []
-        self._bytes_done: dict[HubFile, int] = {}
+        self._bytes_done: dict[RemoteFile, int] = {}
         self._latest = ""
         self._sizes = {file: file.size for file, _ in self._wanted if not file.whole}
         self._threads = [
@@ -126,7 +130,7 @@ class Prefetcher:
 
     def is_ready(self, source: Source, name: str) -> bool:
         """Whether a file is in the cache, complete and intact."""
-        return source.part_of(name)[0].kind != "hub" or hub_file(source, name) in self._ready
+        return not source.part_of(name)[0].is_remote or remote_file(source, name) in self._ready
 
     @property
     def ready_count(self) -> int:
@@ -186,7 +190,7 @@ class Prefetcher:
                     self._admitted.add(file)
                     self._changed.notify_all()
 
-    def _take(self) -> tuple[HubFile, Source] | None:
+    def _take(self) -> tuple[RemoteFile, Source] | None:
         with self._changed:
             failed = self._bug is not None or (self._failures and not self._offline)
             if self._stopped.is_set() or failed or self._next == len(self._wanted):
@@ -194,7 +198,7 @@ class Prefetcher:
             self._next += 1
             return self._wanted[self._next - 1]
 
-    def _prepare(self, file: HubFile, source: Source) -> None:
+    def _prepare(self, file: RemoteFile, source: Source) -> None:
         """Download a file if needed, and compare its header with the one that was planned with."""
         callbacks = DownloadCallbacks(
             progressed=lambda nbytes: self._progressed(file, nbytes),
@@ -210,18 +214,18 @@ class Prefetcher:
             if not _has_planned_header(file, source):
                 # Either the file or the planned header is wrong: read the file again to decide.
                 path = file.content or file.pointer
-                intact = is_intact(path, file.etag, file.size, self._check)
+                intact = file.is_intact(path, self._check)
                 self._metadata.record_verdict(path, file.etag, intact)
                 self._ensure_cached(file, callbacks)
                 if not _has_planned_header(file, source):
-                    self._metadata.store_header(file.etag, None)
+                    self._metadata.store_header(file.identity, None)
                     raise _other_header(file)
         finally:
             with self._changed:
                 self._active.remove(callbacks)
         self._progressed(file, file.size)
 
-    def _ensure_cached(self, file: HubFile, callbacks: DownloadCallbacks) -> None:
+    def _ensure_cached(self, file: RemoteFile, callbacks: DownloadCallbacks) -> None:
         ensure_cached(
             file,
             self._metadata,
@@ -230,7 +234,7 @@ class Prefetcher:
             reserve=lambda needed: self._reserve(file, needed),
         )
 
-    def _reserve(self, file: HubFile, needed: int) -> None:
+    def _reserve(self, file: RemoteFile, needed: int) -> None:
         """Wait until earlier files have their space on the disk, and there is space for this one.
 
         Args:
@@ -246,7 +250,7 @@ class Prefetcher:
                 self._changed.wait(0.2)
             self._admitted.add(file)
 
-    def _fits(self, file: HubFile, needed: int) -> bool:
+    def _fits(self, file: RemoteFile, needed: int) -> bool:
         """Whether the disk has space for a download beside the active ones.
 
         Raises:
@@ -257,15 +261,15 @@ class Prefetcher:
         # Read before the free space: what the caller could free was freed by then. A caller that
         # has not seen the latest file yet is not blocked.
         blocked = self.blocked_at == len(self._ready)
-        free = free_bytes()
-        reserved = self._reserved_bytes(blocked) if self._evicting else 0
+        free = free_bytes(file.cache.absolute())
+        reserved = self._reserved_bytes(blocked, file.cache) if self._evicting else 0
         if free - expected >= needed + FREE_BYTES + reserved:
             return True
         if self._evicting and (expected or not blocked):
             return False
         raise _disk_too_small(file, needed, free - expected, self._evicting)
 
-    def _progressed(self, file: HubFile, nbytes: int) -> None:
+    def _progressed(self, file: RemoteFile, nbytes: int) -> None:
         with self._changed:
             if file in self._sizes:
                 self._bytes_done[file] = nbytes
@@ -284,8 +288,8 @@ class _Stopped(Exception):
     """The prefetcher was closed."""
 
 
-def _has_planned_header(file: HubFile, source: Source) -> bool:
-    """Whether the file's header is the one that was read from the Hub before the download."""
+def _has_planned_header(file: RemoteFile, source: Source) -> bool:
+    """Whether the file's header is the one that was read from the server before the download."""
     if file.name not in source.files:
         return True  # a companion
     tensors = source.numbered(0).tensors.values()  # as in a header, which knows of no plan
@@ -309,15 +313,15 @@ def _are_same(found: Iterable[Stored], planned: Iterable[Stored]) -> bool:
     )
 
 
-def _other_header(file: HubFile) -> Resumable:
+def _other_header(file: RemoteFile) -> Resumable:
     return Resumable(
         "source_changed",
-        f"The header of {file.name} of {file.repo} differs from the header that the run was "
+        f"The header of {file.name} of {file.model} differs from the header that the run was "
         "planned with. Start over with --restart.",
     )
 
 
-def _disk_too_small(file: HubFile, needed: int, free: int, evicting: bool) -> Resumable:
+def _disk_too_small(file: RemoteFile, needed: int, free: int, evicting: bool) -> Resumable:
     advice = (
         "Downloads that are no longer needed were already deleted. Free some space, or move the "
         "cache by setting HF_HOME; then resume"
@@ -327,7 +331,7 @@ def _disk_too_small(file: HubFile, needed: int, free: int, evicting: bool) -> Re
     )
     return Resumable(
         "disk_full",
-        f"No disk space to download {file.name} of {file.repo} into {cache_folder()}: "
+        f"No disk space to download {file.name} of {file.model} into {file.cache}: "
         f"{show_size(needed)} is needed and {show_size(free)} is free.\n{advice}.",
     )
 

@@ -1,25 +1,23 @@
-"""Files of a Hub model: checked in the standard cache, or downloaded into it."""
+"""Files of a model that is elsewhere: checked in the cache, or downloaded into it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from resumerge.errors import InputError, refuse
-from resumerge.hub.cache import HubFile, snapshot_folder
-from resumerge.hub.callbacks import DownloadCallbacks
-from resumerge.hub.client import is_offline
-from resumerge.hub.content_hash import is_intact
-from resumerge.hub.download import download
-from resumerge.hub.metadata_cache import MetadataCache
+from resumerge.hub.file import HubFile
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.download import download
+from resumerge.remote.file import RemoteFile
+from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.companions import folder_companions
 from resumerge.sources.types import Source
 
 DAMAGED = "source_damaged"
-"""Event: the content of a cached file does not have the hash in its name."""
+"""Event: the content of a cached file is not what it should be."""
 
 
-def hub_file(source: Source, name: str) -> HubFile:
-    """A weight file or a companion of a Hub model, by its name in the source."""
+def remote_file(source: Source, name: str) -> RemoteFile:
+    """A weight file or a companion of a model that is elsewhere, by its name in the source."""
     source, name = source.part_of(name)
     file = source.files[name] if name in source.files else source.companions[name]
     return HubFile(
@@ -28,7 +26,7 @@ def hub_file(source: Source, name: str) -> HubFile:
 
 
 def ensure_cached(
-    file: HubFile,
+    file: RemoteFile,
     metadata: MetadataCache,
     callbacks: DownloadCallbacks | None = None,
     *,
@@ -44,31 +42,31 @@ def ensure_cached(
         reserve: called before a download with the number of bytes that it needs on the disk.
 
     Raises:
-        InputError: the Hub denies the file; offline, it is missing or damaged.
+        InputError: the server denies the file; offline, it is missing or damaged.
         Resumable: the network failed after all retries, or the disk is full. The bytes that
             arrived stay in the cache.
     """
     callbacks = callbacks or DownloadCallbacks()
     while not is_cached(file, metadata, callbacks):
-        if offline or is_offline():
-            raise offline_error(file.repo, file.commit, [describe_missing(file)])
+        if offline or file.is_offline:
+            raise file.offline_error([describe_missing(file)])
         reserve(file.size - partial_bytes(file))
         download(file, metadata, callbacks, damaged=file.inode)
     file.link()
 
 
-def is_cached(file: HubFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:
+def is_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:
     """Whether the cache has a file, complete and intact. Reads the file if that is not known."""
     path = file.content
     if path is None:
         return False
     verdict = metadata.verdict(path, file.etag)
     if verdict is None:
-        verdict = is_intact(path, file.etag, file.size, callbacks.check)
+        verdict = file.is_intact(path, callbacks.check)
         metadata.record_verdict(path, file.etag, verdict)
         if not verdict:
             latest = max((damage.id for damage in metadata.damages(path, since="")), default=None)
-            callbacks.event(DAMAGED, model=file.repo, file=file.name, damage=latest)
+            callbacks.event(DAMAGED, model=file.model, file=file.name, damage=latest)
     return verdict
 
 
@@ -86,20 +84,20 @@ def fetch(
         names: of `source.files` or `source.companions`.
 
     Raises:
-        InputError: the Hub denies a file; offline, with all files that are missing or damaged.
+        InputError: the server denies a file; offline, with all files that are missing or damaged.
         Resumable: the network failed after all retries, or the disk is full. The bytes that
             arrived stay in the cache.
     """
-    if source.kind != "hub":
+    if not source.is_remote:
         return
     metadata, callbacks = metadata or MetadataCache(), callbacks or DownloadCallbacks()
-    files = [hub_file(source, name) for name in sorted(set(names))]
-    if offline or is_offline():
+    files = [remote_file(source, name) for name in sorted(set(names))]
+    if files and (offline or files[0].is_offline):
         missing = [
             describe_missing(file) for file in files if not is_cached(file, metadata, callbacks)
         ]
         if missing:
-            raise offline_error(source.ref.name, source.revision or "", missing)
+            raise files[0].offline_error(missing)
     for file in files:
         ensure_cached(file, metadata, callbacks, offline=offline)
 
@@ -111,17 +109,17 @@ def list_companions(source: Source) -> list[str]:
     """
     if source.single:
         return []
-    if source.kind == "hub":
+    if source.is_remote:
         return sorted(source.companions)
     return folder_companions(source.folder, source.components)
 
 
-def partial_bytes(file: HubFile) -> int:
+def partial_bytes(file: RemoteFile) -> int:
     """Number of bytes that an earlier download left in the partial file."""
     return min(file.size, file.partial.stat().st_size) if file.partial.exists() else 0
 
 
-def describe_missing(file: HubFile) -> str:
+def describe_missing(file: RemoteFile) -> str:
     """A file's name, with what is wrong with it if it is there, for a list of missing files."""
     path = file.content
     if path is None:
@@ -129,15 +127,4 @@ def describe_missing(file: HubFile) -> str:
     size = path.stat().st_size
     return file.name + (
         " (damaged)" if size == file.size else f" (damaged: {size} of {file.size} bytes)"
-    )
-
-
-def offline_error(repo: str, commit: str, names: list[str]) -> InputError:
-    """The error for files that are not in the cache while the network is off."""
-    return refuse(
-        "Offline mode is on, and the cache lacks files of this model",
-        where=f"{repo}@{commit}",
-        expected=f"in {snapshot_folder(repo, commit)}",
-        found=f"missing: {', '.join(names)}",
-        fix="run once without --offline (and with HF_HUB_OFFLINE unset)",
     )

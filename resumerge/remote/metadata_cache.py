@@ -1,10 +1,10 @@
-"""Metadata of Hub files in the state folder, so that nothing is read or requested twice.
+"""Metadata of remote files in the state folder, so that nothing is read or requested twice.
 
-- Verdicts: whether the content of a cached file had the hash in its name, with the size,
+- Verdicts: whether the content of a cached file was what it should be, with the size,
   modification time and inode that the file had when it was read.
 - Damages: which files were found damaged, and when; what was computed from them before is wrong.
-- Listings: the files of a repo at a commit, with size and etag.
-- Headers: the first bytes of weight files, by etag.
+- Listings: the files of a model at a version, with size and etag.
+- Headers: the first bytes of weight files, by what identifies the content.
 - Validators: the ETag that a server sent with the first bytes of a partial file.
 
 The database may be deleted at any time: everything in it can be found out again.
@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-DATABASE = "hub.db"
+DATABASE = "remote.db"
 BUSY_SECONDS = 20.0
 
 _TABLES = """
@@ -32,8 +32,8 @@ CREATE TABLE IF NOT EXISTS verdicts (
     inode INTEGER, intact INTEGER, at TEXT);
 CREATE TABLE IF NOT EXISTS damages (id INTEGER PRIMARY KEY, path TEXT, etag TEXT, at TEXT);
 CREATE TABLE IF NOT EXISTS listings (
-    repo TEXT, revision TEXT, files TEXT, PRIMARY KEY (repo, revision));
-CREATE TABLE IF NOT EXISTS headers (etag TEXT PRIMARY KEY, header BLOB);
+    model TEXT, revision TEXT, files TEXT, PRIMARY KEY (model, revision));
+CREATE TABLE IF NOT EXISTS headers (identity TEXT PRIMARY KEY, header BLOB);
 CREATE TABLE IF NOT EXISTS validators (path TEXT PRIMARY KEY, etag TEXT);
 """
 
@@ -113,10 +113,10 @@ class MetadataCache:
         )
         return [Damage(*row) for row in rows]
 
-    def listing(self, repo: str, commit: str) -> dict[str, tuple[int, str]]:
-        """Size and etag of the files of a repo at a commit; empty if that is not known."""
+    def listing(self, model: str, revision: str) -> dict[str, tuple[int, str]]:
+        """Size and etag of the files of a model at a version; empty if that is not known."""
         rows = self._read(
-            "SELECT files FROM listings WHERE repo = ? AND revision = ?", [repo, commit]
+            "SELECT files FROM listings WHERE model = ? AND revision = ?", [model, revision]
         )
         try:
             found = json.loads(rows[0][0]) if rows else {}
@@ -126,23 +126,25 @@ class MetadataCache:
         sound = all(type(size) is int and type(etag) is str for size, etag in listed.values())
         return listed if sound else {}
 
-    def store_listing(self, repo: str, commit: str, files: Mapping[str, tuple[int, str]]) -> None:
-        """Record the files of a repo at a commit, which never changes."""
+    def store_listing(
+        self, model: str, revision: str, files: Mapping[str, tuple[int, str]]
+    ) -> None:
+        """Record the files of a model at a version."""
         self._write(
-            "INSERT OR REPLACE INTO listings VALUES (?, ?, ?)", [repo, commit, json.dumps(files)]
+            "INSERT OR REPLACE INTO listings VALUES (?, ?, ?)", [model, revision, json.dumps(files)]
         )
 
-    def header(self, etag: str) -> bytes | None:
+    def header(self, identity: str) -> bytes | None:
         """The first bytes of a weight file, as far as they describe its tensors."""
-        rows = self._read("SELECT header FROM headers WHERE etag = ?", [etag])
+        rows = self._read("SELECT header FROM headers WHERE identity = ?", [identity])
         return rows[0][0] if rows and isinstance(rows[0][0], bytes) else None
 
-    def store_header(self, etag: str, header: bytes | None) -> None:
+    def store_header(self, identity: str, header: bytes | None) -> None:
         """Record a file's header; None deletes it."""
         if header is None:
-            self._write("DELETE FROM headers WHERE etag = ?", [etag])
+            self._write("DELETE FROM headers WHERE identity = ?", [identity])
         else:
-            self._write("INSERT OR REPLACE INTO headers VALUES (?, ?)", [etag, header])
+            self._write("INSERT OR REPLACE INTO headers VALUES (?, ?)", [identity, header])
 
     def validator(self, path: Path) -> str | None:
         """The strong ETag that a server sent with the first bytes of a partial file."""

@@ -1,0 +1,54 @@
+"""Digests of contents, which are computed as bytes arrive, or from a file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+CHUNK = 1 << 20
+"""Bytes hashed at once; hashlib releases the interpreter's lock meanwhile."""
+
+
+class Digest(Protocol):
+    """The methods of hashlib's objects that are used here."""
+
+    def update(self, data: bytes | memoryview, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+class ExpectedContent(ABC):
+    """Compares the bytes of a file, which it gets in order, with what the file should hold."""
+
+    @abstractmethod
+    def update(self, data: bytes | memoryview, /) -> None:
+        """The next bytes."""
+
+    @property
+    @abstractmethod
+    def is_expected(self) -> bool:
+        """Whether the bytes so far are the whole content."""
+
+
+def hash_file(
+    path: Path, digest: Digest | ExpectedContent, check: Callable[[], None] | None = None
+) -> int:
+    """Update a digest with all bytes of a file.
+
+    Args:
+        check: called after each chunk; an exception that it raises ends the reading.
+
+    Returns:
+        The number of bytes.
+    """
+    buffer = memoryview(bytearray(CHUNK))
+    total = 0
+    with path.open("rb", buffering=0) as stream:
+        while count := stream.readinto(buffer):
+            digest.update(buffer[:count])
+            total += count
+            if check is not None:
+                check()
+    return total

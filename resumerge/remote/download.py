@@ -1,0 +1,171 @@
+"""Download of one remote file, resumed where an earlier download stopped, verified as it arrives.
+
+Libraries delete a partial file when a download fails (huggingface_hub), or know none (boto3), so
+this downloader is our own. The bytes are appended to the cache's partial file. Whether a download
+ends by an error or by a kill, the next one requests the missing bytes (``Range``), provided that
+the file is unchanged (``If-Range``, ``If-Match``), and accepts any valid response to that. The
+content is compared on the way; a file gets its name in the cache only if it is what it should be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.remote.partial_file import PartialFile
+
+ATTEMPTS = 3
+"""Downloads of a file whose content turns out to be wrong."""
+
+
+def download(
+    file: RemoteFile,
+    metadata: MetadataCache,
+    callbacks: DownloadCallbacks,
+    *,
+    damaged: int | None = None,
+) -> None:
+    """Download a file into the cache, which has no intact copy of it.
+
+    The verdict is recorded in `metadata`. If another process is downloading the same content, this
+    one waits for it.
+
+    Args:
+        damaged: inode of the damaged file that is to be replaced, if there is one.
+
+    Raises:
+        InputError: the server denies the file.
+        Resumable: the network failed after all retries, the disk is full, or the content is wrong
+            in every attempt.
+    """
+    transfer = file.whole_transfer()
+    if transfer is not None:
+        _download_whole(file, transfer, metadata, callbacks)
+        return
+    file.blob.parent.mkdir(parents=True, exist_ok=True)
+    with file.locked(callbacks.check):
+        if file.whole and file.inode != damaged:
+            return  # another process downloaded it; the caller checks whether it is intact
+        download_by_ranges(file, metadata, callbacks)
+
+
+def download_by_ranges(
+    file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks
+) -> None:
+    """Download a file by ranges to its place in the cache; see `download`."""
+    begin = file.call(file.expected_content, sleep=callbacks.sleep)
+    with PartialFile.opened(file.partial, file.size, begin, callbacks.check) as part:
+        callbacks.started(part.inode)
+        for _ in range(ATTEMPTS):
+            file.call(
+                lambda: _receive(file, part, metadata, callbacks),
+                backoff=DOWNLOAD,
+                sleep=callbacks.sleep,
+                progress=lambda: part.length,
+            )
+            if part.is_intact():
+                os.fdatasync(part.fd)
+                file.put(file.partial, part.content)
+                metadata.store_validator(file.partial, None)
+                metadata.record_verdict(file.content or file.blob, file.etag, True)
+                return
+            callbacks.event("download_damaged", repo=file.model, file=file.name)
+            part.clear()
+            metadata.store_validator(file.partial, None)
+    raise file.never_intact(ATTEMPTS)
+
+
+def _receive(
+    file: RemoteFile, part: PartialFile, metadata: MetadataCache, callbacks: DownloadCallbacks
+) -> None:
+    """Request the missing bytes once, and append those that arrive."""
+    if part.length == file.size:
+        return
+    validator = metadata.validator(file.partial) if part.length else None
+    with file.request(part.length, validator=validator) as response:
+        callbacks.response = response
+        try:
+            skip = _bytes_to_skip(file, part, response, metadata)
+            for chunk in response.chunks:
+                new = chunk[skip:]
+                skip = max(0, skip - len(chunk))
+                if part.length + len(new) > file.size:
+                    part.clear()
+                    raise ConnectionError(
+                        f"the server sent more than the {file.size} bytes of {file.name}"
+                    )
+                if new:
+                    part.append(new)
+                    callbacks.progressed(part.length)
+                callbacks.check()
+        finally:
+            callbacks.response = None
+    if part.length < file.size:
+        raise ConnectionError(
+            f"the server sent only {part.length} of {file.size} bytes of {file.name}"
+        )
+
+
+def _bytes_to_skip(
+    file: RemoteFile, part: PartialFile, response: Response, metadata: MetadataCache
+) -> int:
+    """Compare the response with the partial file, which is cleared if they do not match.
+
+    Returns:
+        How many bytes at the start of the body the partial file has already.
+
+    Raises:
+        ConnectionError: they do not match; the next attempt requests the file again.
+    """
+    etag = str(response.headers.get("ETag") or "")
+    strong = etag if etag.startswith('"') else None
+    known = metadata.validator(file.partial)
+    changed = part.length > 0 and strong is not None and known is not None and strong != known
+    encoded = (response.headers.get("Content-Encoding") or "identity") != "identity"
+    if strong != known:
+        metadata.store_validator(file.partial, strong)
+    if response.status == 206:
+        span = re.match(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range") or "")
+        fits = span and int(span[1]) == part.length and span[2] in (str(file.size), "*")
+        if fits and not changed and not encoded:
+            return 0
+        part.clear()
+        raise ConnectionError(f"the server sent a range of {file.name} that was not requested")
+    if response.status == 416:
+        part.clear()
+        raise ConnectionError(f"the server says that {file.name} is shorter than expected")
+    length = response.headers.get("Content-Length")
+    if length is not None and not encoded and int(length) != file.size:
+        raise ConnectionError(
+            f"the server sends {length} bytes for {file.name}, which has {file.size} bytes"
+        )
+    if changed:
+        part.clear()
+    return part.length
+
+
+def _download_whole(
+    file: RemoteFile,
+    transfer: Callable[[Callable[[int], None]], None],
+    metadata: MetadataCache,
+    callbacks: DownloadCallbacks,
+) -> None:
+    """Let the server's own library transfer a file, and check its content."""
+
+    def progressed(nbytes: int) -> None:
+        callbacks.check()
+        callbacks.progressed(nbytes)
+
+    for _ in range(ATTEMPTS):
+        file.call(lambda: transfer(progressed), backoff=DOWNLOAD, sleep=callbacks.sleep)
+        path = file.content
+        if path is not None and file.is_intact(path, callbacks.check):
+            metadata.record_verdict(path, file.etag, True)
+            callbacks.started(path.stat().st_ino)
+            return
+        callbacks.event("download_damaged", repo=file.model, file=file.name)
+    raise file.never_intact(ATTEMPTS)

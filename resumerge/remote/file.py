@@ -1,0 +1,308 @@
+"""One file of a model that is elsewhere: its copy in a cache, and the requests for its bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from resumerge.errors import InputError, Resumable, refuse
+from resumerge.remote.digests import ExpectedContent
+from resumerge.retry import Backoff
+from resumerge.storage import Storage
+
+T = TypeVar("T")
+
+LONGEST_ASKED = 300.0
+"""Seconds. If a server asks for a longer pause (``Retry-After``), the call fails."""
+
+REQUEST = Backoff(first=1, longest=8, retries=4, longest_asked=LONGEST_ASKED)
+"""For a small request."""
+
+DOWNLOAD = Backoff(first=1, longest=30, retries=6, longest_asked=LONGEST_ASKED)
+"""For a file. Calls that bring more bytes of it do not count."""
+
+LOCK_SECONDS = 0.5
+"""Seconds between two checks while this process waits for another one's lock."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response whose body has not been read.
+
+    Args:
+        status: the HTTP status after redirects.
+        headers: looked up without regard to case.
+        chunks: the body, as it arrives.
+        abort: closes the connection from another thread; the reading thread gets an error.
+    """
+
+    status: int
+    headers: Any
+    chunks: Iterator[bytes]
+    abort: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class RemoteFile(ABC):
+    """One file of a model at one version, and its paths in the cache.
+
+    The cache has contents in one folder, by what identifies them, and for each version of a model a
+    folder with links to them. A download is written to `partial`, and renamed when it is complete
+    and intact. A lock makes sure that one process downloads it at a time.
+
+    Args:
+        model: as messages name it, without the version.
+        revision: the version.
+        name: of the file in the model, with ``/`` between folders.
+        size: bytes.
+        etag: identifies the content, as the server says.
+    """
+
+    model: str
+    revision: str
+    name: str
+    size: int
+    etag: str
+
+    # For messages
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """The model with its version."""
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """The file in the model with its version."""
+
+    @abstractmethod
+    def never_intact(self, attempts: int) -> Resumable:
+        """The error that every one of several downloads had another content."""
+
+    @abstractmethod
+    def offline_error(self, names: list[str]) -> InputError:
+        """The error for files of this model that are not in the cache without the network."""
+
+    # The cache
+
+    @property
+    @abstractmethod
+    def cache(self) -> Path:
+        """The folder of the whole cache, which is on one disk."""
+
+    @property
+    @abstractmethod
+    def pointer(self) -> Path:
+        """The path under which readers open it."""
+
+    @property
+    @abstractmethod
+    def blob(self) -> Path:
+        """The file with its content, shared by all versions that have it."""
+
+    @property
+    @abstractmethod
+    def lock(self) -> Path:
+        """The file that is locked while the content is downloaded."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """What no file with another content has."""
+
+    @abstractmethod
+    def is_intact(self, path: Path, check: Callable[[], None] | None = None) -> bool:
+        """Read a whole file and compare it with the content that it should have.
+
+        Args:
+            check: called often; an exception that it raises ends the reading.
+        """
+
+    @property
+    def partial(self) -> Path:
+        """The file with the bytes that were downloaded so far."""
+        return self.blob.with_name(f"{self.blob.name}.incomplete")
+
+    @property
+    def content(self) -> Path | None:
+        """The existing file with its content, complete or not; None if there is none."""
+        for path in (self.pointer, self.blob):
+            if path.is_file():
+                return path
+        return None
+
+    @property
+    def inode(self) -> int | None:
+        """The inode of `content`."""
+        path = self.content
+        return path.stat().st_ino if path is not None else None
+
+    @property
+    def whole(self) -> bool:
+        """Whether `content` has the full size."""
+        path = self.content
+        return path is not None and path.stat().st_size == self.size
+
+    def link(self) -> None:
+        """Make the content readable under its name in the version's folder.
+
+        Where links are not possible, the content is moved there, as huggingface_hub does.
+        """
+        from huggingface_hub import file_download
+
+        pointer = self.pointer
+        if pointer.exists() or not self.blob.is_file():
+            return
+        pointer.parent.mkdir(parents=True, exist_ok=True)
+        if not file_download.are_symlinks_supported(self.cache):
+            shutil.move(self.blob, pointer)
+            return
+        fresh = pointer.with_name(f"{pointer.name}.{uuid.uuid4().hex[:8]}.tmp")
+        fresh.symlink_to(os.path.relpath(self.blob, pointer.parent))
+        fresh.replace(pointer)
+
+    def put(self, complete: Path, content: ExpectedContent) -> None:
+        """Move a complete, synced file to its name in the cache, in place of any damaged one.
+
+        Args:
+            content: what its bytes were compared with.
+        """
+        if self.pointer.is_file() and not self.pointer.is_symlink():
+            self.pointer.unlink()  # a cache without links
+        complete.replace(self.blob)
+        with suppress(OSError):  # some network filesystems cannot sync; the name is on disk soon
+            Storage().sync_folder(self.blob.parent)
+        self.link()
+
+    @contextmanager
+    def locked(self, check: Callable[[], None]) -> Iterator[None]:
+        """Hold the lock on downloads of this content.
+
+        Args:
+            check: called every `LOCK_SECONDS` while another process holds the lock; an exception
+                that it raises ends the waiting.
+        """
+        from filelock import Timeout
+        from huggingface_hub.utils import WeakFileLock
+
+        self.lock.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            while True:
+                check()
+                try:
+                    stack.enter_context(WeakFileLock(self.lock, timeout=LOCK_SECONDS))
+                    break
+                except Timeout:
+                    continue
+            yield
+
+    # The server
+
+    @property
+    @abstractmethod
+    def is_offline(self) -> bool:
+        """Whether the environment forbids requests to this kind of server."""
+
+    @abstractmethod
+    def call(
+        self,
+        do: Callable[[], T],
+        *,
+        backoff: Backoff = REQUEST,
+        sleep: Callable[[float], None] | None = None,
+        progress: Callable[[], int] = lambda: 0,
+    ) -> T:
+        """Make requests, and retry while the network or the server fails temporarily.
+
+        Args:
+            do: safe to repeat.
+            backoff: the pauses between calls.
+            sleep: waits the given number of seconds; `time.sleep` if None. An exception ends the
+                call.
+            progress: number of bytes received so far; attempts that increase it are not counted.
+
+        Raises:
+            InputError: the server refuses.
+            Resumable: ``network`` after the last attempt; ``disk_full`` without a retry;
+                ``source_changed`` if the server has another content under this name now.
+        """
+
+    @abstractmethod
+    def request(
+        self, start: int, stop: int | None = None, validator: str | None = None
+    ) -> AbstractContextManager[Response]:
+        """Request bytes ``start:stop`` once, within `call`. The answer may have all bytes.
+
+        Args:
+            stop: None for the end.
+            validator: the strong ETag that the server sent with the bytes before.
+        """
+
+    @abstractmethod
+    def expected_content(self) -> Callable[[], ExpectedContent]:
+        """Begins a comparison with what the server says of the content, which may be requested."""
+
+    @abstractmethod
+    def refreshed(self) -> Self:
+        """The file with size and etag as the server says.
+
+        Raises:
+            InputError, Resumable: as `call`.
+        """
+
+    def whole_transfer(self) -> Callable[[Callable[[int], None]], None] | None:
+        """A transfer of the whole file into the cache by the server's own library, where the server
+        asks for that; None for requests of ranges.
+
+        It gets a function to call with the number of bytes so far.
+        """
+        return None
+
+    def read_range(self, start: int, stop: int) -> bytes:
+        """Request bytes ``start:stop``. Memory is bounded even if the server ignores ranges.
+
+        Raises:
+            InputError: the server denies the file.
+            Resumable: the network failed, or the content changed.
+        """
+
+        def receive() -> bytes:
+            with self.request(start, stop) as response:
+                skip = start if response.status == 200 else 0
+                wanted = skip + stop - start
+                received = bytearray()
+                for chunk in response.chunks:
+                    received += chunk
+                    if len(received) >= wanted:
+                        break
+            if len(received) < wanted:
+                raise ConnectionError(
+                    f"the server sent only {len(received)} of {wanted} bytes of {self.name}"
+                )
+            return bytes(received[skip:wanted])
+
+        return self.call(receive) if start < stop else b""
+
+
+def offline_error(version: str, folder: Path, names: list[str], fix: str) -> InputError:
+    """The error for files that are not in the cache while the network is off.
+
+    Args:
+        version: the model with its version.
+        folder: where they should be.
+    """
+    return refuse(
+        "Offline mode is on, and the cache lacks files of this model",
+        where=version,
+        expected=f"in {folder}",
+        found=f"missing: {', '.join(names)}",
+        fix=fix,
+    )
