@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -150,3 +151,27 @@ class Interrupted(ResumergeError):
 
     def as_json(self) -> dict[str, Any]:
         return super().as_json() | {"kind": "interrupted", "signal": self.name}
+
+
+class StoreError(OSError):
+    """A request to a server or to a mirror failed. The message is for a person, without secrets.
+
+    Args:
+        message: what failed.
+        fix: what the user can do about it, if anything.
+        retry_after: seconds that the server asks clients to wait; 0 if it does not say.
+        denied: the error is permanent: waiting does not help without a change of permissions or
+            names. `errno` is then EACCES. Other errors are temporary.
+    """
+
+    def __init__(
+        self, message: str, *, fix: str = "", retry_after: float = 0.0, denied: bool = False
+    ) -> None:
+        super().__init__(*([errno.EACCES] if denied else []), message)
+        self.message = message
+        self.fix = fix
+        self.retry_after = retry_after
+        self.denied = denied
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.fix}" if self.fix else self.message

@@ -85,8 +85,8 @@ class Table:
 _XXH3, _SHA256 = like("[0-9a-f]{32}"), like("[0-9a-f]{64}")
 _COUNT = or_null(integer())
 
-_COMMIT = "([0-9a-f]{40}|None)"
-_REVISION = rf"[0-9a-f]{{40}}|{_COMMIT}\+{_COMMIT}"  # of a model with an adapter: of both
+_PIN = "[0-9a-f]{40}|[0-9a-f]{32}"  # a commit of the Hub, or a digest of ETags in a bucket
+_REVISION = rf"{_PIN}|({_PIN}|None)\+({_PIN}|None)"  # of a model with an adapter: of both
 
 TABLES: dict[str, Table] = {
     "run": Table(
@@ -110,7 +110,7 @@ TABLES: dict[str, Table] = {
         (
             Column("number", int, integer()),
             Column("model", str, path),
-            Column("kind", str, like("local|hub|lora")),
+            Column("kind", str, like("local|hub|bucket|lora")),
             Column("revision", str, or_null(like(_REVISION))),
             Column("folder", str, path),
             Column("identity", str, source_identity),

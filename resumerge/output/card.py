@@ -105,6 +105,8 @@ def _link(source: Source) -> str:
 
 def _revision(source: Source, contents: Mapping[str, str]) -> str:
     """The commit of a Hub model; for a local one, the hash of what was read of it."""
+    if source.kind == "bucket":
+        return f"objects `{source.revision}` (xxh3-128 of names, ETags and sizes)"
     if source.revision:
         return f"commit `{source.revision}`"
     content = contents.get(source.ref.text)

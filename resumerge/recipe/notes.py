@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from resumerge.buckets.address import is_bucket
 from resumerge.recipe.paths import child, descend
 from resumerge.recipe.schema.settings import FILTERED, unread_keys
 from resumerge.recipe.types import Conditional, Recipe
@@ -57,7 +58,8 @@ def notes_on(
         for name in unread_keys(entry):
             yield f"the key {name!r} has no effect, as in mergekit ({descend(path, (str(name),))})"
     for part in (part for ref in recipe.models for part in ref.parts):
-        if part.revision is None and not part.file and part.text != part.name:
+        is_folder = part.revision is None and not part.file and not is_bucket(part.name)
+        if is_folder and part.text != part.name:
             yield f"{part} is a folder: its revision is ignored"
     for path, parameters in recipe.parameter_scopes():
         for name, setting in parameters.items():

@@ -1,4 +1,5 @@
-"""Reads model references: a folder or file, or a Hub repo at a revision; with an adapter or not."""
+"""Reads model references: a folder or file, a Hub repo at a revision, or a place in a bucket; with
+an adapter or not."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from resumerge.buckets.address import EXAMPLE, is_bucket, split_address
+from resumerge.errors import InputError
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.types import ModelRef
 
@@ -14,14 +17,20 @@ _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII
 _REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.(?:safetensors|bin|pt|pth|ckpt))", re.ASCII)
 """``org/name/FILE``: one weight file of a repo."""
 
+_WEIGHTS = re.compile(r"(.+)/([^/]+\.(?:safetensors|bin|pt|pth|ckpt))")
+"""A folder in a bucket and a weight file in it."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
 _HUB = "https://huggingface.co/"
 _FIX = "Write 'org/name', 'org/name@revision' or the path of a folder or a weight file, and "
-_FIX += "'+adapter' after it"
+_FIX += "'+adapter' after it; models in buckets are 's3://bucket/prefix'"
 
 
 def is_local(name: str) -> bool:
     """Whether a name is a path: it begins like one, or a file or folder of that name exists."""
-    return name.startswith(("./", "../", "/", "~")) or name in (".", "..") or _exists(name)
+    is_path = name.startswith(("./", "../", "/", "~")) or name in (".", "..")
+    return is_path or (not is_bucket(name) and _exists(name))
 
 
 def read_reference(value: object) -> ModelRef:
@@ -30,7 +39,8 @@ def read_reference(value: object) -> ModelRef:
     The forms are ``org/name``, ``org/name@revision``, and a folder, relative to the working
     directory as in mergekit. A folder has no revisions: ``folder@revision`` names the folder, as in
     mergekit. Unlike in mergekit, a folder that exists may have ``@`` or ``+`` in its name. A
-    weight file is named by its path, or in a repo by ``org/name/FILE``.
+    weight file is named by its path, or in a repo by ``org/name/FILE``. In a bucket both are
+    ``s3://bucket/…``.
     ``model+adapter`` is a model with a LoRA adapter, each in one of these forms. mergekit's mapping
     ``{model: {path: org/name, revision: abc}, lora: {path: org/adapter}}`` is accepted too.
 
@@ -57,7 +67,7 @@ def _exists(name: str) -> bool:
 
 
 def _from_text(text: str) -> ModelRef:
-    if _exists(text):
+    if not is_bucket(text) and _exists(text):
         return ModelRef(text, text)
     if text.startswith(_HUB):
         raise InvalidValue(
@@ -68,6 +78,8 @@ def _from_text(text: str) -> ModelRef:
         )
     if "+" in text:
         return _with_adapter(text)
+    if _SCHEME.match(text):
+        return _in_bucket(text)
     name, _, revision = text.partition("@")
     no_revision = "@" in text and not revision
     if is_local(name) and not no_revision:
@@ -84,6 +96,33 @@ def _from_text(text: str) -> ModelRef:
             fix=_FIX,
         )
     return ModelRef(text, repo, revision or None, file=file)
+
+
+def _in_bucket(text: str) -> ModelRef:
+    """A folder or a weight file in a bucket, by its address."""
+    if not is_bucket(text):
+        raise InvalidValue(
+            "Models are not read from such addresses yet, but from s3:// alone",
+            expected=f"{EXAMPLE}, a folder, or org/name",
+            found=f"an address that begins with {text.partition('://')[0]}://",
+            fix="Copy the model to a folder, mount it as one, or to a bucket that speaks S3's "
+            "protocol (AWS_ENDPOINT_URL leads to the server)",
+        )
+    try:
+        split_address(text)
+    except InputError as error:
+        [problem] = error.problems
+        raise InvalidValue(
+            problem.what,
+            expected=f"{EXAMPLE}, or {EXAMPLE}/model.safetensors",
+            found=problem.where,
+            fix=problem.fix[0].upper() + problem.fix[1:],
+        ) from None
+    address = text.removesuffix("/")
+    in_folder = _WEIGHTS.fullmatch(address)
+    if in_folder and not in_folder[1].endswith(":/"):
+        return ModelRef(text, in_folder[1], file=in_folder[2])
+    return ModelRef(text, address)
 
 
 def _with_adapter(text: str) -> ModelRef:
@@ -127,6 +166,13 @@ def _from_mapped_part(value: object) -> ModelRef:
         and isinstance(value.get("revision"), str | None)
     ):
         revision = value.get("revision")
+        if revision and _SCHEME.match(value["path"]):
+            raise InvalidValue(
+                "A model in a bucket has no revisions",
+                expected="its address alone",
+                found=f"revision: {revision}",
+                fix="Leave 'revision' out",
+            )
         return _from_text(f"{value['path']}@{revision}" if revision else value["path"])
     raise _invalid_mapping(value)
 

@@ -30,15 +30,16 @@ Setting = Scalar | tuple[Scalar, ...] | tuple[Conditional, ...]
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A model as the recipe names it: ``org/name``, ``org/name@revision`` or a local folder.
+    """A model as the recipe names it: ``org/name``, ``org/name@revision``, a local folder, or
+    ``s3://bucket/prefix``.
 
     Args:
         text: exactly as written.
-        name: repo id or path, without the revision.
-        revision: branch, tag or commit; None for the default branch and for local folders.
+        name: repo id, path or address, without the revision and `file`.
+        revision: branch, tag or commit; None for the default branch and for models elsewhere.
         lora: the LoRA adapter of ``model+adapter``, or None.
-        file: of ``org/name/FILE``, the one weight file of the repo that is meant; else empty. A
-            local file is named by `name` alone.
+        file: of ``org/name/FILE`` or ``s3://…/FILE``, the one weight file that is meant; else
+            empty. A local file is named by `name` alone.
     """
 
     text: str

@@ -1,10 +1,11 @@
-"""Opening a model by its reference: local or on the Hub, with or without an adapter."""
+"""Opening a model by its reference: local, on the Hub or in a bucket, with an adapter or not."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from resumerge.buckets.address import is_bucket
 from resumerge.recipe.references import is_local
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
@@ -12,6 +13,7 @@ from resumerge.sources.adapters.lora import with_adapter
 from resumerge.sources.formats.quantised import check_unquantised
 from resumerge.sources.index import ADAPTER, MODEL, Contents
 from resumerge.sources.local import open_local
+from resumerge.sources.remote.bucket import open_bucket
 from resumerge.sources.remote.hub import open_hub
 from resumerge.sources.types import Source
 
@@ -27,7 +29,7 @@ def open_source(
     """Open a model: read its headers and config, but not its weights.
 
     Args:
-        pins: what a run pinned, by the text of a reference: `revision`, the commit of a Hub repo,
+        pins: what a run pinned, by the text of a reference: `revision`, of a remote model,
             or `path`, of a local folder or file. References without a pin are resolved again.
         offline: do not use the network.
         metadata: the metadata cache of remote files.
@@ -57,6 +59,7 @@ def _open_part(
     pin = pins.get(ref.text, {})
     if "path" in pin or is_local(ref.name):
         return open_local(ref, pin.get("path"), contents)
-    return open_hub(
+    open_remote = open_bucket if is_bucket(ref.name) else open_hub
+    return open_remote(
         ref, revision=pin.get("revision"), offline=offline, metadata=metadata, contents=contents
     )

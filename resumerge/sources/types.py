@@ -14,7 +14,7 @@ import xxhash
 from resumerge.recipe.types import ModelRef
 from resumerge.tensors import Stored, Tensor, with_stored
 
-REMOTE = frozenset({"hub"})
+REMOTE = frozenset({"hub", "bucket"})
 """Kinds of sources whose files are downloaded before they are read."""
 
 
@@ -51,8 +51,8 @@ class SourceFile:
 
     Args:
         size: bytes.
-        identity: JSON facts of the content: ``etag`` on the Hub; ``header`` (xxh3-128 of the file's
-            header) for local files.
+        identity: JSON facts of the content: ``etag`` of remote files; ``header`` (xxh3-128 of the
+            file's header) of local files.
         present: whether the complete file is on this disk.
         stamp: of a local file, when its header was read. It belongs to this machine.
     """
@@ -69,17 +69,17 @@ class Source:
     """One input model, pinned.
 
     Args:
-        kind: ``local`` or ``hub``; ``lora`` for a model with an adapter; ``stage`` for the result
-            of another merge, with an adapter or without, whose tensors are computed.
+        kind: ``local``, ``hub`` or ``bucket``; ``lora`` for a model with an adapter; ``stage`` for
+            the result of another merge, with an adapter or without, whose tensors are computed.
         folder: where its files are, or will be after the download; of a ``lora``, the model's; of a
             ``stage``, where the files are that it would have beside its weights.
-        revision: the commit of a Hub repo; None for a local folder; of a ``lora``, both commits
-            joined by ``+``.
+        revision: the commit of a Hub repo; of a model in a bucket, a digest of the ETags of its
+            weight files; None for a local folder; of a ``lora``, both joined by ``+``.
         config: config.json, parsed; empty if there is none.
         tensors: by name.
         files: the weight files, by name relative to `folder`; of a ``lora``, ``base/…`` and
             ``adapter/…``.
-        companions: of a Hub model, the files beside the weights that belong to it, likewise.
+        companions: of a remote model, the files beside the weights that belong to it, likewise.
         base: of a ``lora``, the model without its adapter.
         adapter: of a ``lora``, the adapter alone: its config is adapter_config.json.
         notes: what a person should know of it, a line each.

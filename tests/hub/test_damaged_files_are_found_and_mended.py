@@ -106,7 +106,7 @@ def test_offline_trusts_nothing_unread_and_names_what_is_missing(hub: Hub, merge
 
 def test_a_check_of_what_is_not_cached_is_refused(hub: Hub, merged: Place) -> None:
     told = merged.call("cache", "check", "org/x", expect=2).stderr
-    assert "neither a recipe nor a repo" in told
+    assert "neither a recipe nor a model" in told
     assert str(merged.folder / "hf" / "hub") in told
     assert "models--" not in told
     told = merged.call("cache", "check", "org/math@nobranch", expect=2).stderr

@@ -209,12 +209,12 @@ def test_a_process_that_was_forked_has_a_client_of_its_own(url: str, proxy: Prox
     store.put({"a": b"1"})
     client = store._client
     assert isinstance(client, S3Client)
-    before = client._api()
-    assert client._api() is before
+    before = client._objects.api()
+    assert client._objects.api() is before
     child = os.fork()
     if not child:
         try:
-            os._exit(0 if store.get("a") == b"1" and client._api() is not before else 1)
+            os._exit(0 if store.get("a") == b"1" and client._objects.api() is not before else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

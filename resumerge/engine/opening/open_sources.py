@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from resumerge.buckets.address import is_bucket
 from resumerge.engine.resources.disk_errors import UNFIT_ERRORS
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.planning.planner import reference_without_config
@@ -20,7 +21,7 @@ from resumerge.sources import MetadataCache, Source, open_source
 from resumerge.sources.index import ADAPTER, MODEL
 
 PATIENCE_SECONDS = 2.0
-"""A user who misspelt a folder is told after so long; the Hub is asked again for longer."""
+"""A user who misspelt a folder is told after so long; a server is asked again for longer."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,13 +52,14 @@ def open_sources(
         Resumable: the network failed.
     """
     opened: dict[ModelRef, Source] = {}
-    local, hub = _local_then_hub(recipe, pins)
-    for refs in (local, hub):
+    local, remote = _local_then_remote(recipe, pins)
+    for refs in (local, remote):
         for ref in refs:
-            hint = f"If {ref} is meant to be a folder: it does not exist in {Path.cwd()}."
+            hint = "" if _may_only_be_remote(ref) else _hint(ref)
             try:
-                slow = f"Still waiting for an answer from the Hub about {ref}. {hint}"
-                with _told_if_slow(slow, note) if ref in hub else nullcontext():
+                server = "the bucket" if is_bucket(ref.name) else "the Hub"
+                slow = f"Still waiting for an answer from {server} about {ref}. {hint}".strip()
+                with _told_if_slow(slow, note) if ref in remote else nullcontext():
                     source = open_source(
                         ref,
                         pins,
@@ -68,7 +70,7 @@ def open_sources(
                 opened[ref] = source
                 _log.info("opened %s: %s, in %s", ref, source.kind, source.folder)
             except Resumable as error:
-                raise Resumable(error.reason, f"{error}\n{hint}") from error
+                raise Resumable(error.reason, f"{error}\n{hint}".strip()) from error
             except InputError as error:
                 problems += [_where_named(recipe, ref, problem) for problem in error.problems]
             except OSError as error:
@@ -107,16 +109,24 @@ def _told_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
         timer.cancel()
 
 
-def _local_then_hub(
+def _may_only_be_remote(ref: ModelRef) -> bool:
+    return all(is_bucket(part.name) for part in ref.parts)
+
+
+def _hint(ref: ModelRef) -> str:
+    return f"If {ref} is meant to be a folder: it does not exist in {Path.cwd()}."
+
+
+def _local_then_remote(
     recipe: Recipe, pins: Mapping[str, dict[str, Any]]
 ) -> tuple[list[ModelRef], list[ModelRef]]:
-    """The models that are local folders, adapters included, and those of the Hub."""
+    """The models that are local folders, adapters included, and the others."""
     local: list[ModelRef] = []
-    hub: list[ModelRef] = []
+    remote: list[ModelRef] = []
     for ref in recipe.source_models:
         is_here = all("path" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
-        (local if is_here else hub).append(ref)
-    return local, hub
+        (local if is_here else remote).append(ref)
+    return local, remote
 
 
 def _unreadable(ref: ModelRef, error: OSError) -> Problem:

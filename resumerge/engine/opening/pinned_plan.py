@@ -23,7 +23,7 @@ from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
 from resumerge.sources.tokenizers.required import read_tokenizers
-from resumerge.sources.types import numbered
+from resumerge.sources.types import REMOTE, numbered
 
 NO_PINS: Mapping[str, dict[str, Any]] = {}
 
@@ -109,7 +109,7 @@ def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
 def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:
     if source["kind"] == "lora":
         return {}
-    if source["kind"] == "hub":
+    if source["kind"] in REMOTE:
         return {"revision": source["revision"]}
     path = pinned_path(source)
     is_elsewhere = not path.exists() and is_local(source["model"])

@@ -8,6 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resumerge.buckets.address import is_bucket
+from resumerge.buckets.file import cache_folder as buckets_folder
+from resumerge.buckets.s3 import check_boto3
+from resumerge.buckets.snapshot import cached_bucket_files
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import ResumergeError, refuse
@@ -28,11 +32,11 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CachedFile:
-    """One file of the Hub's cache, and its state.
+    """One file of a cache, and its state.
 
     Args:
-        model: the repo.
-        revision: the commit.
+        model: the repo, or the address in a bucket.
+        revision: the commit, or the digest of the bucket's listing.
         state: ``intact``, ``damaged``, ``missing`` or, after a repair, ``repaired``.
         bytes: of the whole file, where that is known.
         path: where it is, or would be.
@@ -78,7 +82,8 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
 
     Args:
         target: a recipe, of which the files are looked at that its merge needs; or ``org/name`` or
-            ``org/name@revision``, of which all files are that the cache holds.
+            ``org/name@revision`` or ``s3://bucket/prefix``, of which all files are that the cache
+            holds.
 
     Raises:
         InputError: no such recipe; or nothing of the repo is in the cache.
@@ -116,13 +121,13 @@ def _files_of(target: str, options: Options) -> tuple[Sequence[RemoteFile], list
         try:
             return _needed(Session(options).plan(recipe)), []
         except ResumergeError as error:
-            repos = [
+            models = [
                 part
                 for ref in recipe.source_models
                 for part in ref.parts
                 if not is_local(part.name)
             ]
-            files = [f for ref in repos for f in cached_files(ref.name, ref.revision)]
+            files = [f for ref in models for f in _cached(ref.name, ref.revision)]
             if not files:
                 raise
             note = (
@@ -130,10 +135,10 @@ def _files_of(target: str, options: Options) -> tuple[Sequence[RemoteFile], list
                 f"checked: {error}"
             )
             return files, [note]
-    repo, _, revision = target.partition("@")
-    files = [] if is_local(repo) else cached_files(repo, revision or None)
-    if files:
-        return files, []
+    repo, _, revision = (target, "", "") if is_bucket(target) else target.partition("@")
+    cached = [] if is_local(repo) else list(_cached(repo, revision or None))
+    if cached:
+        return cached, []
     if revision and (others := cached_revisions(repo)):
         raise refuse(
             "The cache does not have this revision",
@@ -143,12 +148,20 @@ def _files_of(target: str, options: Options) -> tuple[Sequence[RemoteFile], list
             fix="name one of these, or the repo alone for all of them",
         )
     raise refuse(
-        "This is neither a recipe nor a repo in the cache",
+        "This is neither a recipe nor a model in the cache",
         where=target,
-        expected=f"a YAML file, or org/name of a repo that is in {cache_folder()}",
-        found="no such file or repo",
+        expected=f"a YAML file, or org/name of a repo that is in {cache_folder()}, or the address "
+        f"of a model in a bucket that is in {buckets_folder()}",
+        found="no such file, repo or address",
         fix="check the name, or HF_HOME if the cache is elsewhere",
     )
+
+
+def _cached(model: str, revision: str | None) -> Sequence[RemoteFile]:
+    if not is_bucket(model):
+        return cached_files(model, revision)
+    check_boto3(model, "models in buckets of S3")
+    return cached_bucket_files(model.removesuffix("/"))
 
 
 def _needed(plan: Plan) -> list[RemoteFile]:

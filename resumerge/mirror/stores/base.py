@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from resumerge.errors import Problem
+from resumerge.errors import StoreError as StoreError
 from resumerge.ledger.file_names import METADATA as METADATA
 
 SMALL = 256 << 20
@@ -18,30 +18,6 @@ SMALL = 256 << 20
 Moved = Callable[[int], None]
 """Gets the number of bytes moved since its last call. It may wait, to limit the rate, or raise, to
 stop the transfer."""
-
-
-class StoreError(OSError):
-    """An operation of a store failed. The message is for a person and contains no secret.
-
-    Args:
-        message: what failed.
-        fix: what the user can do about it, if anything.
-        retry_after: seconds that the store asks clients to wait; 0 if it does not say.
-        denied: the error is permanent: waiting does not help without a change of permissions or
-            names. `errno` is then EACCES. Other errors are temporary.
-    """
-
-    def __init__(
-        self, message: str, *, fix: str = "", retry_after: float = 0.0, denied: bool = False
-    ) -> None:
-        super().__init__(*([errno.EACCES] if denied else []), message)
-        self.message = message
-        self.fix = fix
-        self.retry_after = retry_after
-        self.denied = denied
-
-    def __str__(self) -> str:
-        return f"{self.message}: {self.fix}" if self.fix else self.message
 
 
 class Store(ABC):

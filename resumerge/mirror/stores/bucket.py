@@ -11,13 +11,9 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from resumerge.buckets.errors import Changed, Unsupported
 from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError
-from resumerge.mirror.stores.bucket_client import (
-    BucketClient,
-    Changed,
-    Unsupported,
-    checked,
-)
+from resumerge.mirror.stores.bucket_client import BucketClient, checked
 from resumerge.storage import Storage
 
 SETTLE_SECONDS = 2.0

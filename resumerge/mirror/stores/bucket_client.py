@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from resumerge.buckets.address import has_odd_part
+from resumerge.buckets.s3 import Body
 from resumerge.errors import refuse
-from resumerge.mirror.stores.base import Moved, StoreError
-
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_ODD = re.compile(r"[\0-\x1f\x7f\\]")
-
-
-class Changed(Exception):
-    """The condition of a write is not met: the object exists, or is another one than expected."""
-
-
-class Unsupported(StoreError):
-    """The server says that it does not know what was asked for."""
-
-
-@dataclass(frozen=True)
-class Body:
-    """The answer to a read.
-
-    Args:
-        nbytes: of the whole object.
-        version: its ETag, which differs after every change of its content.
-        pieces: the bytes from the start that was asked for; to be read within the context.
-    """
-
-    nbytes: int
-    version: str
-    pieces: Iterator[bytes]
+from resumerge.mirror.stores.base import Moved
 
 
 class BucketClient(ABC):
@@ -93,40 +67,16 @@ class BucketClient(ABC):
         """The server's clock."""
 
 
-def split_address(url: str, scheme: str, example: str) -> tuple[str, str]:
-    """The bucket and the prefix of ``scheme://bucket/prefix``; the prefix may be empty.
-
-    Raises:
-        InputError: the address is malformed. The message does not repeat what may be a password.
-    """
-    rest = url.removeprefix(f"{scheme}://").removesuffix("/")
-    bucket, _, prefix = rest.partition("/")
-    parts = prefix.split("/") if prefix else []
-    shown, fix = url, "check the spelling"
-    if "@" in bucket:
-        shown = f"{scheme}://…@{bucket.rpartition('@')[2]}"
-        fix = "remove what stands before @: credentials come from the environment"
-    elif _BUCKET.fullmatch(bucket) and not _has_odd(parts):
-        return bucket, prefix
-    raise refuse(
-        "This is not the address of a place in a bucket", where=shown, expected=example, fix=fix
-    )
-
-
 def checked(name: str) -> str:
     """The name of a file in a mirror, unchanged.
 
     Raises:
         InputError: as a path, it leads out of a folder.
     """
-    if _has_odd(name.split("/")):
+    if has_odd_part(name.split("/")):
         raise refuse(
             "The name of a file points outside of the mirror",
             found=repr(name[:200]),
             fix="do not use this mirror: somebody has tampered with it",
         )
     return name
-
-
-def _has_odd(parts: list[str]) -> bool:
-    return not all(parts) or bool({".", ".."} & set(parts)) or any(map(_ODD.search, parts))

@@ -16,9 +16,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from resumerge.buckets.errors import Unsupported, s3_errors
 from resumerge.mirror.stores.base import Moved, StoreError
-from resumerge.mirror.stores.bucket_client import Unsupported
-from resumerge.mirror.stores.s3_errors import s3_errors
 
 PART = 16 << 20
 """Bytes of a part, which is held in memory. The protocol asks for 5 MiB at least."""

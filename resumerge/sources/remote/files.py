@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from resumerge.buckets.file import BucketFile
 from resumerge.hub.file import HubFile
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.download import download
@@ -20,9 +21,11 @@ def remote_file(source: Source, name: str) -> RemoteFile:
     """A weight file or a companion of a model that is elsewhere, by its name in the source."""
     source, name = source.part_of(name)
     file = source.files[name] if name in source.files else source.companions[name]
-    return HubFile(
-        source.ref.name, source.revision or "", name, file.size, str(file.identity["etag"])
-    )
+    model, etag = source.ref.name, str(file.identity["etag"])
+    if source.kind == "bucket":
+        folder = source.folder
+        return BucketFile(model, folder.name, name, file.size, etag, folder.parents[1])
+    return HubFile(model, source.revision or "", name, file.size, etag)
 
 
 def ensure_cached(

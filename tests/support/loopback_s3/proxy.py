@@ -16,6 +16,9 @@ KINDS = ("503", "429", "cut", "cut answer", "lost", "slow")
 """``cut``: the connection ends within the request; ``cut answer``: within the answer; ``lost``: it
 is done, and nobody is told; ``slow``: the answer comes late."""
 
+PIECE = 1 << 14
+"""Bytes of a body that are sent at once."""
+
 HOP = {"connection", "transfer-encoding", "keep-alive"}
 Choose = Callable[[str, str], str | None]
 """Gets method and path of a request; what is to go wrong with it, or None."""
@@ -30,6 +33,8 @@ class Proxy:
         drops: headers of requests, in lower case, that are not handed on.
         requests: method and path of each.
         wrong: how often each kind of fault happened.
+        sent: bytes of the bodies of answers to GET, by path without its query.
+        bytes_per_second: how fast bodies are sent, all together; None for as fast as it goes.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -38,6 +43,9 @@ class Proxy:
         self.drops: set[str] = set()
         self.requests: list[tuple[str, str]] = []
         self.wrong: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
+        self.bytes_per_second: float | None = None
+        self._guard, self._free_at = threading.Lock(), 0.0
         self.endpoint = ""
 
     def shake(self, seed: int, share: float) -> None:
@@ -58,6 +66,20 @@ class Proxy:
             return left.pop() if left and called == method and part in path else None
 
         self.choose = choose
+
+    def send(self, write: Callable[[bytes], object], path: str, data: bytes) -> None:
+        """Send a body, and count what was sent."""
+        for start in range(0, len(data), PIECE):
+            piece = data[start : start + PIECE]
+            if self.bytes_per_second is not None:
+                with self._guard:
+                    self._free_at = max(self._free_at, time.monotonic())
+                    self._free_at += len(piece) / self.bytes_per_second
+                    wait = self._free_at - time.monotonic()
+                time.sleep(max(0.0, wait))
+            write(piece)
+            with self._guard:
+                self.sent[path.partition("?")[0]] += len(piece)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -107,7 +129,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if kind == "cut answer":
             data, self.close_connection = data[: len(data) // 2], True
-        self.wfile.write(data)
+        if self.command == "GET":
+            proxy.send(self.wfile.write, self.path, data)
+        else:
+            self.wfile.write(data)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _hand_on
 

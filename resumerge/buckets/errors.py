@@ -1,4 +1,4 @@
-"""What an error of boto3 means for a store. Nothing of a request's headers or address is shown."""
+"""What an error of boto3 means. Nothing of a request's headers or address is shown."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from resumerge.mirror.stores.base import StoreError
-from resumerge.mirror.stores.bucket_client import Changed, Unsupported
+from resumerge.errors import StoreError
 
 CREDENTIALS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or log in with the AWS CLI, "
-    "for an account that may list, read, write and delete there"
+    "for an account that may list and read there, and for a mirror also write and delete"
 )
 PLACE = "create the bucket, or check its name, AWS_REGION and AWS_ENDPOINT_URL"
 
@@ -37,6 +36,18 @@ _NO_CREDENTIALS = (
 )
 
 
+class Changed(Exception):
+    """A request's condition is not met: the object exists, or is another one than expected."""
+
+
+class Unsupported(StoreError):
+    """The server says that it does not know what was asked for."""
+
+
+class Refused(StoreError):
+    """The server refused a request for a reason that is not known here."""
+
+
 class Conflict(StoreError):
     """Another write of the same object is in progress: nothing was written."""
 
@@ -49,7 +60,10 @@ def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
         name: of the object that is read; then a missing one is no `StoreError`.
 
     Raises:
-        FileNotFoundError, StoreError, Changed, Unsupported: see `BucketClient`.
+        FileNotFoundError: there is no such object.
+        StoreError: the server cannot be reached, fails or refuses.
+        Changed: the request's condition is not met.
+        Unsupported: the server does not know the request.
     """
     import http.client
 
@@ -125,4 +139,4 @@ def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
         )
     if status == 404:
         return StoreError(f"The bucket {bucket} cannot be used: {shown}", fix=PLACE, denied=True)
-    return StoreError(f"The server of the bucket {bucket} refused a request: {shown}")
+    return Refused(f"The server of the bucket {bucket} refused a request: {shown}")

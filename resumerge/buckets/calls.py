@@ -1,0 +1,106 @@
+"""Requests to a bucket for a model: retried for a while; other errors are explained to the user."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from resumerge.buckets.errors import Changed
+from resumerge.buckets.s3 import S3Bucket
+from resumerge.errors import Resumable, ResumergeError, StoreError, refuse
+from resumerge.retry import Backoff, retry
+
+T = TypeVar("T")
+
+_opened: dict[str, tuple[bytes, S3Bucket]] = {}
+_opening = threading.Lock()
+
+
+def s3_bucket(name: str) -> S3Bucket:
+    """A bucket, with one client for all that read it, as long as the environment stays the same."""
+    settings = sorted((key, text) for key, text in os.environ.items() if key.startswith("AWS_"))
+    digest = hashlib.sha256(repr(settings).encode()).digest()
+    with _opening:
+        known = _opened.get(name)
+        if known is None or known[0] != digest:
+            known = _opened[name] = digest, S3Bucket(name)
+        return known[1]
+
+
+def bucket_call(
+    do: Callable[[], T],
+    *,
+    model: str,
+    where: str,
+    backoff: Backoff,
+    sleep: Callable[[float], None] | None = None,
+    progress: Callable[[], int] = lambda: 0,
+) -> T:
+    """Make requests; see `RemoteFile.call`.
+
+    Args:
+        model: the address that the recipe names.
+        where: the address of the object, for messages.
+    """
+
+    def call() -> T:
+        try:
+            return do()
+        except Exception as error:
+            failure = explain(error, model, where)
+            if failure is None:
+                raise
+            raise failure from error
+
+    return retry(
+        call,
+        backoff,
+        is_temporary=lambda error: isinstance(error, Resumable) and error.reason == "network",
+        retry_after=lambda error: getattr(error.__cause__, "retry_after", 0.0),
+        progress=progress,
+        sleep=sleep,
+    )
+
+
+def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
+    """The error to raise for an exception of a request; None if the exception is a bug."""
+    if isinstance(error, Changed):
+        return changed(where, "it is another object than the one that was listed")
+    if isinstance(error, StoreError) and error.denied:
+        return refuse("The bucket cannot be read", where=model, found=error.message, fix=error.fix)
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return changed(where, "it is gone")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Resumable(
+            "disk_full",
+            f"The disk is full while downloading {where}\n"
+            "Free some space, or move the cache by setting HF_HOME, then resume.",
+        )
+    if isinstance(error, OSError) and error.filename is not None:
+        return refuse(
+            "The cache folder is not usable",
+            where=model,
+            found=f"{error.strerror}: {error.filename}",
+            fix="set HF_HOME to a folder that this user may write to",
+        )
+    if isinstance(error, OSError):
+        return Resumable(
+            "network",
+            f"{error} (needed for {where})\n"
+            "Downloaded bytes are kept. Resume when the server can be reached again, "
+            "or add --offline if every file is in the cache.",
+        )
+    return None
+
+
+def changed(where: str, what: str) -> Resumable:
+    """The error that an object is not the one that was listed when the model was opened."""
+    return Resumable(
+        "source_changed",
+        f"{where} changed: {what}. Nothing of the new content was used. Put the old object back "
+        "and resume, or start over with --restart.",
+    )

@@ -1,0 +1,194 @@
+"""What the bytes of an object are compared with, and the record of what arrived.
+
+S3 hashes what it stores, in several ways, of which the first that the server offers is compared: a
+SHA-256 or SHA-1 of the whole object (``x-amz-checksum-…``); the ETag, if it is the MD5 of an object
+that was written in one request, or the MD5 of the MD5s of its parts and ``-N``; a CRC-32. Objects
+with none of these are compared by their size.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from resumerge.foreign_files import UnfitFile, read_foreign
+from resumerge.remote.digests import Digest, ExpectedContent
+
+_LARGEST_RECORD = 16_384
+_MD5 = re.compile("[0-9a-f]{32}")
+_MD5_OF_PARTS = re.compile("([0-9a-f]{32})-([1-9][0-9]{0,4})")
+_SESSION_BUCKET = "--x-s3"
+"""How the names of S3 Express' buckets end, in which ETags are no hashes."""
+
+Begin = Callable[[], "Check"]
+
+
+class Check(ABC):
+    """Compares bytes with one hash."""
+
+    @abstractmethod
+    def update(self, data: bytes | memoryview, /) -> None:
+        """The next bytes."""
+
+    @property
+    @abstractmethod
+    def fits(self) -> bool:
+        """Whether the bytes so far have the hash."""
+
+
+class HashCheck(Check):
+    """Compares with a hash of all bytes, in hexadecimal digits."""
+
+    def __init__(self, digest: Digest, expected: str) -> None:
+        self._digest, self._expected = digest, expected
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        self._digest.update(data)
+
+    @property
+    def fits(self) -> bool:
+        return self._digest.hexdigest() == self._expected
+
+
+class PartsCheck(Check):
+    """Compares with the MD5 of the MD5s of parts.
+
+    Args:
+        part: bytes of each part but the last.
+    """
+
+    def __init__(self, part: int, expected: str) -> None:
+        self._part, self._expected = part, expected
+        self._left, self._md5 = part, hashlib.md5(usedforsecurity=False)
+        self._joined = hashlib.md5(usedforsecurity=False)
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        view = memoryview(data)
+        while view:
+            if not self._left:
+                self._joined.update(self._md5.digest())
+                self._left, self._md5 = self._part, hashlib.md5(usedforsecurity=False)
+            piece = view[: self._left]
+            self._md5.update(piece)
+            self._left -= len(piece)
+            view = view[len(piece) :]
+
+    @property
+    def fits(self) -> bool:
+        joined = self._joined.copy()
+        joined.update(self._md5.digest())
+        return joined.hexdigest() == self._expected
+
+
+class _Crc32:
+    """zlib's CRC-32 as a digest."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        self._value = zlib.crc32(data, self._value)
+
+    def hexdigest(self) -> str:
+        return f"{self._value:08x}"
+
+
+def _md5() -> Digest:
+    return hashlib.md5(usedforsecurity=False)
+
+
+def _sha1() -> Digest:
+    return hashlib.sha1(usedforsecurity=False)
+
+
+def check_of(
+    bucket: str, head: Mapping[str, Any], etag: str, size: int, part: Callable[[int], int]
+) -> Begin | None:
+    """What the server says of an object's content; None if it says nothing that is known here.
+
+    Args:
+        head: its answer to HeadObject with ``ChecksumMode=ENABLED``.
+        etag: of the object, without quotes.
+        size: bytes.
+        part: bytes of the part with a number from 1; 0 if the server does not say.
+    """
+    of_parts = head.get("ChecksumType") == "COMPOSITE"
+
+    def checksum(name: str, digest: Callable[[], Digest]) -> Begin | None:
+        value = str(head.get(name) or "")
+        if of_parts or "-" in value or not value:
+            return None
+        expected = base64.b64decode(value).hex()
+        return lambda: HashCheck(digest(), expected)
+
+    encrypted = str(head.get("ServerSideEncryption") or "").startswith("aws:kms")
+    is_hash = not encrypted and "SSECustomerAlgorithm" not in head
+    is_hash = is_hash and not bucket.endswith(_SESSION_BUCKET)
+    return (
+        checksum("ChecksumSHA256", hashlib.sha256)
+        or checksum("ChecksumSHA1", _sha1)
+        or (_etag_check(etag, size, part) if is_hash else None)
+        or checksum("ChecksumCRC32", _Crc32)
+    )
+
+
+def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | None:
+    if _MD5.fullmatch(etag):
+        return lambda: HashCheck(_md5(), etag)
+    of_parts = _MD5_OF_PARTS.fullmatch(etag)
+    if of_parts is None:
+        return None
+    expected, count = of_parts[1], int(of_parts[2])
+    length = part(1)
+    last = size - (count - 1) * length
+    # Parts may have any sizes: of those that do not have the same one nothing is known.
+    if not 0 <= last <= length or (count > 1 and part(count) != last):
+        return None
+    return lambda: PartsCheck(max(1, length), expected)
+
+
+class BucketContent(ExpectedContent):
+    """Compares bytes with what the server says, and hashes them for the record (xxh3-128)."""
+
+    def __init__(self, begin: Begin | None) -> None:
+        self._check = begin() if begin is not None else None
+        self._xxh3 = xxhash.xxh3_128()
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        self._xxh3.update(data)
+        if self._check is not None:
+            self._check.update(data)
+
+    @property
+    def is_expected(self) -> bool:
+        return self._check is None or self._check.fits
+
+    @property
+    def xxh3(self) -> str:
+        """Of the bytes so far."""
+        return self._xxh3.hexdigest()
+
+
+def record(name: str, etag: str, size: int, xxh3: str) -> bytes:
+    """What the cache keeps of a file that arrived, as JSON."""
+    return json.dumps({"name": name, "etag": etag, "size": size, "xxh3": xxh3}).encode()
+
+
+def read_record(path: Path) -> tuple[str, str, int, str] | None:
+    """Name, ETag, bytes and xxh3-128 of a file that arrived; None where that is not recorded."""
+    try:
+        found = json.loads(read_foreign(path, _LARGEST_RECORD))
+        name, etag, size, xxh3 = (found[key] for key in ("name", "etag", "size", "xxh3"))
+    except (OSError, UnfitFile, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    sound = all(type(text) is str for text in (name, etag, xxh3)) and type(size) is int
+    return (name, etag, size, xxh3) if sound else None

@@ -1,0 +1,204 @@
+"""A file of a model in a bucket: its copy in the cache, and the object.
+
+The cache is ours, in ``HF_HOME/resumerge/buckets/SERVER/BUCKET/PREFIX``: ``blobs/`` holds contents,
+with a record of each, and ``snapshots/`` links to them, for each listing of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import xxhash
+
+from resumerge.buckets.address import split_address
+from resumerge.buckets.calls import bucket_call, s3_bucket
+from resumerge.buckets.content import BucketContent, check_of, read_record, record
+from resumerge.buckets.errors import Changed
+from resumerge.buckets.s3 import S3Bucket
+from resumerge.errors import InputError, Resumable
+from resumerge.remote.digests import ExpectedContent, hash_file
+from resumerge.remote.file import REQUEST, RemoteFile, Response, offline_error
+from resumerge.retry import Backoff
+from resumerge.storage import Storage
+
+T = TypeVar("T")
+
+PIECE = 1 << 16
+"""Bytes of a download that are read at once: a kill loses no more."""
+
+_LONGEST_NAME = 200
+"""Characters of a folder's name."""
+
+
+@dataclass(frozen=True)
+class BucketFile(RemoteFile):
+    """One file of a model in a bucket.
+
+    `model` is the address below which it is, `revision` the listing's digest, `etag` without
+    quotes.
+
+    Args:
+        folder: of the model in the cache.
+    """
+
+    folder: Path
+
+    @property
+    def version(self) -> str:
+        return self.model
+
+    @property
+    def where(self) -> str:
+        return f"{self.model.removesuffix('/')}/{self.name}"
+
+    def never_intact(self, attempts: int) -> Resumable:
+        return Resumable(
+            "source_unavailable",
+            f"{self.where} was downloaded {attempts} times, and its content never had the hash "
+            f"that the server says (ETag {self.etag}).\n"
+            "The object is damaged, or something between the server and this machine damages it: "
+            "upload it again, or try another network, then resume.",
+        )
+
+    def offline_error(self, names: list[str]) -> InputError:
+        return bucket_offline_error(self.model, self.pointer.parent, names)
+
+    @property
+    def cache(self) -> Path:
+        return cache_folder()
+
+    @property
+    def pointer(self) -> Path:
+        return self.folder / "snapshots" / self.revision / self.name
+
+    @property
+    def blob(self) -> Path:
+        return self.folder / "blobs" / self._key
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "locks" / f"{self._key}.lock"
+
+    @property
+    def identity(self) -> str:
+        return f"{self.model} {self._key}"
+
+    @property
+    def recorded(self) -> Path:
+        """The file that says what arrived."""
+        return self.blob.with_name(f"{self._key}.json")
+
+    def is_intact(self, path: Path, check: Callable[[], None] | None = None) -> bool:
+        known = read_record(self.recorded)
+        if known is None or known[:3] != (self.name, self.etag, self.size):
+            return False
+        if path.stat().st_size != self.size:
+            return False
+        digest = xxhash.xxh3_128()
+        return hash_file(path, digest, check) == self.size and digest.hexdigest() == known[3]
+
+    def put(self, complete: Path, content: ExpectedContent) -> None:
+        assert isinstance(content, BucketContent)
+        fresh = self.recorded.with_name(f"{self._key}.json.new")  # under the lock: nobody else's
+        fresh.write_bytes(record(self.name, self.etag, self.size, content.xxh3))
+        Storage().sync_file(fresh)
+        fresh.replace(self.recorded)
+        super().put(complete, content)
+
+    @property
+    def is_offline(self) -> bool:
+        return False
+
+    def call(
+        self,
+        do: Callable[[], T],
+        *,
+        backoff: Backoff = REQUEST,
+        sleep: Callable[[float], None] | None = None,
+        progress: Callable[[], int] = lambda: 0,
+    ) -> T:
+        return bucket_call(
+            do,
+            model=self.model,
+            where=self.where,
+            backoff=backoff,
+            sleep=sleep,
+            progress=progress,
+        )
+
+    @contextmanager
+    def request(
+        self, start: int, stop: int | None = None, validator: str | None = None
+    ) -> Iterator[Response]:
+        bucket, key = self._object
+        with bucket.read(key, start, stop, etag=self.etag, piece=PIECE) as body:
+            if body.version.strip('"') != self.etag:  # a server that ignores the condition
+                raise Changed
+            answer = body.response
+            headers = {
+                "ETag": body.version,
+                "Content-Range": answer.get("ContentRange"),
+                "Content-Length": str(answer["ContentLength"]),
+            }
+            status = answer["ResponseMetadata"]["HTTPStatusCode"]
+            yield Response(status, headers, body.pieces, body.abort)
+
+    def expected_content(self) -> Callable[[], BucketContent]:
+        bucket, key = self._object
+        head = bucket.head(key, etag=self.etag)
+        part_bytes = partial(bucket.part_bytes, key)
+        check = check_of(bucket.name, head, self.etag, self.size, part_bytes)
+        return partial(BucketContent, check)
+
+    def refreshed(self) -> BucketFile:
+        bucket, key = self._object
+        head = self.call(lambda: bucket.head(key, etag=self.etag))
+        return replace(self, size=head["ContentLength"])
+
+    @property
+    def _key(self) -> str:
+        """Names the content: ETags of some servers are no hashes, and equal for other objects."""
+        text = f"{self.name}\0{self.etag}\0{self.size}"
+        return xxhash.xxh3_128_hexdigest(text.encode())
+
+    @property
+    def _object(self) -> tuple[S3Bucket, str]:
+        bucket, prefix = split_address(self.model)
+        return s3_bucket(bucket), f"{prefix}/{self.name}" if prefix else self.name
+
+
+def cache_folder() -> Path:
+    """The folder of the cache of all buckets."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HOME) / "resumerge" / "buckets"
+
+
+def model_folder(model: str) -> Path:
+    """The folder of a model in the cache.
+
+    Args:
+        model: its address.
+
+    Raises:
+        InputError: the server is not known, because boto3's configuration is wrong.
+    """
+    bucket, prefix = split_address(model)
+    name = quote(prefix, safe="") or "%"  # which no quoted text is
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:_LONGEST_NAME]}%{xxhash.xxh3_64_hexdigest(prefix.encode())}"
+    server = bucket_call(
+        lambda: s3_bucket(bucket).server, model=model, where=model, backoff=REQUEST
+    )
+    return cache_folder() / server / bucket / name
+
+
+def bucket_offline_error(model: str, folder: Path, names: list[str]) -> InputError:
+    """The error for files that are not in the cache without the network."""
+    return offline_error(model, folder, names, "run once without --offline")

@@ -1,0 +1,155 @@
+"""The files of a model in a bucket, as the server lists them now, or as it did before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import xxhash
+
+from resumerge.buckets.address import has_odd_part, split_address
+from resumerge.buckets.calls import bucket_call, s3_bucket
+from resumerge.buckets.content import read_record
+from resumerge.buckets.file import BucketFile, bucket_offline_error, model_folder
+from resumerge.buckets.s3 import Listed
+from resumerge.errors import InputError, refuse
+from resumerge.remote.file import REQUEST
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.remote.snapshot import Snapshot
+
+LATEST = "latest"
+"""In place of a revision: the listing that was asked for last."""
+
+
+@dataclass(frozen=True)
+class BucketSnapshot(Snapshot):
+    """The objects below an address. A bucket has no versions: what is listed is what there is."""
+
+    files: Mapping[str, BucketFile]
+
+    kind = "bucket"
+    fix_absent = "upload them"
+
+    @property
+    def version(self) -> str:
+        return self.model
+
+    def offline_error(self, names: list[str]) -> InputError:
+        return bucket_offline_error(self.model, self.folder, names)
+
+    def described(self, names: Iterable[str]) -> BucketSnapshot:
+        return self
+
+    def pin(self, names: Iterable[str]) -> str:
+        """A digest of name, ETag and size of these files."""
+        return _digest({name: self.files[name] for name in names})
+
+    def remember(self, metadata: MetadataCache, revision: str, file: str) -> None:
+        """Store the listing, for use without the network.
+
+        Args:
+            revision: of the source that was made from it.
+            file: the one that was asked for; else empty.
+        """
+        listed = {name: (found.size, found.etag) for name, found in self.files.items()}
+        for known in (LATEST, revision):
+            metadata.store_listing(_listing_name(self.model, file), known, listed)
+
+
+def bucket_snapshot(model: str, file: str = "") -> BucketSnapshot:
+    """List the objects below an address.
+
+    Args:
+        file: the only one that is asked for, if the others do not matter.
+
+    Raises:
+        InputError: no such bucket, no access, or nothing is there.
+        Resumable: the network failed.
+    """
+    bucket, prefix = split_address(model)
+    below = f"{prefix}/" if prefix else ""
+
+    def found() -> dict[str, Listed]:
+        listed = s3_bucket(bucket).list(below + file)
+        listed = {file + rest: each for rest, each in listed.items()}
+        if file and file not in listed:
+            listed = s3_bucket(bucket).list(below)
+        return {name: listed[name] for name in ([file] if file in listed else listed)}
+
+    listed = bucket_call(found, model=model, where=model, backoff=REQUEST)
+    if not listed:
+        raise refuse(
+            "The bucket has nothing at this address",
+            where=model,
+            expected="a folder of a model, or a weight file",
+            found=f"no object whose key begins with {below}" if below else "an empty bucket",
+            fix="check the spelling",
+        )
+    files = {name: (each.nbytes, each.etag) for name, each in listed.items()}
+    return _snapshot(model, files, online=True)
+
+
+def cached_bucket_snapshot(
+    model: str, revision: str | None, metadata: MetadataCache, file: str = ""
+) -> BucketSnapshot:
+    """The files of a listing that was remembered, without the network.
+
+    Args:
+        revision: of the source; None for the latest listing.
+
+    Raises:
+        InputError: none was remembered.
+    """
+    listed = metadata.listing(_listing_name(model, file), revision or LATEST)
+    if not listed:
+        raise refuse(
+            "Offline mode is on, and it is not known what the bucket has",
+            where=model,
+            expected="a model that was merged or planned before, with the same state folder",
+            fix="run once without --offline",
+        )
+    return _snapshot(model, listed, online=False)
+
+
+def cached_bucket_files(model: str) -> list[BucketFile]:
+    """All files of a model that were downloaded, in the latest of the listings that have them."""
+    folder = model_folder(model)
+    snapshots = sorted((folder / "snapshots").glob("*"), key=lambda path: path.stat().st_mtime)
+    found = []
+    for path in sorted((folder / "blobs").glob("*.json")):
+        known = read_record(path)
+        if known is None or has_odd_part(known[0].split("/")):
+            continue
+        name, etag, size, _ = known
+        files = [BucketFile(model, s.name, name, size, etag, folder) for s in snapshots]
+        found += [file for file in files if _is_linked(file)][-1:]
+    return sorted(found, key=lambda file: file.name)
+
+
+def _is_linked(file: BucketFile) -> bool:
+    """Whether a listing has this content under the file's name."""
+    if file.pointer.is_symlink():
+        return file.pointer.readlink().name == file.blob.name
+    return file.pointer.is_file()
+
+
+def _snapshot(model: str, listed: Mapping[str, tuple[int, str]], *, online: bool) -> BucketSnapshot:
+    folder = model_folder(model)
+    files = {
+        name: BucketFile(model, "", name, size, etag, folder)
+        for name, (size, etag) in listed.items()
+        if not has_odd_part(name.split("/"))
+    }
+    revision = _digest(files)
+    files = {name: replace(file, revision=revision) for name, file in files.items()}
+    path = folder / "snapshots" / revision
+    return BucketSnapshot(model, revision, path, files, online=online, is_listing=True)
+
+
+def _digest(files: Mapping[str, BucketFile]) -> str:
+    lines = (f"{name}\0{file.etag}\0{file.size}\n" for name, file in sorted(files.items()))
+    return xxhash.xxh3_128_hexdigest("".join(lines).encode())
+
+
+def _listing_name(model: str, file: str) -> str:
+    return f"{model}/{file}" if file else model

@@ -1,0 +1,64 @@
+"""A model in a bucket, pinned by the ETags of its files.
+
+A bucket keeps no history. What a run began with is compared with what is listed when it is resumed,
+and each request asks for the very object that was listed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from resumerge.buckets.s3 import check_boto3
+from resumerge.buckets.snapshot import BucketSnapshot, bucket_snapshot, cached_bucket_snapshot
+from resumerge.errors import InputError, Resumable
+from resumerge.recipe.types import ModelRef
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.index import MODEL, Contents
+from resumerge.sources.remote.model import open_snapshot
+from resumerge.sources.types import Source
+
+
+def open_bucket(
+    ref: ModelRef,
+    *,
+    revision: str | None = None,
+    offline: bool = False,
+    metadata: MetadataCache | None = None,
+    contents: Contents = MODEL,
+) -> Source:
+    """Pin a model or an adapter in a bucket and read the headers of its files: `open_snapshot`.
+
+    Args:
+        ref: the model as the recipe names it.
+        revision: of the source when an earlier attempt opened it. If the bucket cannot be listed,
+            the files of then are used, as far as the cache has them.
+        offline: use the cache only.
+        metadata: the metadata cache of remote files.
+        contents: whether there should be a model or an adapter.
+
+    Raises:
+        InputError: nothing there, no access, no weights in it, damaged headers; boto3 is missing;
+            offline, with the names of the missing files.
+        Resumable: the network failed, or an object changed meanwhile.
+    """
+    metadata = metadata or MetadataCache()
+    check_boto3(ref.name, "models in buckets of S3")
+    snapshot = _snapshot(ref, revision, metadata, offline=offline)
+    source = open_snapshot(ref, snapshot, metadata, contents)
+    if snapshot.online:
+        snapshot.remember(metadata, source.revision or "", ref.file)
+    return source
+
+
+def _snapshot(
+    ref: ModelRef, revision: str | None, metadata: MetadataCache, *, offline: bool
+) -> BucketSnapshot:
+    if offline:
+        return cached_bucket_snapshot(ref.name, revision, metadata, ref.file)
+    try:
+        return bucket_snapshot(ref.name, ref.file)
+    except (Resumable, InputError):
+        if revision is not None:
+            with suppress(InputError):
+                return cached_bucket_snapshot(ref.name, revision, metadata, ref.file)
+        raise

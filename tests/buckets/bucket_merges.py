@@ -1,0 +1,196 @@
+"""Whole merges of models in a bucket: processes, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from loopback_s3 import Bucket, Proxy, Server
+
+ROOT = Path(__file__).parents[2]
+
+CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "architectures": ["LlamaForCausalLM"]}
+
+Files = dict[str, bytes]
+
+
+def shard(number: int, count: int) -> str:
+    return f"model-{number:05}-of-{count:05}.safetensors"
+
+
+def safetensors(shapes: Mapping[str, tuple[int, ...]], seed: int, dtype: str = "F32") -> bytes:
+    """A file of small random numbers of 4 bytes (F32) or 2 (BF16)."""
+    draw = random.Random(seed)
+    width = {"F32": 4, "BF16": 2}[dtype]
+    header: dict[str, Any] = {}
+    data, end = bytearray(), 0
+    for name, shape in shapes.items():
+        numel = 1
+        for length in shape:
+            numel *= length
+        raw = bytearray(draw.randbytes(width * numel))
+        raw[width - 1 :: width] = bytes([0x3C]) * numel  # exponents of small numbers
+        data += raw
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(raw)]}
+        end += len(raw)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(data)
+
+
+def shapes_of_layer(layer: int, numel: int) -> dict[str, tuple[int, ...]]:
+    at = f"model.layers.{layer}"
+    return {f"{at}.mlp.up_proj.weight": (numel // 10, 10), f"{at}.input_layernorm.weight": (10,)}
+
+
+def whole(seed: int, layers: int = 2, numel: int = 4000) -> Files:
+    """A model in one file."""
+    shapes = {k: v for layer in range(layers) for k, v in shapes_of_layer(layer, numel).items()}
+    config = json.dumps(CONFIG | {"num_hidden_layers": layers}).encode()
+    return {"config.json": config, "model.safetensors": safetensors(shapes, seed)}
+
+
+def sharded(seed: int, layers: int = 2, numel: int = 4000) -> Files:
+    """A model of a file for each layer, with an index and a tokenizer."""
+    files, weight_map = {}, {}
+    for layer in range(layers):
+        shapes, name = shapes_of_layer(layer, numel), shard(layer + 1, layers)
+        files[name] = safetensors(shapes, 100 * seed + layer)
+        weight_map |= dict.fromkeys(shapes, name)
+    return {
+        **files,
+        "config.json": json.dumps(CONFIG | {"num_hidden_layers": layers}).encode(),
+        "model.safetensors.index.json": json.dumps({"weight_map": weight_map}).encode(),
+        "tokenizer.json": b"{}",
+        "tokenizer_config.json": b'{"a": 1}',
+    }
+
+
+def adapter(seed: int, numel: int = 4000) -> Files:
+    """A LoRA adapter for the first layer."""
+    at = "base_model.model.model.layers.0.mlp.up_proj"
+    shapes = {f"{at}.lora_A.weight": (2, 10), f"{at}.lora_B.weight": (numel // 10, 2)}
+    config = {"peft_type": "LORA", "lora_alpha": 4, "r": 2, "target_modules": ["up_proj"]}
+    return {
+        "adapter_config.json": json.dumps(config).encode(),
+        "adapter_model.safetensors": safetensors(shapes, seed),
+    }
+
+
+def upload(bucket: Bucket, prefix: str, files: Files) -> str:
+    """The address of a model."""
+    for name, data in files.items():
+        bucket.put(f"{prefix}/{name}", data)
+    return f"s3://{bucket.name}/{prefix}"
+
+
+def write(folder: Path, files: Files) -> Path:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def linear(*models: object) -> str:
+    """A recipe."""
+    lines = [f"  - {{model: {model}, parameters: {{weight: 1}}}}" for model in models]
+    return "\n".join(["merge_method: linear", "models:", *lines, ""])
+
+
+class Place:
+    """A working folder with a recipe `merge.yaml`, and a cache of its own.
+
+    Args:
+        folder: new, or another place's.
+        proxy: before the server; else the server itself is asked.
+        env: variables for the processes, besides those that lead to the server.
+    """
+
+    def __init__(
+        self, server: Server, folder: Path, recipe: str, proxy: Proxy | None = None, **env: str
+    ) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "merge.yaml").write_text(recipe)
+        outside = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "HF_"))}
+        self.env = {
+            **outside,
+            **server.env(proxy.endpoint if proxy else ""),
+            "PYTHONPATH": str(ROOT),
+            "HF_HUB_OFFLINE": "1",  # says nothing of buckets
+            "HF_HOME": str(folder / "hf"),
+            **env,
+        }
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        """Start a command; a merge in one process, so that a signal to it is one to the worker."""
+        alone = ["--no-supervise"] if words[0] in ("run", "resume") else []
+        return subprocess.Popen(
+            [sys.executable, "-m", "resumerge", *map(str, words), *alone],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, *words: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        process = self.start(*words)
+        out, err = process.communicate(timeout=240)
+        assert process.returncode == expect, err + out
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def document(self, *words: object, expect: int = 0) -> Any:
+        """The JSON that a command prints."""
+        return json.loads(self.call(*words, "--json", expect=expect).stdout)
+
+    def output(self, name: str = "out") -> Files:
+        """Every file of a merge's output but those that name the recipe or the folder."""
+        folder = self.folder / name
+        return {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name not in ("README.md", "mergekit_config.yml")
+        }
+
+    def cached(self, name: str) -> Path:
+        """The content of the only file of this name in the cache."""
+        [found] = {path.resolve() for path in (self.folder / "hf").rglob(f"snapshots/*/{name}")}
+        return found
+
+    def committed(self) -> int:
+        """How many units the newest run has committed."""
+        ledgers = sorted(p for p in self.folder.glob("state/*/ledger.db") if ".new" not in str(p))
+        if not ledgers:
+            return 0
+        with closing(sqlite3.connect(f"file:{ledgers[-1]}?mode=ro", uri=True)) as db:
+            return int(
+                db.execute("SELECT count(*) FROM units WHERE state = 'committed'").fetchone()[0]
+            )
+
+    def events(self, kind: str) -> list[Mapping[str, Any]]:
+        """The data of all events of a kind, of the newest run."""
+        runs = self.document("status")["runs"]
+        return [event["data"] for event in runs[0]["events"] if event["kind"] == kind]
+
+
+def sent(proxy: Proxy, ends: str = "") -> dict[str, int]:
+    """Bytes of objects that were sent, by the last part of their keys."""
+    return {
+        path.rpartition("/")[2]: count
+        for path, count in proxy.sent.items()
+        if path.count("/") > 1 and path.endswith(ends)
+    }
+
+
+def forget(proxy: Proxy) -> None:
+    proxy.requests.clear()
+    proxy.sent.clear()
