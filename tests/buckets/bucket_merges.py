@@ -8,6 +8,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -182,13 +183,13 @@ class Place:
         return [event["data"] for event in runs[0]["events"] if event["kind"] == kind]
 
 
-def sent(proxy: Proxy, ends: str = "") -> dict[str, int]:
+def sent(proxy: Proxy) -> Counter[str]:
     """Bytes of objects that were sent, by the last part of their keys."""
-    return {
-        path.rpartition("/")[2]: count
-        for path, count in proxy.sent.items()
-        if path.count("/") > 1 and path.endswith(ends)
-    }
+    found: Counter[str] = Counter()
+    for path, count in proxy.sent.items():
+        if path.count("/") > 1:  # no listing
+            found[path.rpartition("/")[2]] += count
+    return found
 
 
 def forget(proxy: Proxy) -> None:

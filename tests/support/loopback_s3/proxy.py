@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 KINDS = ("503", "429", "cut", "cut answer", "lost", "slow")
 """``cut``: the connection ends within the request; ``cut answer``: within the answer; ``lost``: it
-is done, and nobody is told; ``slow``: the answer comes late."""
+is done, and nobody is told; ``slow``: the answer comes late. ``403`` happens only if chosen."""
 
 PIECE = 1 << 14
 """Bytes of a body that are sent at once."""
@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(length)
-        if kind in ("503", "429"):
+        if kind in ("503", "429", "403"):
             self.send_response(int(kind))
             self.send_header("Content-Length", "0")
             self.end_headers()

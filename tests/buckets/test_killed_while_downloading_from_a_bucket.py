@@ -1,0 +1,64 @@
+"""Promise: killed anywhere while objects arrive, a merge goes on, and no byte is paid for twice."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from bucket_merges import Place, linear, sent, sharded, upload, write
+from loopback_s3 import Bucket, Proxy, Server
+
+KILLS = 6
+SLACK = 200_000
+"""Bytes that a proxy has sent, and a process that is killed has not written, each time."""
+
+
+def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
+    models = [sharded(seed, layers=8, numel=250_000) for seed in (1, 2)]
+    here = [write(tmp_path / "models" / str(n), files) for n, files in enumerate(models)]
+    there = [upload(bucket, f"m/{n}", files) for n, files in enumerate(models)]
+    calm = Place(s3, tmp_path / "calm", linear(*here))
+    calm.call("run", "merge.yaml", "out")
+    needed = sum(len(data) for m in models for n, data in m.items() if n.startswith("model-"))
+
+    proxy.bytes_per_second = 6e6
+    place = Place(s3, tmp_path / "killed", linear(*there), proxy)
+    committed = []
+    for kill in range(1, KILLS + 1):
+        process = place.start(*(("run", "merge.yaml", "out") if kill == 1 else ("resume", "out")))
+        until = time.monotonic() + 120
+        while sum(sent(proxy).values()) < needed * kill / (KILLS + 1):
+            assert process.poll() is None, (kill, sent(proxy), needed, process.communicate())
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        committed.append(place.committed())
+    proxy.bytes_per_second = None
+    place.call("resume", "out")
+
+    headers = 16 * 40_000
+    assert sum(sent(proxy).values()) < needed + headers + KILLS * SLACK
+    assert place.output() == calm.output()
+    assert committed == sorted(committed)
+    assert committed[-1] > 0, "nothing was merged while files were arriving"
+    assert list((place.folder / "hf").rglob("*.incomplete")) == []
+
+
+def test_killed_between_arrival_and_name(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    """A complete partial file is compared and named, and not fetched again."""
+    files = sharded(1)
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    place.call("run", "merge.yaml", "out")
+    for blob in (place.folder / "hf").rglob("blobs/*"):
+        if blob.suffix == ".json":
+            blob.unlink()
+        else:
+            blob.rename(blob.with_name(f"{blob.name}.incomplete"))
+    proxy.sent.clear()
+    place.call("run", "merge.yaml", "again")
+    assert sent(proxy) == {}
+    assert place.output("again") == place.output()

@@ -1,0 +1,122 @@
+"""Promise: bytes are compared with the best hash that S3 states of an object."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resumerge.buckets.content import BucketContent, check_of
+
+DATA = bytes(range(256)) * 9
+MD5 = hashlib.md5(DATA).hexdigest()
+
+
+def no_parts(number: int) -> int:
+    """The server does not say how long parts are."""
+    return 0
+
+
+def etag_of(parts: list[bytes]) -> str:
+    """As S3 makes it: the MD5 of the MD5s of the parts, and how many there are."""
+    joined = b"".join(hashlib.md5(part).digest() for part in parts)
+    return f"{hashlib.md5(joined).hexdigest()}-{len(parts)}"
+
+
+def content(
+    head: Mapping[str, Any],
+    etag: str,
+    data: bytes = DATA,
+    part: Callable[[int], int] = no_parts,
+    bucket: str = "bucket",
+) -> BucketContent:
+    begin = check_of(bucket, head, etag, len(data), part)
+    return BucketContent(begin)
+
+
+def feed(found: BucketContent, data: bytes, cuts: list[int]) -> bool:
+    """Whether the data, which comes in pieces, is what was expected."""
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    for start, stop in pairwise(edges):
+        found.update(memoryview(data)[start:stop])
+    return found.is_expected
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def encoded(digest: bytes) -> str:
+    return base64.b64encode(digest).decode()
+
+
+KMS = {"ServerSideEncryption": "aws:kms"}
+STATED: dict[str, tuple[dict[str, Any], str]] = {
+    "MD5": ({}, MD5),
+    "SHA-256": ({"ChecksumSHA256": encoded(hashlib.sha256(DATA).digest()), **KMS}, "x"),
+    "SHA-1": ({"ChecksumSHA1": encoded(hashlib.sha1(DATA).digest()), **KMS}, "x"),
+    "CRC-32": ({"ChecksumCRC32": encoded(zlib.crc32(DATA).to_bytes(4, "big")), **KMS}, "0" * 32),
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+@given(cuts=st.lists(st.integers(0, 10_000), max_size=4))
+def test_what_the_server_states_is_compared(name: str, cuts: list[int]) -> None:
+    head, etag = STATED[name]
+    assert feed(content(head, etag), DATA, cuts)
+    assert not feed(content(head, etag), damaged(DATA), cuts)
+
+
+UNKNOWN: dict[str, tuple[dict[str, Any], str, str]] = {
+    "encrypted by KMS": (KMS, "0" * 32, "bucket"),
+    "twice": ({"ServerSideEncryption": "aws:kms:dsse"}, "0" * 32, "bucket"),
+    "by the customer's key": ({"SSECustomerAlgorithm": "AES256"}, "0" * 32, "bucket"),
+    "in S3 Express": ({}, "0" * 32, "name--usw2-az1--x-s3"),
+    "of another kind": ({}, "17c0ffee", "bucket"),
+    "of parts, by KMS": (KMS, "0" * 32 + "-2", "bucket"),
+    "of unknown parts": ({}, "0" * 32 + "-2", "bucket"),
+    "a checksum of checksums": ({"ChecksumSHA256": "AAAA-2"}, "x", "bucket"),
+    "another of them": ({"ChecksumCRC32": "AAAAAA==", "ChecksumType": "COMPOSITE"}, "x", "bucket"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_etag_that_is_no_hash_refuses_nothing(name: str) -> None:
+    head, etag, bucket = UNKNOWN[name]
+    assert feed(content(head, etag, bucket=bucket), DATA, [])
+
+
+@given(
+    data=st.binary(min_size=1, max_size=300),
+    part=st.integers(1, 120),
+    cuts=st.lists(st.integers(0, 400), max_size=5),
+)
+def test_objects_of_parts_are_compared_part_by_part(
+    data: bytes, part: int, cuts: list[int]
+) -> None:
+    parts = [data[start : start + part] for start in range(0, len(data), part)]
+    etag = etag_of(parts)
+
+    def length(number: int) -> int:
+        return len(parts[number - 1])
+
+    assert feed(content({}, etag, data, length), data, cuts)
+    assert not feed(content({}, etag, data, length), damaged(data), cuts)
+
+
+def test_parts_of_different_lengths_are_not_guessed() -> None:
+    parts = [DATA[:10], DATA[10:100], DATA[100:]]
+    found = content({}, etag_of(parts), DATA, lambda number: len(parts[number - 1]))
+    assert feed(found, DATA, [])
+
+
+def test_a_sha_256_goes_before_the_etag() -> None:
+    head = {"ChecksumSHA256": encoded(hashlib.sha256(DATA).digest())}
+    assert feed(content(head, "0" * 32), DATA, [])
