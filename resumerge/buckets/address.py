@@ -6,7 +6,7 @@ import re
 
 from resumerge.errors import refuse
 
-SCHEME = "s3"
+PREFIX = "s3://"
 EXAMPLE = "s3://bucket/prefix"
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
@@ -15,26 +15,26 @@ _ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 def is_bucket(text: str) -> bool:
     """Whether a text is meant as the address of a place in a bucket."""
-    return text.startswith(f"{SCHEME}://")
+    return text.startswith(PREFIX)
 
 
-def split_address(url: str, scheme: str = SCHEME, example: str = EXAMPLE) -> tuple[str, str]:
-    """The bucket and the prefix of ``scheme://bucket/prefix``; the prefix may be empty.
+def split_address(url: str) -> tuple[str, str]:
+    """The bucket and the prefix of ``s3://bucket/prefix``; the prefix may be empty.
 
     Raises:
         InputError: the address is malformed. The message does not repeat what may be a password.
     """
-    rest = url.removeprefix(f"{scheme}://").removesuffix("/")
+    rest = url.removeprefix(PREFIX).removesuffix("/")
     bucket, _, prefix = rest.partition("/")
     parts = prefix.split("/") if prefix else []
     shown, fix = url, "check the spelling"
     if "@" in bucket:
-        shown = f"{scheme}://…@{bucket.rpartition('@')[2]}"
+        shown = f"{PREFIX}…@{bucket.rpartition('@')[2]}"
         fix = "remove what stands before @: credentials come from the environment"
     elif _BUCKET.fullmatch(bucket) and not has_odd_part(parts):
         return bucket, prefix
     raise refuse(
-        "This is not the address of a place in a bucket", where=shown, expected=example, fix=fix
+        "This is not the address of a place in a bucket", where=shown, expected=EXAMPLE, fix=fix
     )
 
 

@@ -82,6 +82,18 @@ class BucketFile(RemoteFile):
         return self.folder / "blobs" / self._key
 
     @property
+    def links(self) -> set[Path]:
+        """In every listing: one with other objects is the same version of this one."""
+        pointers = {path / self.name for path in (self.folder / "snapshots").glob("*")}
+        return {path for path in pointers if self.is_linked(path)} | {self.pointer}
+
+    def is_linked(self, path: Path) -> bool:
+        """Whether a path in the cache, which has this file's name, leads to this content."""
+        if path.is_symlink():
+            return path.readlink().name == self.blob.name
+        return path.is_file()
+
+    @property
     def lock(self) -> Path:
         return self.folder / "locks" / f"{self._key}.lock"
 

@@ -122,15 +122,8 @@ def cached_bucket_files(model: str) -> list[BucketFile]:
             continue
         name, etag, size, _ = known
         files = [BucketFile(model, s.name, name, size, etag, folder) for s in snapshots]
-        found += [file for file in files if _is_linked(file)][-1:]
+        found += [file for file in files if file.is_linked(file.pointer)][-1:]
     return sorted(found, key=lambda file: file.name)
-
-
-def _is_linked(file: BucketFile) -> bool:
-    """Whether a listing has this content under the file's name."""
-    if file.pointer.is_symlink():
-        return file.pointer.readlink().name == file.blob.name
-    return file.pointer.is_file()
 
 
 def _snapshot(model: str, listed: Mapping[str, tuple[int, str]], *, online: bool) -> BucketSnapshot:

@@ -20,7 +20,7 @@ _REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.(?:safetensors|bin|pt|pth|ckpt)
 _WEIGHTS = re.compile(r"(.+)/([^/]+\.(?:safetensors|bin|pt|pth|ckpt))")
 """A folder in a bucket and a weight file in it."""
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 _HUB = "https://huggingface.co/"
 _FIX = "Write 'org/name', 'org/name@revision' or the path of a folder or a weight file, and "
@@ -78,7 +78,7 @@ def _from_text(text: str) -> ModelRef:
         )
     if "+" in text:
         return _with_adapter(text)
-    if _SCHEME.match(text):
+    if _ADDRESS.match(text):
         return _in_bucket(text)
     name, _, revision = text.partition("@")
     no_revision = "@" in text and not revision
@@ -166,7 +166,7 @@ def _from_mapped_part(value: object) -> ModelRef:
         and isinstance(value.get("revision"), str | None)
     ):
         revision = value.get("revision")
-        if revision and _SCHEME.match(value["path"]):
+        if revision and _ADDRESS.match(value["path"]):
             raise InvalidValue(
                 "A model in a bucket has no revisions",
                 expected="its address alone",

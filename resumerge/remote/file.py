@@ -151,6 +151,11 @@ class RemoteFile(ABC):
         path = self.content
         return path is not None and path.stat().st_size == self.size
 
+    @property
+    def links(self) -> set[Path]:
+        """The names in the cache that this version of the model gives to the content."""
+        return {self.pointer}
+
     def link(self) -> None:
         """Make the content readable under its name in the version's folder.
 

@@ -4,6 +4,8 @@ ones are explained, and no secret is written anywhere."""
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,19 @@ def test_downloads_are_deleted_with_evict(s3: Server, bucket: Bucket, tmp_path: 
     assert len(place.events("download_evicted")) == 3
 
 
+def test_what_was_downloaded_before_another_listing_is_deleted_too(
+    s3: Server, bucket: Bucket, tmp_path: Path
+) -> None:
+    address = upload(bucket, "m", sharded(1, layers=3))
+    place = Place(s3, tmp_path / "place", linear(address))
+    place.call("run", "merge.yaml", "out")
+    bucket.put("m/another.txt", b"of no model")
+    (place.folder / "out" / "model.safetensors").unlink()
+    place.call("resume", "out", "--evict")
+    assert list((place.folder / "hf").rglob("*-of-00003.safetensors")) == []
+    assert {path.suffix for path in (place.folder / "hf").rglob("blobs/*")} == {"", ".json"}
+
+
 # Secrets
 
 
@@ -101,14 +116,18 @@ def test_no_secret_is_written_anywhere(
 
 
 @pytest.fixture
-def here(
-    s3: Server, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeps: list[float]
-) -> Path:
-    """The cache; this process's environment leads to the proxy, and nobody waits."""
+def cache(s3: Server, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of this process, whose environment leads to the proxy."""
     for name, value in s3.env(proxy.endpoint).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "hf"))
     return tmp_path / "hf"
+
+
+@pytest.fixture
+def here(cache: Path, sleeps: list[float]) -> Path:
+    """The cache; nobody waits."""
+    return cache
 
 
 def opened(address: str) -> Source:
@@ -200,6 +219,18 @@ def test_a_cached_file_without_its_record_counts_as_damaged(bucket: Bucket, here
     assert not file.is_intact(file.blob)
     fetch(source, [MODEL], MetadataCache())
     assert file.is_intact(file.blob)
+
+
+def test_a_response_can_be_ended_by_another_thread(
+    bucket: Bucket, proxy: Proxy, cache: Path
+) -> None:
+    file = remote_file(opened(upload(bucket, "m", whole(1, numel=500_000))), MODEL)
+    proxy.bytes_per_second = 50_000
+    began = time.monotonic()
+    with pytest.raises(OSError), file.request(0) as response:
+        threading.Timer(0.2, response.abort).start()
+        for _ in response.chunks:
+            assert time.monotonic() - began < 30, "all of it takes more than a minute"
 
 
 # What is told

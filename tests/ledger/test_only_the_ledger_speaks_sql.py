@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "resumerge"
 
-OTHER_DATABASES = {"hub/metadata_cache.py"}
+OTHER_DATABASES = {"remote/metadata_cache.py"}
 """A cache of what the Hub said, in a database of its own."""
 
 STATEMENT = re.compile(

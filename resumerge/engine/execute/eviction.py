@@ -79,7 +79,8 @@ class DownloadEvictor:
             inode = ours.get(str(blob))
             if inode is None or not blob.is_file() or blob.stat().st_ino != inode:
                 continue
-            links = {self._plan.sources[n].path(name) for n, name in self._files[blob]}
+            files = [remote_file(self._plan.sources[n], name) for n, name in self._files[blob]]
+            links = {link for file in files for link in file.links}
             if _other_links(blob, links):
                 continue
             size = blob.stat().st_size
@@ -95,7 +96,7 @@ class DownloadEvictor:
 
 
 def _other_links(blob: Path, ours: set[Path]) -> bool:
-    """Whether another snapshot of the repo links to the same content."""
+    """Whether another version of the model links to the same content."""
     folder = blob.parent.parent / "snapshots"
     return any(
         path.is_symlink() and path not in ours and os.path.realpath(path) == os.path.realpath(blob)

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from resumerge.buckets.address import EXAMPLE, SCHEME, split_address
+from resumerge.buckets.address import EXAMPLE, split_address
 from resumerge.buckets.errors import s3_errors
 from resumerge.buckets.s3 import Body, S3Bucket, check_boto3
 from resumerge.errors import refuse
@@ -29,12 +29,12 @@ class S3Store(BucketStore):
     Endpoint, region and credentials are those of `S3Bucket`.
     """
 
-    scheme = SCHEME
+    scheme = "s3"
     example = EXAMPLE
 
     @classmethod
     def open(cls, address: str, *, offline: bool = False) -> Self:
-        bucket, prefix = split_address(address, cls.scheme, cls.example)
+        bucket, prefix = split_address(address)
         url = f"{cls.scheme}://{bucket}" + (f"/{prefix}" if prefix else "")
         if offline:
             raise refuse(
