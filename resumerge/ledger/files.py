@@ -3,12 +3,13 @@ the mirror."""
 
 from __future__ import annotations
 
-from resumerge.ledger.connection import Connection, now
+from resumerge.ledger.attempts import AttemptTables
+from resumerge.ledger.connection import now
 
 _WRITTEN = ("shards", "companions")
 
 
-class FileTables(Connection):
+class FileTables(AttemptTables):
     """Reads and writes the tables ``companions``, ``steps``, ``downloads`` and ``mirrored``."""
 
     def note_companion(self, name: str, nbytes: int, checksum: str) -> None:
@@ -46,9 +47,11 @@ class FileTables(Connection):
         row = {"path": path, "repo": repo, "name": name, "nbytes": nbytes, "inode": inode}
         self._insert("downloads", {**row, "at": now()}, replace=True)
 
-    def forget_download(self, path: str) -> None:
-        """Remove the record of a download: the file is gone."""
-        self._change("DELETE FROM downloads WHERE path = ?", [path])
+    def download_evicted(self, path: str, name: str, nbytes: int) -> None:
+        """Replace the record of a download by an event: the file is gone."""
+        with self._transaction():
+            self._change("DELETE FROM downloads WHERE path = ?", [path])
+            self.event("download_evicted", file=name, bytes=nbytes)
 
     def downloads(self) -> dict[str, int]:
         """The inodes of the files that this run downloaded, by path."""

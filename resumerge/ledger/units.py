@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.ledger.attempts import AttemptTables
 from resumerge.ledger.connection import Row, now
 from resumerge.ledger.files import FileTables
 from resumerge.ledger.tables import TABLES, Column
@@ -65,7 +64,7 @@ class Totals:
     shards_sealed: int
 
 
-class UnitTables(AttemptTables, FileTables):
+class UnitTables(FileTables):
     """Reads and writes the tables ``units`` and ``shards``."""
 
     def shards(self) -> list[Row]:

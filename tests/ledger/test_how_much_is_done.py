@@ -182,5 +182,6 @@ def test_what_a_run_wrote_by_name(ledger: Ledger) -> None:
     for path, inode in (("/a", 1), ("/b", 2), ("/a", 3)):
         ledger.note_download(path, "org/model", "file", 5, inode)
     assert ledger.downloads() == {"/a": 3, "/b": 2}
-    ledger.forget_download("/a")
+    ledger.download_evicted("/a", "file", 5)
     assert ledger.downloads() == {"/b": 2}
+    assert [event["data"] for event in ledger.events()] == [{"file": "file", "bytes": 5}]

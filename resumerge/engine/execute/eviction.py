@@ -77,22 +77,30 @@ class DownloadEvictor:
         ours = self._ledger.downloads()
         for blob in blobs:
             inode = ours.get(str(blob))
-            if inode is None or not blob.is_file() or blob.stat().st_ino != inode:
+            if inode is None or not self._deleted(blob, inode):
                 continue
-            files = [remote_file(self._plan.sources[n], name) for n, name in self._files[blob]]
-            links = {link for file in files for link in file.links}
-            if _other_links(blob, links):
-                continue
-            size = blob.stat().st_size
-            for number, name in self._files[blob]:
-                self._reader.release(number, name)
-            for link in links:
-                link.unlink(missing_ok=True)
-            self._metadata.forget_verdict(blob)
-            blob.unlink()
-            self._ledger.forget_download(str(blob))
-            names = sorted({name for _, name in self._files[blob]})
-            self._ledger.event("download_evicted", file=names[0], bytes=size)
+            number, name = min(self._files[blob], key=lambda file: file[1])
+            size = self._plan.sources[number].files[name].size
+            self._ledger.download_evicted(str(blob), name, size)
+
+    def _deleted(self, blob: Path, inode: int) -> bool:
+        """Delete a file if it is the run's and nothing else links to it; whether it is gone.
+
+        It may be gone already: the attempt before was killed before its ledger said so.
+        """
+        files = [remote_file(self._plan.sources[n], name) for n, name in self._files[blob]]
+        links = {link for file in files for link in file.links}
+        if not blob.is_file():
+            return not any(os.path.lexists(link) for link in links)
+        if blob.stat().st_ino != inode or _other_links(blob, links):
+            return False
+        for number, name in self._files[blob]:
+            self._reader.release(number, name)
+        for link in links:
+            link.unlink(missing_ok=True)
+        self._metadata.forget_verdict(blob)
+        blob.unlink()
+        return True
 
 
 def _other_links(blob: Path, ours: set[Path]) -> bool:

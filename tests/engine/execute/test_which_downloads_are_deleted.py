@@ -64,9 +64,8 @@ class Bench:
             link.symlink_to(relative(file.blob, link))
             self.downloads[str(file.blob)] = file.blob.stat().st_ino
         ledger: Any = SimpleNamespace(
-            downloads=lambda: dict(self.downloads), forget_download=self.downloads.pop,
+            downloads=lambda: dict(self.downloads), download_evicted=self.download_evicted,
             note_download=lambda *facts: self.told.append(("noted", facts)),
-            event=lambda kind, **facts: self.told.append((kind, facts)),
         )  # fmt: skip
         metadata: Any = SimpleNamespace(
             forget_verdict=lambda blob: self.told.append(("no verdict", blob))
@@ -74,6 +73,10 @@ class Bench:
         reader: Any = SimpleNamespace(release=lambda *file: self.told.append(("closed", file)))
         progress = [DONE if unit.index in done else PENDING for unit in found.units]
         self.evictor = DownloadEvictor(found, ledger, metadata, reader, progress, evict=evict)
+
+    def download_evicted(self, path: str, name: str, nbytes: int) -> None:
+        del self.downloads[path]
+        self.told.append(("download_evicted", {"file": name, "bytes": nbytes}))
 
     def link(self, model: int, name: str) -> Path:
         return self.found.sources[model].path(name)
@@ -128,6 +131,20 @@ def test_what_only_committed_tensors_read_goes_at_the_beginning(made: Made) -> N
     assert bench.left() == [(0, "y"), (1, "x")]
     bench.evictor.committed([1])
     assert bench.left() == []
+
+
+def test_what_an_attempt_deleted_before_it_was_killed_is_told_by_the_next(made: Made) -> None:
+    bench = Bench(plan(RECIPE, made("o/a", "x"), made("o/b", "x")), 0)
+    for file in bench.files.values():
+        file.pointer.unlink()
+    blob = bench.files[0, "x"].blob
+    blob.unlink()
+    bench.link(1, "x").write_bytes(b"of whoever has no links")
+    bench.files[1, "x"].blob.unlink()
+    bench.evictor.evict_unneeded()
+    assert bench.told == [("download_evicted", {"file": "x", "bytes": 20})]
+    assert list(bench.downloads) == [str(bench.files[1, "x"].blob)]
+    assert bench.link(1, "x").exists()
 
 
 def test_without_the_option_all_stay(made: Made) -> None:
