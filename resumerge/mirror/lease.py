@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -80,7 +80,8 @@ class Lease:
         time that it names, and is dead if it does not change.
 
         Args:
-            take_over: the user says that the present owner is dead.
+            take_over: the user says that the present owner is dead. In a store that cannot hold a
+                lease, a later command of this machine need not say it again.
             note: gets messages about what is being waited for.
             heartbeat: called often while waiting.
 
@@ -90,7 +91,9 @@ class Lease:
             Resumable: the store cannot be reached.
         """
         if obstacle := retry(store, store.lease_obstacle):
-            if not take_over:
+            # What --take-over said holds as long as no other machine has worked there since.
+            latest = retry(store, lambda: read_lease(store))
+            if not take_over and (latest is None or not _is_of_this_boot(latest)):
                 raise _no_lease(store, obstacle)
             note(
                 f"Warning: {store.url} cannot hold a lease: {obstacle}. As --take-over says, no "
@@ -155,6 +158,19 @@ class Lease:
                 f"Another machine has taken over the mirror at {self._store.url} and continues "
                 "this run there. This machine has stopped writing to it",
             )
+
+    def check_listed(self, files: Collection[str]) -> None:
+        """Verify the lease by a listing of the mirror that was made anyway.
+
+        Args:
+            files: names of all files in the mirror.
+
+        Raises:
+            Resumable, OSError: as for `check`.
+        """
+        if max(fencing_tokens(files), default=0) > self.token:
+            self._lost = True
+        self.check()
 
     @property
     def is_lost(self) -> bool:
@@ -243,8 +259,7 @@ def _wait_until_dead(
     """
     if found.released:
         return
-    here = (hostname(), boot_id(), pid_space())
-    if found.readable and (found.host, found.boot_id, found.space) == here and found.boot_id:
+    if _is_of_this_boot(found):
         own = found.pid == os.getpid()
         if found.owner in _owners or (not own and birth(found.pid) in (found.born, 0)):
             raise _held_by(store, found)
@@ -270,6 +285,14 @@ def _wait_until_dead(
         if left <= 0:
             note(f"{found} is dead: taking over")
             return
+
+
+def _is_of_this_boot(found: LeaseRecord) -> bool:
+    """Whether the owner of a lease is, or was, a process of this machine since its last boot."""
+    here = (hostname(), boot_id(), pid_space())
+    return (
+        found.readable and bool(found.boot_id) and (found.host, found.boot_id, found.space) == here
+    )
 
 
 def _held_by(store: Store, found: LeaseRecord) -> InputError:

@@ -81,7 +81,15 @@ def read_manifest(store: Store) -> Manifest | None:
         OSError: the mirror cannot be read now.
     """
     try:
-        content = json.loads(store.get(MANIFEST_FILE, LARGEST_MANIFEST))
+        return _parse(store.get(MANIFEST_FILE, LARGEST_MANIFEST))
+    except FileNotFoundError:
+        return None
+
+
+def _parse(data: bytes) -> Manifest | None:
+    """A manifest from bytes that anybody may have written; None if they are none."""
+    try:
+        content = json.loads(data)
         checksum = content.pop("checksum")
         if checksum != _checksum(content):
             return None
@@ -97,7 +105,7 @@ def read_manifest(store: Store) -> Manifest | None:
             shard_size=content["shard_size"],
             output=name if is_output_name(name) else None,
         )
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return manifest if _is_valid(manifest) else None
 
@@ -203,18 +211,26 @@ def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]]) -> bytes:
 def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[str]) -> None:
     """Write the manifest, and remove the other metadata.
 
+    A manifest of this run that is there, and names the same files, stays: a machine may have been
+    suspended until another one had finished.
+
     Args:
         token: the fencing token of the lease; metadata with a higher one stays.
         files: names of the files of the model.
 
     Raises:
-        OSError: the mirror cannot be used now.
+        OSError: the mirror cannot be used now, or has the manifest of another run.
     """
     files = list(files)
     store.abandon_uploads(files)
     listed = store.list()
     before = store.get(MANIFEST_FILE) if MANIFEST_FILE in listed else None
     remove = _to_remove(listed, token, files)
+    if before is not None and (there := _parse(before)) and (ours := _parse(manifest)):
+        if there.run != ours.run:
+            raise OSError(f"{store.url} has the manifest of another run")
+        if there.files == ours.files:
+            manifest = before
     if not store.put_if_unchanged(MANIFEST_FILE, manifest, before, remove):
         raise OSError(f"Another manifest was written to {store.url} at the same time")
 

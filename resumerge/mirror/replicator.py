@@ -287,7 +287,10 @@ class Replicator:
             older = snapshot_names(listed)
         named = self._ledger.mirrored()
         self._snapshots = [write_snapshot(self.store, self._ledger, self._lease.token, older)]
-        self._snapshot_is_stale = self._forget_missing(self.store.list())
+        listed = self.store.list()
+        # A machine that took over before does not know what this snapshot names.
+        self._lease.check_listed(listed)
+        self._snapshot_is_stale = self._forget_missing(listed)
         self._named = set(named)
 
     def _forget_missing(self, listed: Mapping[str, int]) -> bool:
@@ -322,7 +325,9 @@ class Replicator:
             self._storage.remove(self._out / name)
 
     def _finish(self) -> None:
-        if self._forget_missing(self.store.list()):
+        listed = self.store.list()
+        self._lease.check_listed(listed)
+        if self._forget_missing(listed):
             self._snapshot_is_stale = True
             return
         assert self._companions is not None

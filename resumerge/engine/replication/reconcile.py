@@ -96,18 +96,16 @@ class Reconciler:
     ) -> bool:
         """Whether a finished model is still complete in the mirror.
 
-        The sizes of all files are compared, and the content of shards that are not sealed here. If
-        all are sealed here, the ledger must know every shard as mirrored: it forgets a shard that
-        `verify` found damaged there.
+        The sizes of all files are compared, and the content of shards that are not sealed here, or
+        that the ledger does not know as mirrored: it forgets a shard that `verify` found damaged
+        there, and does not know those that another machine has mirrored.
         """
         if missing_files(manifest, files):
             return False
         shards = {name for name in manifest.files if name.endswith(SHARD)}
-        if not open_shards and not shards <= self._mirrored:
-            return False
         return all(
             name in manifest.files and self._sha256(name) == manifest.files[name][1]
-            for name in open_shards
+            for name in sorted((shards - self._mirrored) | set(open_shards))
         )
 
     def _reopen(self, manifest: Manifest, files: Mapping[str, int]) -> None:

@@ -175,7 +175,8 @@ class Store(ABC):
             found = None
         if found not in (before, data):
             return False
-        self.put({name: data}, remove)
+        # Not written again: a file that is replaced may be incomplete for a moment.
+        self.put({} if found == data else {name: data}, remove)
         return True
 
     def lease_obstacle(self) -> str:

@@ -1,0 +1,231 @@
+"""Promise: whatever the order of two or three machines' requests to one mirror, and whatever goes
+wrong with them, the mirror is consistent at every instant, no machine undoes what its successor
+did, and nothing is left over when one of them has finished.
+
+`any_order` has the rules, `promise` what has to hold. That the rules find faults is shown by faults
+that are planted into the program. To see a failure shortened, add `Phase.shrink` to the phases.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from any_order import AnyOrder
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+from memory_s3 import Server
+from mirrored_run import Made
+from promise import Broken
+from shared_stores import KINDS, SharedBucket, digest, share
+from virtual_machines import World
+
+from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror import lease, replicator
+from resumerge.mirror.lease import Lease
+from resumerge.mirror.lease_record import read_lease
+from resumerge.mirror.manifest import remove_metadata
+from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name, snapshot_names
+from resumerge.mirror.replicator import Replicator
+from resumerge.mirror.snapshots import write_snapshot
+from resumerge.mirror.stores.base import Store
+from resumerge.mirror.stores.bucket import BucketStore
+from resumerge.mirror.stores.conformance import (
+    CHECKS,
+    Check,
+    Place,
+    its_address_opens_it_again,
+)
+
+REQUESTS, SOAKED_REQUESTS = 6_000, 100_000
+EXAMPLES, STEPS = 15, 60
+
+
+@pytest.fixture(scope="module")
+def played(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A run of five shards."""
+    (run,) = RunStore(made / "merged.state").runs()
+    return Made.of(run / "ledger.db", made / "merged", tmp_path_factory.mktemp("played"))
+
+
+@pytest.fixture
+def machine(played: Made) -> type[AnyOrder]:
+    class Played(AnyOrder):
+        made = played
+        total: ClassVar[Counter[str]] = Counter()
+
+    return Played
+
+
+def play(machine: type[AnyOrder], number: int, examples: int = EXAMPLES) -> None:
+    """Play some examples, which depend on the number alone."""
+    how = settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+    )
+    run_state_machine_as_test(seed(number)(machine), settings=how)
+
+
+def test_every_promise_holds(machine: type[AnyOrder], soak: bool) -> None:
+    number, requests = 0, SOAKED_REQUESTS if soak else REQUESTS
+    while machine.total["requests"] < requests:
+        machine.kinds = (KINDS[number % len(KINDS)],)
+        play(machine, number)
+        number += 1
+    print(dict(machine.total))
+
+
+# Faults that are planted
+
+
+def no_check(patch: pytest.MonkeyPatch) -> None:
+    """A machine does not look whether it still owns the mirror before it writes."""
+    patch.setattr(Lease, "check", lambda lease: None)
+
+
+def named_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A shard is recorded, and a snapshot names it, before it was uploaded and compared."""
+    upload = Replicator._upload
+
+    def early(self: Replicator, name: str) -> None:
+        data = (self._out / name).read_bytes()
+        self._ledger.note_mirrored(name, len(data), digest(data))
+        self._write_snapshot()
+        upload(self, name)
+
+    patch.setattr(Replicator, "_upload", early)
+
+
+def older_ones_go_first(patch: pytest.MonkeyPatch) -> None:
+    """Older snapshots are removed before the newer one was read back."""
+
+    def write(store: Store, ledger: Ledger, token: int, before: list[SnapshotName]) -> SnapshotName:
+        store.put({}, [old.name for old in before if old.token <= token])
+        return write_snapshot(store, ledger, token, before)
+
+    patch.setattr(replicator, "write_snapshot", write)
+
+
+def newer_ones_go_too(patch: pytest.MonkeyPatch) -> None:
+    """A machine removes the snapshots of its successors."""
+
+    def write(store: Store, ledger: Ledger, token: int, before: list[SnapshotName]) -> SnapshotName:
+        written = write_snapshot(store, ledger, token, before)
+        others = [found.name for found in snapshot_names(store.list()) if found != written]
+        store.put({}, others)
+        return written
+
+    patch.setattr(replicator, "write_snapshot", write)
+
+
+def tokens_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """A machine does not notice a higher fencing token."""
+
+    def blind(self: Lease, *, released: bool = False) -> None:
+        began, name = lease.clock(), lease_name(self.token)
+        found = read_lease(self._store, {name: 0})
+        self._record = self._record.renewed(released=released)
+        if found is not None:
+            self._store.put_if_unchanged(name, self._record.as_bytes(), found.raw)
+            self._renewed_at = began
+
+    patch.setattr(Lease, "_renew", blind)
+    patch.setattr(Lease, "check_listed", lambda lease, files: None)
+
+
+def nobody_is_watched(patch: pytest.MonkeyPatch) -> None:
+    """A lease is taken without waiting whether its owner renews it."""
+    patch.setattr(lease, "_wait_until_dead", lambda *given: None)
+
+
+def a_refusal_is_taken_for_a_lost_answer(patch: pytest.MonkeyPatch) -> None:
+    """A conditional write that is refused counts as written, whoever wrote what is there."""
+    patch.setattr(BucketStore, "_holds", lambda store, name, data: True)
+
+
+def deleted_when_uploaded(patch: pytest.MonkeyPatch) -> None:
+    """A local shard is deleted as soon as it was uploaded, before a snapshot names it."""
+    upload = Replicator._upload
+
+    def early(self: Replicator, name: str) -> None:
+        upload(self, name)
+        if self.options.then_delete:
+            self._storage.remove(self._out / name)
+
+    patch.setattr(Replicator, "_upload", early)
+
+
+def manifests_are_written_again(patch: pytest.MonkeyPatch) -> None:
+    """Who finishes last replaces the manifest of who was first."""
+
+    def write(store: Store, manifest: bytes, token: int, files: Iterable[str]) -> None:
+        before = store.get(MANIFEST_FILE) if MANIFEST_FILE in store.list() else None
+        store.put_if_unchanged(MANIFEST_FILE, manifest, before)
+        remove_metadata(store, token)
+
+    patch.setattr(replicator, "write_manifest", write)
+
+
+PLANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    no_check: 0,
+    named_too_early: 0,
+    older_ones_go_first: 0,
+    newer_ones_go_too: 0,
+    tokens_are_not_compared: 0,
+    nobody_is_watched: 2,
+    a_refusal_is_taken_for_a_lost_answer: 4,
+    deleted_when_uploaded: 0,
+    manifests_are_written_again: 0,
+}
+"""The faults, and the seeds from which on they are looked for: others were seen to find nothing."""
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_fault_that_is_planted_is_found(
+    machine: type[AnyOrder],
+    plant: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+    machine.kinds = ("bucket",)
+    with pytest.raises(Broken) as found:
+        for number in range(PLANTS[plant], 40):
+            machine.total["seed"] = number
+            play(machine, number)
+    print(str(found.value).splitlines()[-1], dict(machine.total))
+
+
+# The stores that it is played on are stores
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    yield World()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_the_stores_keep_their_contract(
+    kind: str, check: Check, world: World, tmp_path: Path
+) -> None:
+    if check is its_address_opens_it_again and kind != "bucket":
+        pytest.skip("an address opens the store of the program")
+    shared = share(kind, world, tmp_path)
+    (tmp_path / "local").mkdir()
+    check(Place(shared.open, tmp_path / "local"))
+
+
+def test_a_server_that_ignores_conditions_says_so(world: World) -> None:
+    assert "If-None-Match" in SharedBucket(world, conditional=False).open().lease_obstacle()
+    assert SharedBucket(world).open().lease_obstacle() == ""
+    assert Server().objects == {}
