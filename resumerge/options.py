@@ -214,7 +214,7 @@ class Options:
     )  # fmt: skip
     take_over: bool = _option(
         Flag(), "Take over the mirror from another machine that is known to be dead.",
-        *_ALL, default=False, needs_mirror=True,
+        *_ALL, default=False, repeated=True, needs_mirror=True,
     )  # fmt: skip
     bring_back: bool = _option(
         Flag(), "Download shards that only the mirror has, and keep them here.", *_ALL,

@@ -184,7 +184,10 @@ class MergeCommand:
             return repeat_command()
         if is_gone(run, self._options.state_dir):
             return start_over_command()
-        return resume_command(run, self._options.state_dir, self._options)
+        options = self._options
+        if self._session is not None and self._session.has_had_lease:  # its owner now may be alive
+            options = replace(options, take_over=False)
+        return resume_command(run, options.state_dir, options)
 
     def _stopped(self, stopped: Interrupted | Resumable) -> int:
         self._close()

@@ -134,9 +134,15 @@ SECONDS = st.one_of(
     then_delete=st.booleans(),
     bring_back=st.booleans(),
     no_recheck=st.booleans(),
+    take_over=st.booleans(),
 )
 def test_whatever_is_repeated_is_read_as_it_was(
-    mirror_wait: float, mirror_rate: int, then_delete: bool, bring_back: bool, no_recheck: bool
+    mirror_wait: float,
+    mirror_rate: int,
+    then_delete: bool,
+    bring_back: bool,
+    no_recheck: bool,
+    take_over: bool,
 ) -> None:
     options = Options(
         state_dir=Path("/nowhere"),
@@ -149,7 +155,7 @@ def test_whatever_is_repeated_is_read_as_it_was(
         memory=10**9,
         threads=3,
         restart=True,
-        take_over=True,
+        take_over=take_over,
         seed=4,
     )
     found, again = parsed(resume_command("a run", Path("/nowhere"), options))
@@ -189,10 +195,12 @@ AGAIN = {
     "mirror_then_delete": ["--mirror-then-delete"],
     "mirror_rate": ["--mirror-rate", "1000000"],
     "mirror_wait": ["--mirror-wait", "7.5"],
+    "take_over": ["--take-over"],
     "bring_back": ["--bring-back"],
 }
 """What the attempt that stopped may not have got as far as to write into the ledger, or what its
-user wanted of all that is left to do. Starting over, or taking over, is wanted once."""
+user wanted of all that is left to do. Starting over is wanted once; so is taking over, and the
+command leaves it out as soon as it has the lease."""
 
 
 @pytest.mark.parametrize("name", GIVEN)

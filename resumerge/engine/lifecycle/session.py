@@ -41,6 +41,12 @@ class Session:
         """The run's id, which says how to resume it; None as long as there is no run."""
         return self._context.run_id
 
+    @property
+    def has_had_lease(self) -> bool:
+        """Whether this command has acquired the lease of the run's mirror."""
+        mirror = self._context.mirror
+        return mirror is not None and mirror.has_had_lease
+
     def run(self, config: Path, out: Path) -> Result:
         """Merge; resume the run that `out` has, if it is an unfinished run of the same recipe.
 

@@ -16,7 +16,11 @@ from resumerge.options import Options
 
 
 class MirrorSession:
-    """A mirror in use by this process, which holds the lease from `acquire_lease` to `release`."""
+    """A mirror in use by this process, which holds the lease from `acquire_lease` to `release`.
+
+    Attributes:
+        has_had_lease: whether it was acquired.
+    """
 
     def __init__(self, url: str, options: Options, reporter: Reporter, stop: StopRequest) -> None:
         """
@@ -26,6 +30,7 @@ class MirrorSession:
         self.store: Store = open_store(url, offline=options.offline)
         self._take_over, self._reporter, self._stop = options.take_over, reporter, stop
         self._lease: Lease | None = None
+        self.has_had_lease = False
 
     @property
     def url(self) -> str:
@@ -78,6 +83,7 @@ class MirrorSession:
                 note=self._reporter.note,
                 heartbeat=self._reporter.heartbeat,
             )
+            self.has_had_lease = True
         return self._lease
 
     def note(self, text: str) -> None:
