@@ -17,8 +17,10 @@ from resumerge.planning.estimates.estimate import (
 )
 from resumerge.planning.estimates.memory import (
     BASE_RSS,
+    BUCKETS_RSS,
     KERNELS_RSS,
     SAFETY,
+    UPLOAD_RSS,
     blocks_bytes,
     memory_need,
     whole_tensors,
@@ -186,6 +188,18 @@ def test_the_disk_holds_the_shards_and_what_stands_beside_them() -> None:
 def test_the_process_with_torch_is_larger() -> None:
     assert memory_need(plan(COPY, llama("a")), 1).base == KERNELS_RSS
     assert memory_need(plan(ISO_C, llama("a"), llama("b")), 1).base == BASE_RSS
+
+
+def test_the_process_that_asks_buckets_is_larger() -> None:
+    found = plan(COPY, llama("a"))
+    source = replace(found.sources[0], kind="bucket")
+    remote = replace(found, sources=(source,))
+    assert memory_need(remote, 1).base == KERNELS_RSS + BUCKETS_RSS
+    assert memory_need(found, 1, "/a/folder").base == KERNELS_RSS
+    assert memory_need(found, 1, "hf://org/name").base == KERNELS_RSS
+    mirrored = memory_need(found, 1, "s3://bucket/prefix").base
+    assert mirrored == KERNELS_RSS + BUCKETS_RSS + UPLOAD_RSS
+    assert memory_need(remote, 1, "s3://bucket/prefix").base == mirrored
 
 
 def test_what_is_read_and_written_passes_through_the_page_cache() -> None:

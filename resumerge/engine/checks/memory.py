@@ -42,17 +42,20 @@ def too_many_threads(asked: int | None) -> list[str]:
     )
 
 
-def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Reporter) -> int:
+def wait_for_budget(
+    plan: Plan, asked: int | None, seconds: float, reporter: Reporter, mirror: str | None = None
+) -> int:
     """The budget of an existing run: wait until one thread fits into the memory.
 
     Args:
         asked: as for `memory_budget`; if that is too little itself, nothing is waited for.
         seconds: to wait at most.
+        mirror: address of the run's mirror, if it has one.
 
     Raises:
         Resumable: other programs left too little memory for all that time.
     """
-    need = memory_need(plan, 1)
+    need = memory_need(plan, 1, mirror)
     started = time.monotonic()
     while (budget := memory_budget(asked)) < need.enough and not _asks_too_little(asked, need):
         now = time.monotonic()
@@ -69,19 +72,26 @@ def wait_for_budget(plan: Plan, asked: int | None, seconds: float, reporter: Rep
     return budget
 
 
-def fit_threads(plan: Plan, wanted: int | None, budget: int, asked: int | None = None) -> int:
+def fit_threads(
+    plan: Plan,
+    wanted: int | None,
+    budget: int,
+    asked: int | None = None,
+    mirror: str | None = None,
+) -> int:
     """The number of threads that the budget allows.
 
     Args:
         wanted: as many as this at most.
         asked: by the user, for the message.
+        mirror: address of the run's mirror, if it has one.
 
     Raises:
         InputError: not even one thread fits.
     """
     threads = min(wanted or cores(), most_threads())
     while True:
-        need = memory_need(plan, threads)
+        need = memory_need(plan, threads, mirror)
         if need.enough <= budget:
             return threads
         if threads == 1:

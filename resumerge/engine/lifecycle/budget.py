@@ -50,9 +50,12 @@ def resource_budget(
     if memory_wait is None:
         memory = memory_budget(options.memory)
     else:
-        memory = wait_for_budget(plan, options.memory, memory_wait, context.reporter)
+        memory = wait_for_budget(
+            plan, options.memory, memory_wait, context.reporter, options.mirror
+        )
     for note in (*notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
-    threads = fit_threads(plan, options.threads, memory, options.memory)
+    threads = fit_threads(plan, options.threads, memory, options.memory, options.mirror)
     speed = probe(largest_file(plan), computes=computes(plan))
-    return ResourceBudget(threads, memory, device, estimate(plan, threads, speed))
+    predicted = estimate(plan, threads, speed, options.mirror)
+    return ResourceBudget(threads, memory, device, predicted)

@@ -103,13 +103,13 @@ def _described(
     except InputError as error:
         problems += error.problems
     try:
-        threads = fit_threads(plan, options.threads, budget, options.memory)
+        threads = fit_threads(plan, options.threads, budget, options.memory, options.mirror)
     except InputError as error:
         problems += error.problems
         threads = 1
     folder = existing_folder(_folder(out))
     speed = probe(largest_file(plan), folder, computes=computes(plan))
-    predicted = estimate(plan, threads, speed)
+    predicted = estimate(plan, threads, speed, options.mirror)
     return {
         "units": len(plan.units),
         "output_bytes": plan.output_bytes,

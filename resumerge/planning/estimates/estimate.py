@@ -46,8 +46,12 @@ class Estimate:
         return self.memory.peak_rss
 
 
-def estimate(plan: Plan, threads: int, speed: Speed) -> Estimate:
-    """Estimate a plan, on a machine of that speed."""
+def estimate(plan: Plan, threads: int, speed: Speed, mirror: str | None = None) -> Estimate:
+    """Estimate a plan, on a machine of that speed.
+
+    Args:
+        mirror: address of the run's mirror, if it has one.
+    """
     download = files = cached = 0
     for number, source in enumerate(plan.sources):
         needed = plan.bytes_needed(number)
@@ -59,7 +63,7 @@ def estimate(plan: Plan, threads: int, speed: Speed) -> Estimate:
                 download, files = download + file.size, files + 1
     seconds, basis = merge_seconds(plan, threads, speed)
     return Estimate(
-        memory=memory_need(plan, threads),
+        memory=memory_need(plan, threads, mirror),
         disk=disk_needed(plan),
         download=download,
         download_files=files,

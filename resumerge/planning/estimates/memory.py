@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from resumerge.buckets.address import is_bucket
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sizes import show_size
@@ -20,6 +21,12 @@ torch takes another amount, which a run measures before it computes)."""
 
 KERNELS_RSS = 46_000_000
 """The same without torch: the kernels compute, or the plan only copies bytes."""
+
+BUCKETS_RSS = 40_000_000
+"""What boto3 takes, which makes the requests to buckets (measured: 33 MB)."""
+
+UPLOAD_RSS = 30_000_000
+"""What the part of a shard takes that is sent to a mirror in a bucket (measured: 29 MB)."""
 
 FLOAT32 = 4
 
@@ -71,11 +78,15 @@ class MemoryNeed:
         return self.base + max(self.held + self.least, self.steps)
 
 
-def memory_need(plan: Plan, threads: int) -> MemoryNeed:
-    """What a plan takes with so many threads."""
+def memory_need(plan: Plan, threads: int, mirror: str | None = None) -> MemoryNeed:
+    """What a plan takes with so many threads.
+
+    Args:
+        mirror: address of the run's mirror, if it has one.
+    """
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return MemoryNeed(
-        base=_base(plan),
+        base=_base(plan, mirror),
         held=_held_at_once(plan) + vocabulary_bytes(plan) + across_blocks(plan),
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
@@ -185,5 +196,10 @@ def _run_bytes(unit: Unit) -> int:
     return int(elements * (BITS[unit.dtype] // 8) + within)
 
 
-def _base(plan: Plan) -> int:
-    return BASE_RSS if needs_torch(plan) else KERNELS_RSS
+def _base(plan: Plan, mirror: str | None) -> int:
+    base = BASE_RSS if needs_torch(plan) else KERNELS_RSS
+    is_mirrored = mirror is not None and is_bucket(mirror)
+    parts = [part for source in plan.sources for part in source.parts.values()]
+    if is_mirrored or any(part.kind == "bucket" for part in parts):
+        base += BUCKETS_RSS
+    return base + UPLOAD_RSS * is_mirrored
