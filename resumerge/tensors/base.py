@@ -110,13 +110,18 @@ class Tensor(ABC):
             Resumable: a file is missing, shorter than its header says, or not readable.
         """
 
-    def floats(self, evaluation: Evaluation, start: int, stop: int) -> np.ndarray:
+    def floats(
+        self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray | None = None
+    ) -> np.ndarray:
         """Elements ``start:stop`` as float32, of a tensor of floats.
+
+        Args:
+            out: to be filled with them; by default a new array.
 
         Raises:
             Resumable: as `read`.
         """
-        result = np.empty(stop - start, np.float32)
+        result = np.empty(stop - start, np.float32) if out is None else out
         for first in range(start, stop, PIECE):
             last = min(first + PIECE, stop)
             data = np.empty(nbytes(self.dtype, last - first), np.uint8)

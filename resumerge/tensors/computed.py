@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,10 @@ from resumerge.tensors.evaluation import Evaluation
 
 State = Mapping[str, np.ndarray]
 """What a step knows between two pieces of its work: arrays by name."""
+
+Advance = Callable[[State, int], State]
+"""Does a piece of the work, by its number: the state after it, from that before it, which it may
+change."""
 
 
 class Step(ABC):
@@ -47,21 +51,22 @@ class Step(ABC):
     def working_bytes(self) -> int:
         """That a piece takes, and the libraries that it needs."""
 
+    @property
+    @abstractmethod
+    def seconds(self) -> float:
+        """Of one core, to load the libraries and to compute all pieces; without reading."""
+
     @abstractmethod
     def tensors(self, part: int) -> tuple[Tensor, ...]:
         """What a part of the result is computed from."""
 
     @abstractmethod
-    def prepare(self) -> None:
-        """Import the libraries that it needs."""
+    def prepare(self, evaluation: Evaluation) -> Advance:
+        """Import the libraries that it needs; what does the work with them."""
 
     @abstractmethod
     def begin(self, evaluation: Evaluation) -> State:
         """The state before the first piece."""
-
-    @abstractmethod
-    def advance(self, state: State, piece: int, evaluation: Evaluation) -> State:
-        """The state after a piece of the work."""
 
     @abstractmethod
     def result(self, state: State) -> np.ndarray:
@@ -116,9 +121,8 @@ def steps_of(tensor: Tensor) -> set[Step]:
 
 
 def _all_pieces(step: Step, evaluation: Evaluation) -> np.ndarray:
-    step.prepare()
     inner = evaluation.inner()
-    state = step.begin(inner)
+    advance, state = step.prepare(inner), step.begin(inner)
     for piece in range(step.pieces):
-        state = step.advance(state, piece, inner)
+        state = advance(state, piece)
     return step.result(state)

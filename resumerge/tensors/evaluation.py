@@ -93,6 +93,7 @@ class Evaluation:
         call: the call of the method of a `Merged`.
         statistics: by `Merged`, what the reductions over the whole of it found.
         seen: called with the operands of the root, as they are before a rounding.
+        device: where steps compute that use torch.
     """
 
     def __init__(
@@ -104,10 +105,12 @@ class Evaluation:
         statistics: Mapping[Any, Any],
         seen: Seen = unseen,
         depth: int = 0,
+        device: str = "cpu",
     ) -> None:
         self.files, self.held = files, held
         self.call, self.statistics, self.seen = call, statistics, seen
         self._buffers, self._depth = buffers, depth
+        self.device = device
 
     def inner(self) -> Evaluation:
         """For what a tensor is computed from."""
@@ -118,6 +121,7 @@ class Evaluation:
             self.call,
             self.statistics,
             depth=self._depth + 1,
+            device=self.device,
         )
 
     def take(self, name: Hashable, size: int) -> np.ndarray:

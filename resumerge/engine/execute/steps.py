@@ -55,16 +55,16 @@ class Steps:
             self._do(step, self._key(step, files))
 
     def _do(self, step: Step, key: str) -> None:
+        evaluation = self.evaluator.evaluation_of_steps()
         with self.stop.between_imports():
             self.evaluator.start_thread()
-            step.prepare()
+            advance = step.prepare(evaluation)
         done, state = self._known(key, step)
-        evaluation = self.evaluator.evaluation_of_steps()
         if state is None:
             state = step.begin(evaluation)
         for piece in range(done, step.pieces):
             self.reporter.doing(f"computing {step.title} {piece + 1} of {step.pieces}")
-            state = step.advance(state, piece, evaluation)
+            state = advance(state, piece)
             with self.stop.deferred():
                 self._keep(key, piece + 1, state)
             self.stop.check()
@@ -85,12 +85,14 @@ class Steps:
         return frozenset((s.source, s.file) for tensor in tensors for s in stored_in(tensor))
 
     def _key(self, step: Step, files: frozenset[SourceFileKey]) -> str:
-        """Of the step and of its files as they are: another one if one of them has changed."""
-        stamps = []
+        """Of the step, of its files as they are, and of the device: another one if one of them has
+        changed.
+        """
+        device, stamps = self.evaluator.device, []
         for number, name in sorted(files):
             stamp = self.plan.sources[number].files[name].stamp
             stamps.append([number, name, stamp and stamp.as_json()])
-        return xxhash.xxh3_128_hexdigest(json.dumps([step.key, stamps]).encode())
+        return xxhash.xxh3_128_hexdigest(json.dumps([step.key, stamps, device]).encode())
 
     def _known(self, key: str, step: Step) -> tuple[int, State | None]:
         """How many pieces are done, and the state after them."""
@@ -103,7 +105,7 @@ class Steps:
         try:
             data = self._path(key, done).read_bytes()
             if xxhash.xxh3_128_hexdigest(data) == checksum:
-                return done, load(data)
+                return done, {name: array.copy() for name, array in load(data).items()}
         except (OSError, SafetensorError):
             pass
         self.ledger.event("step_lost", pieces=done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from resumerge.host.speed import Speed
 from resumerge.planning.backend import needs_torch
+from resumerge.planning.estimates.memory import steps_of_plan
 from resumerge.planning.plan import Plan, Unit
 from resumerge.planning.stages.spilling import READ_MS, WRITE_MS
 from resumerge.sizes import show_size
@@ -19,7 +20,7 @@ START_SECONDS, TORCH_SECONDS = 0.35, 1.5
 def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     """Seconds for all of it, without downloads, and what that rests on.
 
-    Reading, computing and writing go on at once, so the slowest of them decides.
+    Reading, computing and writing go on at once, so the slowest of them decides. Steps come before.
     """
     scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
     milliseconds = sum(_milliseconds(unit.expression) + _spilling(unit) for unit in plan.units)
@@ -27,8 +28,10 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     read = reads / speed.read if speed.read else 0.0
     write = plan.output_bytes / speed.write if speed.write else 0.0
+    before = scale * sum(step.seconds for step in steps_of_plan(plan))
     start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
-    parts = {"reading": read, "writing": write, "computing": compute}
+    blocks = {"reading": read, "writing": write, "computing": compute}
+    parts = {**blocks, "making gates": before}
     core = (
         f", a core is {1 / scale:.1f} times as fast as the one in docs/benchmarks.md"
         if speed.compute
@@ -38,7 +41,7 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
         f"measured now: reading {_rate(speed.read)}, writing {_rate(speed.write)}{core}; "
         f"{max(parts, key=lambda name: parts[name])} takes longest"
     )
-    return round(start + max(parts.values()), 1), basis
+    return round(start + before + max(blocks.values()), 1), basis
 
 
 def _milliseconds(tensor: Tensor) -> float:
@@ -65,7 +68,8 @@ def _spilling(unit: Unit) -> float:
 
 def computes(plan: Plan) -> bool:
     """Whether a plan computes anything, rather than only copying bytes."""
-    return any(isinstance(unit.expression, Merged) for unit in plan.units)
+    merges = any(isinstance(unit.expression, Merged) for unit in plan.units)
+    return merges or any(step.seconds for step in steps_of_plan(plan))
 
 
 def _rate(rate: float | None) -> str:

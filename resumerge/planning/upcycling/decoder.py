@@ -3,82 +3,102 @@
 from __future__ import annotations
 
 import copy
+import math
+import mmap
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from transformers import AutoConfig, AutoModel
 
-Weight = Callable[[str], np.ndarray]
-"""Gives a weight of a layer, as float32, by its name in the layer."""
+FLOAT32 = 4
+
+Weight = Callable[[str, np.ndarray], object]
+"""Fills an array with a weight of a layer, as float32, by its name in the layer."""
 
 
 class Decoder:
     """The layers of a causal language model, computed in float32.
 
+    All layers' weights are read into one piece of memory, which is given back with the decoder:
+    from the allocator, they would leave holes that no layer fits into.
+
     Args:
         config: config.json of the model.
+        device: where torch computes.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        import torch
-        from transformers import AutoConfig, AutoModel
-
+    def __init__(self, config: Mapping[str, Any], device: str) -> None:
+        # Or MKL keeps 15 MB of buffers. It reads this when it first multiplies.
+        os.environ.setdefault("MKL_DISABLE_FAST_MM", "1")
         self._config = AutoConfig.for_model(**{**config, "dtype": "float32"})
         with torch.device("meta"):  # shapes alone
             make: Any = AutoModel.from_config
             model = make(self._config, attn_implementation="sdpa")
         self._layers = model.layers
         self._rotary = type(model.rotary_emb)
-
-    def weights(self, number: int) -> list[str]:
-        """The names of a layer's weights, in the layer."""
-        return list(self._layers[number].state_dict())
+        self._device = device
+        self._memory = np.empty(0, np.float32)
 
     def __call__(
         self, number: int, weight: Weight, states: Sequence[np.ndarray]
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    ) -> list[np.ndarray]:
         """One layer, applied to texts; each by itself, so that no other text changes its bits.
 
         Args:
             number: of the layer.
-            states: of the tokens of each text, (tokens, hidden) in float32.
+            states: of the tokens of each text, (tokens, hidden) in float32: before the layer, and
+                then after it.
 
         Returns:
-            The states after the layer, and those that its MLP is given: after the second norm.
+            What its MLP is given of each text's last token, after the second norm: (hidden,).
         """
-        import torch
-
-        layer = copy.deepcopy(self._layers[number])
-        loaded = {name: torch.from_numpy(weight(name)) for name in self.weights(number)}
-        layer.load_state_dict(loaded, assign=True)
-        layer.eval()
+        layer = self._loaded(number, weight)
         given: list[np.ndarray] = []
         layer.mlp.register_forward_pre_hook(
-            lambda module, arguments: given.append(arguments[0][0].numpy().copy())
+            lambda module, arguments: given.append(arguments[0][0, -1].cpu().numpy().copy())
         )
-        after = []
         with torch.no_grad():
             for state in states:
-                x = torch.from_numpy(state)[None]
-                positions = torch.arange(len(state))[None]
+                x = torch.from_numpy(state)[None].to(self._device)
+                positions = torch.arange(len(state), device=self._device)[None]
                 rotary = self._rotary(self._config)  # dynamic ones keep what a longer text needed
                 result = layer(
                     x,
                     attention_mask=self._seen(layer, len(state)),
                     position_ids=positions,
-                    position_embeddings=rotary(x, positions),
+                    position_embeddings=rotary.to(self._device)(x, positions),
                 )
-                after.append((result[0] if isinstance(result, tuple) else result)[0].numpy())
-        return after, given
+                after = result[0] if isinstance(result, tuple) else result
+                state[:] = after[0].cpu().numpy()
+        return given
 
-    def _seen(self, layer: Any, tokens: int) -> Any:
+    def _loaded(self, number: int, weight: Weight) -> Any:
+        """A layer with its weights, until the next one is loaded."""
+        layer = copy.deepcopy(self._layers[number])
+        shapes = {name: tuple(meta.shape) for name, meta in layer.state_dict().items()}
+        memory, taken, weights = self._memory_of(sum(map(math.prod, shapes.values()))), 0, {}
+        for name, shape in shapes.items():
+            part = memory[taken : taken + math.prod(shape)]
+            weight(name, part)
+            weights[name] = torch.from_numpy(part.reshape(shape)).to(self._device)
+            taken += len(part)
+        layer.load_state_dict(weights, assign=True)
+        return layer.eval()
+
+    def _memory_of(self, elements: int) -> np.ndarray:
+        if len(self._memory) < elements:
+            self._memory = np.frombuffer(mmap.mmap(-1, FLOAT32 * elements), np.float32)
+        return self._memory
+
+    def _seen(self, layer: Any, tokens: int) -> torch.Tensor:
         """Which tokens each token sees: itself, and those before it within the window."""
-        import torch
-
         window = getattr(
             layer.self_attn, "sliding_window", getattr(self._config, "sliding_window", None)
         )
-        places = torch.arange(tokens)
+        places = torch.arange(tokens, device=self._device)
         back = places[:, None] - places[None, :]
         seen = (back >= 0) & (back < (window or tokens))
         return seen[None, None]

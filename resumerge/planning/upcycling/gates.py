@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from resumerge.planning.upcycling.hidden_states import HiddenStates
 from resumerge.recipe.types import Mixture
-from resumerge.tensors import Computed, Tensor
-from resumerge.tensors.generated import Directions, Drawn, Prompts
+from resumerge.tensors import Computed, Step, Tensor
+from resumerge.tensors.generated import Drawn
 
 Gates = Callable[[int], Tensor]
 """By number of the layer, the gates of all experts, the shared ones last: (experts, hidden)."""
@@ -25,17 +24,7 @@ def drawn_gates(mixture: Mixture, hidden: int, seed: int) -> Gates:
     return lambda layer: Drawn.of("gates", shape, f"{seed}/gates/{layer}", bound)
 
 
-def embedded_gates(table: Tensor, prompts: tuple[Prompts, ...]) -> Gates:
-    """The directions of prompts in the base's embedding, the same for each layer."""
-    gates = Directions.of("gates", table, prompts)
-    return lambda layer: gates
-
-
-def hidden_gates(step: HiddenStates, count: int) -> Gates:
-    """The directions of prompts in the base's hidden states.
-
-    Args:
-        count: of experts.
-    """
-    shape = (count, step.embedding.shape[1])
-    return lambda layer: Computed.of("gates", shape, step, layer)
+def gates_of_prompts(step: Step, experts: int, hidden: int) -> Gates:
+    """The directions of prompts: each layer's own, or all layers' if the step has one piece."""
+    alike = step.pieces == 1
+    return lambda layer: Computed.of("gates", (experts, hidden), step, 0 if alike else layer)

@@ -5,35 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
+from resumerge.planning.upcycling.directions import PromptTokens, Tokens, dependence_notes, unit
 from resumerge.tensors import Step, Tensor
-from resumerge.tensors.computed import State
+from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.evaluation import Evaluation
-from resumerge.tensors.generated import unit
 
 if TYPE_CHECKING:
     from resumerge.planning.upcycling.decoder import Decoder
 
 FLOAT32 = 4
 
-LIBRARIES_BYTES = 200_000_000
-"""What transformers takes beside torch (measured)."""
+LIBRARIES_BYTES = 175_000_000
+"""What transformers takes beside torch, with the buffers that torch multiplies with (measured: 50
+MB less where accelerate and scipy, which it imports, are not installed)."""
 
-Tokens = tuple[int, ...]
+LOADING_SECONDS = 1.3
+"""CPU time to import transformers, beside torch."""
 
-
-@dataclass(frozen=True)
-class PromptTokens:
-    """The tokens of an expert's prompts, one by one."""
-
-    positive: tuple[Tokens, ...]
-    negative: tuple[Tokens, ...]
+WEIGHT_SECONDS, TEXT_SECONDS, TOKEN_SECONDS = 0.7e-9, 0.4e-9, 0.022e-9
+"""For a weight of a layer: to make it float32, and to multiply with it, for each text and for each
+of its tokens (measured on one core of the machine of docs/benchmarks.md)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +52,7 @@ class HiddenStates(Step):
         embedding: a row for each token.
         layers: the tensors of each layer, by name in the layer.
         experts: the shared ones last.
+        routed: how many are not shared.
     """
 
     mode: str
@@ -61,6 +60,7 @@ class HiddenStates(Step):
     embedding: Tensor
     layers: tuple[Mapping[str, Tensor], ...]
     experts: tuple[PromptTokens, ...]
+    routed: int
     title = "gates from hidden states, layer"
 
     @property
@@ -99,12 +99,22 @@ class HiddenStates(Step):
         one_text = longest * (4 * wide + 8 * self._width + 2 * heads * longest)
         return LIBRARIES_BYTES + FLOAT32 * (layer + 4 * tokens * self._width + one_text)
 
+    @property
+    def seconds(self) -> float:
+        computed = self.layers[: None if self.mode == "hidden_norm" else -1]
+        weights = sum(tensor.numel for own in computed for tensor in own.values())
+        tokens = sum(map(len, self._prompts))
+        of_weight = WEIGHT_SECONDS + TEXT_SECONDS * len(self._prompts) + TOKEN_SECONDS * tokens
+        return LOADING_SECONDS + weights * of_weight
+
     def tensors(self, part: int) -> tuple[Tensor, ...]:
         within = part + (self.mode == "hidden_norm")
         return (self.embedding, *(t for own in self.layers[:within] for t in own.values()))
 
-    def prepare(self) -> None:
-        assert self._decoder
+    def prepare(self, evaluation: Evaluation) -> Advance:
+        from resumerge.planning.upcycling.decoder import Decoder
+
+        return partial(self._advance, Decoder(self.config, evaluation.device), evaluation)
 
     def begin(self, evaluation: Evaluation) -> State:
         rows = [
@@ -115,42 +125,32 @@ class HiddenStates(Step):
         shape = (len(self.layers), len(self.experts), self._width)
         return {"states": np.stack(rows), "gates": np.zeros(shape, np.float32)}
 
-    def advance(self, state: State, piece: int, evaluation: Evaluation) -> State:
+    def _advance(self, decoder: Decoder, evaluation: Evaluation, state: State, piece: int) -> State:
         ends = np.cumsum([len(prompt) for prompt in self._prompts])
-        states = seen = np.split(state["states"], ends[:-1])
+        states = np.split(state["states"], ends[:-1])  # which change in place
         own = self.layers[piece]
+        whole = self.mode == "hidden_avg"
+        seen = [s.mean(0, dtype=np.float64) if whole else s[-1].copy() for s in states]
         # What the last layer makes of its states is not looked at.
         if piece < len(self.layers) - 1 or self.mode == "hidden_norm":
-            states, given = self._decoder(
+            given = decoder(
                 piece,
-                lambda name: (
-                    own[name].floats(evaluation, 0, own[name].numel).reshape(own[name].shape)
-                ),
+                lambda name, out: own[name].floats(evaluation, 0, own[name].numel, out),
                 states,
             )
             seen = given if self.mode == "hidden_norm" else seen
-        gates = state["gates"].copy()
-        gates[piece] = self._directions(seen)
-        return {"states": np.concatenate(states), "gates": gates}
+        state["gates"][piece] = self._directions(seen)
+        return state
 
     def result(self, state: State) -> np.ndarray:
         return state["gates"]
 
     def notes(self, result: np.ndarray) -> Iterator[str]:
-        for (first, second), layers in dependent_layers(result).items():
-            yield (
-                f"the gates of experts {first} and {second} are nearly the same in "
-                f"{len(layers)} of {len(result)} layers: give them prompts that differ more"
-            )
+        yield from dependence_notes(result[:, : self.routed])
 
-    def _directions(self, states: Sequence[np.ndarray]) -> np.ndarray:
-        """A gate for each expert, from the states of each prompt's tokens."""
-        of_prompt = {
-            prompt: own.mean(0, dtype=np.float64)
-            if self.mode == "hidden_avg"
-            else own[-1].astype(np.float64)
-            for prompt, own in zip(self._prompts, states)
-        }
+    def _directions(self, seen: Sequence[np.ndarray]) -> np.ndarray:
+        """A gate for each expert, from the state that stands for each prompt."""
+        of_prompt = {p: own.astype(np.float64) for p, own in zip(self._prompts, seen)}
         rows = np.empty((len(self.experts), self._width), np.float32)
         for row, expert in zip(rows, self.experts):
             towards = _mean([of_prompt[prompt] for prompt in expert.positive])
@@ -167,27 +167,6 @@ class HiddenStates(Step):
         """Every prompt, once."""
         both = (p for expert in self.experts for p in (*expert.positive, *expert.negative))
         return tuple(dict.fromkeys(both))
-
-    @cached_property
-    def _decoder(self) -> Decoder:
-        from resumerge.planning.upcycling.decoder import Decoder
-
-        return Decoder(self.config)
-
-
-def dependent_layers(gates: np.ndarray, most: float = 0.98) -> dict[tuple[int, int], list[int]]:
-    """Layers whose gates hardly tell two experts apart, by the numbers of the experts.
-
-    Args:
-        gates: unit vectors, (layers, experts, hidden).
-        most: a larger cosine of two of them is noted.
-    """
-    found: dict[tuple[int, int], list[int]] = {}
-    for layer, rows in enumerate(gates):
-        alike = np.argwhere(np.triu(rows @ rows.T, 1) > most)
-        for first, second in alike.tolist():
-            found.setdefault((first, second), []).append(layer)
-    return found
 
 
 def _mean(vectors: Sequence[np.ndarray]) -> np.ndarray:

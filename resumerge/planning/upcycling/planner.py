@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import chain
 
 from resumerge.errors import InputError, Problem
 from resumerge.layout import is_computed
@@ -15,17 +16,19 @@ from resumerge.planning.shards import Target, pack
 from resumerge.planning.upcycling.architecture import OutputArchitecture
 from resumerge.planning.upcycling.choice import MATRICES, OUTSIDE, STACK, Choice
 from resumerge.planning.upcycling.dense_defaults import complete
-from resumerge.planning.upcycling.gates import Gates, drawn_gates, embedded_gates, hidden_gates
+from resumerge.planning.upcycling.directions import PromptTokens
+from resumerge.planning.upcycling.embedding import EmbeddedPrompts
+from resumerge.planning.upcycling.gates import Gates, drawn_gates, gates_of_prompts
 from resumerge.planning.upcycling.hidden_states import HiddenStates
-from resumerge.planning.upcycling.prompts import EXTRA, joined, one_by_one, tokens_of_prompts
+from resumerge.planning.upcycling.prompts import EXTRA, tokens_of_prompts
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import OF_HIDDEN_STATES, OF_PROMPTS, Expert, Mixture
 from resumerge.sources.tied_weights import ties_embeddings
 from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.types import Source
-from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Tensor
+from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Step, Tensor
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
-from resumerge.tensors.generated import Drawn, Filled, Prompts
+from resumerge.tensors.generated import Drawn, Filled
 
 
 def plan_mixture(
@@ -153,25 +156,28 @@ class _Planner:
         if self.mixture.gate_mode not in OF_PROMPTS:
             return drawn_gates(self.mixture, table.shape[1], self.seed)
         vocabulary = tokenizers.vocabularies[self.models.reference]
-        tokens = tokens_of_prompts(self.mixture, vocabulary)
-        prompts = joined(self.mixture, tokens)
+        prompts = tokens_of_prompts(self.mixture, vocabulary)
         if problems := [*self._without_row(prompts, table)]:
             raise InputError(problems)
-        if self.mixture.gate_mode not in OF_HIDDEN_STATES:
-            return embedded_gates(table, prompts)
+        step: Step = EmbeddedPrompts(table, prompts, self._count)
+        if self.mixture.gate_mode in OF_HIDDEN_STATES:
+            step = self._hidden_states(table, prompts)
+        return gates_of_prompts(step, len(prompts), table.shape[1])
+
+    def _hidden_states(self, table: Tensor, prompts: tuple[PromptTokens, ...]) -> HiddenStates:
         if find_spec("transformers") is None:
             raise InputError([self._no_transformers()])
         of_layers = [self._layer(layer) for layer in range(self.layers)]
         if any(_needs_scans(t) for t in (table, *(t for own in of_layers for t in own.values()))):
             raise InputError([self._base_is_merged()])
-        step = HiddenStates(
+        return HiddenStates(
             self.mixture.gate_mode,
             self.base.config,
             table,
             tuple(of_layers),
-            one_by_one(self.mixture, tokens),
+            prompts,
+            self._count,
         )
-        return hidden_gates(step, len(self.mixture.every))
 
     def _layer(self, number: int) -> dict[str, Tensor]:
         """The base's tensors of a layer, by name in the layer."""
@@ -200,11 +206,11 @@ class _Planner:
             fix="Merge it by itself first and name its folder; or write 'gate_mode: cheap_embed'",
         )
 
-    def _without_row(self, prompts: tuple[Prompts, ...], table: Tensor) -> Iterator[Problem]:
+    def _without_row(self, prompts: tuple[PromptTokens, ...], table: Tensor) -> Iterator[Problem]:
         """Prompts that no gate can be made of: of no token, or of one that has no row."""
         for expert, own in zip(self.mixture.every, prompts):
             path = f"{expert.path}.positive_prompts"
-            if expert.positive_prompts and not own.towards:
+            if expert.positive_prompts and not own.positive:
                 yield self.recipe.problem(
                     "The prompts of an expert have no token",
                     path,
@@ -212,7 +218,7 @@ class _Planner:
                     found="none",
                     fix="Write other prompts",
                 )
-            largest = max((*own.towards, *own.away), default=0)
+            largest = max(chain.from_iterable((*own.positive, *own.negative)), default=0)
             if largest >= table.shape[0]:
                 yield self.recipe.problem(
                     "The prompts of an expert have a token that the base's embedding lacks",

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from resumerge.errors import InputError, refuse
-from resumerge.planning.upcycling.hidden_states import PromptTokens
+from resumerge.planning.upcycling.directions import PromptTokens, Tokens
 from resumerge.recipe.types import Mixture
 from resumerge.sources.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
-from resumerge.tensors.generated import Prompts
 
 EXTRA = "pip install 'resumerge[mixtures]'"
 
 
-def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> list[list[list[int]]]:
-    """The tokens of each prompt of each expert: the positive prompts, then the negative ones.
+def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> tuple[PromptTokens, ...]:
+    """The tokens of each expert's prompts; prompts without tokens are left out.
 
     Each prompt begins with the token that begins texts, if there is one, and has no other special
     token (same as mergekit-moe 0.1.5, observed).
@@ -28,36 +27,14 @@ def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> list[list[lis
     """
     encode = _encoder(vocabulary)
     begin = _token_that_begins(vocabulary)
-    return [
-        [encode(begin + text) for text in (*expert.positive_prompts, *expert.negative_prompts)]
+
+    def tokens(prompts: Iterable[str]) -> tuple[Tokens, ...]:
+        return tuple(filter(None, (tuple(encode(begin + text)) for text in prompts)))
+
+    return tuple(
+        PromptTokens(tokens(expert.positive_prompts), tokens(expert.negative_prompts))
         for expert in mixture.every
-    ]
-
-
-def one_by_one(mixture: Mixture, tokens: list[list[list[int]]]) -> tuple[PromptTokens, ...]:
-    """The tokens of each expert's prompts, each prompt by itself; empty ones are left out."""
-    result = []
-    for expert, prompts in zip(mixture.every, tokens):
-        cut = len(expert.positive_prompts)
-        positive, negative = (
-            tuple(tuple(prompt) for prompt in part if prompt)
-            for part in (prompts[:cut], prompts[cut:])
-        )
-        result.append(PromptTokens(positive, negative))
-    return tuple(result)
-
-
-def joined(mixture: Mixture, tokens: list[list[list[int]]]) -> tuple[Prompts, ...]:
-    """The tokens of each expert's prompts, all together."""
-    result = []
-    for expert, prompts in zip(mixture.every, tokens):
-        cut = len(expert.positive_prompts)
-        towards, away = (
-            tuple(token for prompt in part for token in prompt)
-            for part in (prompts[:cut], prompts[cut:])
-        )
-        result.append(Prompts(towards, away))
-    return tuple(result)
+    )
 
 
 def _encoder(vocabulary: Vocabulary) -> Callable[[str], list[int]]:

@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import yaml
 from dense_models import CONFIGS, PROMPTED, SIZES, mixture, write_dense
-from merging import Told, merge, tensors_of, working_in
+from merging import merge, tensors_of, working_in
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -21,12 +20,9 @@ from transformers import (
 )
 
 from resumerge.engine.execute import steps
-from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
-from resumerge.options import Options
 from resumerge.planning.upcycling import hidden_states, planner
 from resumerge.planning.upcycling.decoder import Decoder
-from resumerge.planning.upcycling.hidden_states import dependent_layers
 from resumerge.recipe.types import OF_HIDDEN_STATES
 
 FITTING = {
@@ -216,23 +212,6 @@ def test_without_transformers(
     with pytest.raises(InputError, match=r"pip install 'resumerge\[mixtures\]'"):
         merge(llamas, mixture("hidden", "mixtral"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_experts_that_are_hardly_told_apart_are_named(llamas: Path, tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.yaml"
-    text = mixture("hidden_avg", "mixtral").replace("Once upon a time", "def main")
-    recipe.write_text(text.replace("    residual_scale: 0.5\n", ""))
-    told = Told()
-    with working_in(llamas):
-        Session(Options(state_dir=tmp_path / "state"), told).run(recipe, tmp_path / "out")
-    [note] = [note for note in told.notes if "nearly the same" in note]
-    assert "experts 1 and 2" in note and "2 of 2 layers" in note
-
-
-def test_cosines_of_every_two_experts() -> None:
-    gates = np.array([[[1, 0], [0, 1], [1, 0]], [[1, 0], [0.6, 0.8], [0.8, 0.6]]], np.float32)
-    assert dependent_layers(gates) == {(0, 2): [0]}
-    assert dependent_layers(gates, 0.95) == {(0, 2): [0], (1, 2): [1]}
 
 
 class Counting:

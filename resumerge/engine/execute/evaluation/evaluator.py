@@ -70,7 +70,7 @@ class Evaluator:
             hashes: whether `compute` hashes what it reads from local models.
         """
         self._reader = reader
-        self._device = device
+        self.device = device
         self._buffers = Buffers()
         self._held = HeldValues(held_limit(plan))
         self._prepare_thread = _prepared_for(plan)
@@ -165,7 +165,15 @@ class Evaluator:
         return _elements(unit.expression, start, stop, evaluation)
 
     def _evaluation(self, statistics: Statistics, seen: Seen = unseen) -> Evaluation:
-        return Evaluation(self._reader, self._buffers, self._held, self._backend, statistics, seen)
+        return Evaluation(
+            self._reader,
+            self._buffers,
+            self._held,
+            self._backend,
+            statistics,
+            seen,
+            device=self.device,
+        )
 
     def _statistics(
         self, tensors: Iterable[Tensor], sweep: Sweep = serial_sweep, scratch: Scratch | None = None
@@ -236,7 +244,7 @@ class Evaluator:
             return KernelBackend(merged)
         from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
 
-        return TorchBackend(merged, self._buffers, self._device)
+        return TorchBackend(merged, self._buffers, self.device)
 
 
 def _prepared_for(plan: Plan) -> Callable[[], None]:

@@ -1,0 +1,91 @@
+"""Gates from the base's embedding: where the tokens of each expert's prompts lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import xxhash
+
+from resumerge.planning.upcycling.directions import PromptTokens, Tokens, dependence_notes, unit
+from resumerge.tensors import Step, Tensor
+from resumerge.tensors.computed import Advance, State
+from resumerge.tensors.evaluation import Evaluation
+
+FLOAT32, FLOAT64 = 4, 8
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedPrompts(Step):
+    """Gates of all experts, the same for each layer: (1, experts, hidden).
+
+    A row is ``unit(unit(sum of the positive prompts' tokens) - unit(sum of the negative ones'))``,
+    as cheap_embed of mergekit-moe 0.1.5 makes it (observed). Only the rows of these tokens are
+    read, and summed in float64.
+
+    Args:
+        table: a row for each token.
+        experts: the shared ones last.
+        routed: how many are not shared.
+    """
+
+    table: Tensor
+    experts: tuple[PromptTokens, ...]
+    routed: int
+    title = "gates from the embedding, part"
+    libraries: ClassVar[Mapping[str, str]] = {}
+    pieces = 1
+    seconds = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        return FLOAT32 * len(self.experts) * self._width
+
+    @property
+    def working_bytes(self) -> int:
+        return self.nbytes + 6 * FLOAT64 * self._width
+
+    @cached_property
+    def key(self) -> str:
+        tokens = [[e.positive, e.negative] for e in self.experts]
+        text = json.dumps({"table": self.table.as_json(), "experts": tokens}, sort_keys=True)
+        return xxhash.xxh3_128_hexdigest(text.encode())
+
+    def tensors(self, part: int) -> tuple[Tensor, ...]:
+        return (self.table,)
+
+    def prepare(self, evaluation: Evaluation) -> Advance:
+        return lambda state, piece: {"gates": self._gates(evaluation)[None]}
+
+    def begin(self, evaluation: Evaluation) -> State:
+        return {}
+
+    def result(self, state: State) -> np.ndarray:
+        return state["gates"]
+
+    def notes(self, result: np.ndarray) -> Iterator[str]:
+        yield from dependence_notes(result[:, : self.routed])
+
+    def _gates(self, evaluation: Evaluation) -> np.ndarray:
+        rows = np.zeros((len(self.experts), self._width), np.float32)
+        for row, expert in zip(rows, self.experts):
+            direction = unit(self._sum(evaluation, expert.positive))
+            if expert.negative:
+                direction = unit(direction - unit(self._sum(evaluation, expert.negative)))
+            row[:] = direction
+        return rows
+
+    def _sum(self, evaluation: Evaluation, prompts: tuple[Tokens, ...]) -> np.ndarray:
+        total = np.zeros(self._width)
+        for token in (token for prompt in prompts for token in prompt):
+            first = token * self._width
+            total += self.table.floats(evaluation, first, first + self._width)
+        return total
+
+    @property
+    def _width(self) -> int:
+        return self.table.shape[1]
