@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from resumerge.errors import Problem
 from resumerge.tensors.base import Tensor
 from resumerge.tensors.evaluation import Evaluation
 
@@ -71,6 +72,10 @@ class Step(ABC):
     @abstractmethod
     def result(self, state: State) -> np.ndarray:
         """The parts of the result, float32, from the state after the last piece."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Why it cannot be done, as far as can be told without reading tensors."""
+        yield from ()
 
     def notes(self, result: np.ndarray) -> Iterator[str]:
         """What a person should know of the result."""

@@ -16,6 +16,7 @@ from resumerge.engine.checks.paths import (
     check_writable,
     source_folders,
 )
+from resumerge.engine.checks.steps import check_steps
 from resumerge.engine.context import RunContext
 from resumerge.engine.replication.checks import check_apart, check_has_mirror
 from resumerge.errors import InputError, Problem
@@ -56,6 +57,7 @@ def new_run_problems(
         *check_outside(out.path, folders),
         *check_disk(out.folder, needed, then_delete=then_delete),
         *check_downloads(plan, out.folder, needed, offline=options.offline, evict=options.evict),
+        *check_steps(plan, context.stop),
     ]
     if (where := options.intermediate_dir) is not None:
         beside = [*check_path(where.absolute(), STAGES), *check_outside(where, folders, STAGES)]

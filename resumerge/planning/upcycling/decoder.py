@@ -42,6 +42,17 @@ class Decoder:
         self._device = device
         self._memory = np.empty(0, np.float32)
 
+    @property
+    def width(self) -> int:
+        """Elements of a token's state."""
+        return int(self._config.hidden_size)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Those of all weights, by name in the layers."""
+        weights = self._layers.state_dict().items()
+        return {f"layers.{name}": tuple(meta.shape) for name, meta in weights}
+
     def __call__(
         self, number: int, weight: Weight, states: Sequence[np.ndarray]
     ) -> list[np.ndarray]:

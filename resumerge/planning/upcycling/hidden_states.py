@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
+from resumerge.errors import Problem
 from resumerge.planning.upcycling.directions import PromptTokens, Tokens, dependence_notes, unit
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
@@ -47,6 +48,7 @@ class HiddenStates(Step):
     A piece of the work is a layer. One layer's weights are in memory, and the states of all tokens.
 
     Args:
+        base: where its config.json is, for messages.
         mode: one of `OF_HIDDEN_STATES`.
         config: config.json of the base.
         embedding: a row for each token.
@@ -55,6 +57,7 @@ class HiddenStates(Step):
         routed: how many are not shared.
     """
 
+    base: str
     mode: str
     config: Mapping[str, Any]
     embedding: Tensor
@@ -115,6 +118,36 @@ class HiddenStates(Step):
         from resumerge.planning.upcycling.decoder import Decoder
 
         return partial(self._advance, Decoder(self.config, evaluation.device), evaluation)
+
+    def problems(self) -> Iterator[Problem]:
+        """What transformers makes no layers of, or other ones than the base has."""
+        from resumerge.planning.upcycling.decoder import Decoder
+
+        try:
+            decoder = Decoder(self.config, "cpu")
+        except Exception as error:
+            yield Problem(
+                "transformers cannot compute the base's layers, which gates are made of",
+                where=self.base,
+                expected="a config.json that transformers opens",
+                found=f"{type(error).__name__}: {' '.join(str(error).split())}"[:200],
+                fix="Mend it, or write 'gate_mode: cheap_embed' into the recipe",
+            )
+            return
+        embedding = {"embed_tokens.weight": (self.embedding.shape[0], decoder.width)}
+        found = {"embed_tokens.weight": self.embedding.shape}
+        for number, own in enumerate(self.layers):
+            found |= {f"layers.{number}.{name}": tensor.shape for name, tensor in own.items()}
+        for name, shape in {**embedding, **decoder.shapes}.items():
+            if found.get(name) != shape:
+                yield Problem(
+                    "The base's tensors are not those that its config.json describes",
+                    where=self.base,
+                    expected=f"{name} with the shape {list(shape)}",
+                    found=f"the shape {list(found[name])}" if name in found else "no such tensor",
+                    fix="Put the config.json beside the model that it belongs to",
+                )
+                return
 
     def begin(self, evaluation: Evaluation) -> State:
         rows = [

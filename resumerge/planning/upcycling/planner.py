@@ -171,6 +171,7 @@ class _Planner:
         if any(_needs_scans(t) for t in (table, *(t for own in of_layers for t in own.values()))):
             raise InputError([self._base_is_merged()])
         return HiddenStates(
+            str(self.base.folder / "config.json"),
             self.mixture.gate_mode,
             self.base.config,
             table,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -211,6 +212,28 @@ def test_without_transformers(
     monkeypatch.setattr(planner, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'resumerge\[mixtures\]'"):
         merge(llamas, mixture("hidden", "mixtral"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "field, value, found",
+    [
+        ("hidden_size", 64, r"embed_tokens.weight with the shape \[260, 64\](.|\n)*\[260, 32\]"),
+        ("num_key_value_heads", 4, r"layers.0.self_attn.k_proj.weight with the shape \[32, 32\]"),
+        ("attention_bias", True, r"layers.0.self_attn.q_proj.bias(.|\n)*no such tensor"),
+        ("hidden_act", "none such", "a config.json that transformers opens"),
+        ("hidden_size", "wide", "a config.json that transformers opens"),
+    ],
+)
+def test_a_config_that_is_not_the_bases(
+    llamas: Path, tmp_path: Path, field: str, value: object, found: str
+) -> None:
+    models = tmp_path / "models"
+    shutil.copytree(llamas, models)
+    config = json.loads((models / "base" / "config.json").read_text())
+    (models / "base" / "config.json").write_text(json.dumps(config | {field: value}))
+    with pytest.raises(InputError, match=found):
+        merge(models, mixture("hidden", "mixtral"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

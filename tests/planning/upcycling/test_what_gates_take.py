@@ -102,4 +102,4 @@ def test_layers_are_computed_on_the_device(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(Decoder, "__init__", on_cpu)
     merge(llamas, mixture("hidden", "mixtral"), tmp_path / "out", device="cuda:1")
-    assert devices == ["cuda:1"]
+    assert devices == ["cpu", "cuda:1"], "a look at the shapes, then the work"
