@@ -97,8 +97,9 @@ class HiddenStates(Step):
         layer = max((sum(t.numel for t in own.values()) for own in self.layers), default=0)
         longest = max(map(len, self._prompts))
         tokens = sum(map(len, self._prompts))
-        wide = int(self.config.get("intermediate_size", 4 * self._width))
-        heads = int(self.config.get("num_attention_heads", 1))
+        wide = max((t.shape[0] for own in self.layers for t in own.values()), default=0)
+        stated = self.config.get("num_attention_heads")
+        heads = stated if isinstance(stated, int) else 1
         one_text = longest * (4 * wide + 8 * self._width + 2 * heads * longest)
         return LIBRARIES_BYTES + FLOAT32 * (layer + 4 * tokens * self._width + one_text)
 
