@@ -72,7 +72,8 @@ def dependence_notes(gates: np.ndarray) -> Iterator[str]:
     found = dependent_gates(gates)
     often = sorted(found.items(), key=lambda item: -len(item[1]))
     for experts, layers in often[:MOST_NOTES]:
-        where = "all layers" if len(layers) == len(gates) else f"layers {_numbers(layers)}"
+        kind = "layer" if len(layers) == 1 else "layers"
+        where = "all layers" if len(layers) == len(gates) else f"{kind} {_numbers(layers)}"
         if len(experts) == 1:
             yield (
                 f"the gate of expert {experts[0]} is zero in {where}: its positive and negative "

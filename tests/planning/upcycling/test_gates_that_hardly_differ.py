@@ -45,7 +45,7 @@ def test_two_that_are_alike_in_one_layer() -> None:
     gates = np.array([[[1, 0, 0], [0, 1, 0], [1, 0, 0]], np.eye(3)], np.float32)
     assert dependent_gates(gates) == {(0, 2): [0]}
     [note] = dependence_notes(gates)
-    assert "experts 0 and 2 are nearly the same in layers 0:" in note
+    assert "experts 0 and 2 are nearly the same in layer 0:" in note
 
 
 @pytest.mark.parametrize("angle, alike", [(0.19, True), (0.21, False)])
@@ -63,7 +63,7 @@ def test_one_that_lies_between_others() -> None:
     assert dependent_gates(gates) == {(0, 3): [0], (0, 1, 3): [1, 2, 3]}
     first, second = dependence_notes(gates)
     assert "experts 0, 1 and 3 are nearly dependent in layers 1 to 3" in first
-    assert "experts 0 and 3 are nearly the same in layers 0" in second
+    assert "experts 0 and 3 are nearly the same in layer 0" in second
 
 
 def test_one_that_points_nowhere() -> None:
