@@ -135,6 +135,14 @@ def _are_attempts(rows: Sequence[Row]) -> bool:
     return True
 
 
+def is_same_model(one: bytes, other: bytes) -> bool:
+    """Whether both are manifests of the same run, and name the same files with the same hashes."""
+    first, second = _parse(one), _parse(other)
+    if first is None or second is None:
+        return False
+    return (first.run, first.files) == (second.run, second.files)
+
+
 def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
     """Files that a finished mirror lacks: shards that are missing or have another size, and missing
     files beside them. The user may have edited the latter.
@@ -226,11 +234,11 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
     listed = store.list()
     before = store.get(MANIFEST_FILE) if MANIFEST_FILE in listed else None
     remove = _to_remove(listed, token, files)
-    if before is not None and (there := _parse(before)) and (ours := _parse(manifest)):
-        if there.run != ours.run:
-            raise OSError(f"{store.url} has the manifest of another run")
-        if there.files == ours.files:
-            manifest = before
+    there, ours = _parse(before or b""), _parse(manifest)
+    if there is not None and ours is not None and there.run != ours.run:
+        raise OSError(f"{store.url} has the manifest of another run")
+    if before is not None and is_same_model(before, manifest):
+        manifest = before
     if not store.put_if_unchanged(MANIFEST_FILE, manifest, before, remove):
         raise OSError(f"Another manifest was written to {store.url} at the same time")
 

@@ -20,6 +20,7 @@ from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.manifest import (
     Companions,
+    is_same_model,
     manifest_of,
     remove_metadata,
     upload_companions,
@@ -344,14 +345,16 @@ class Replicator:
         self._finished = True
 
     def _is_finished_there(self) -> bool:
-        """Whether an earlier attempt has finished the mirror, though its answer was lost.
+        """Whether an earlier attempt, or another machine, has finished the mirror, though the
+        answer was lost.
 
         The lease went with it: it says nothing any more.
         """
         if not self._manifests:
             return False
         try:
-            if self.store.get(MANIFEST_FILE) not in self._manifests:
+            there = self.store.get(MANIFEST_FILE)
+            if not any(is_same_model(there, written) for written in self._manifests):
                 return False
         except FileNotFoundError:
             return False

@@ -232,7 +232,7 @@ def test_without_boto3_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPa
 
 def test_no_update_is_lost_between_claimants(url: str, bucket: Bucket, soak: bool) -> None:
     """Each adds one to a number, again and again, and claims names that the other wants as well."""
-    turns, stores = 500 if soak else 17, [open_store(url) for _ in range(2)]
+    turns, stores = 1000 if soak else 17, [open_store(url) for _ in range(2)]
     stores[0].put({"number": b"0"})
     added, won = [0, 0], [0, 0]
 

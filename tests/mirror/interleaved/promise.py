@@ -83,6 +83,8 @@ class Promise:
     """The manifest, once it is there."""
     begun: bool = False
     """Whether there was an intact snapshot."""
+    finishers: list[Process] = field(default_factory=list)
+    """Who has written a manifest."""
     contents: dict[str, bytes] = field(default_factory=dict)
     writers: dict[str, int] = field(default_factory=dict)
     """The fencing token of who wrote each file."""
@@ -139,8 +141,8 @@ class Promise:
 
     def _fenced(self, process: Process, name: str, before: bytes | None, now: bytes | None) -> None:
         token, writer = process.token(), self.writers.get(name, 0)
-        if name.endswith(".part") or "/probe-" in name or name.endswith("/"):
-            return
+        if name.endswith(".part") or "/probe-" in name or name == DONE:
+            return  # `_final` looks at the manifest
         if now is None:
             self.writers.pop(name, None)
         elif name not in self.writers or token >= writer:
@@ -195,6 +197,8 @@ class Promise:
             return
         if self.finished is not None and now != self.finished and not self.harmed:
             raise Broken("the manifest was replaced" if now else "the manifest was removed")
+        if process is not None and now is not None and not self.world.landing:
+            self.finishers.append(process)
         self.finished = now if now is not None and _manifest(now) is not None else None
 
     # Consistent at every instant
@@ -250,6 +254,9 @@ class Promise:
 
     def nothing_is_left_over(self) -> None:
         """The mirror is finished, and holds the model, and nothing else."""
+        for process in self.finishers:
+            if not process.dead and process.outcome != "done":
+                raise Broken(f"pid {process.pid} has finished, and says {process.outcome!r}")
         state, named = self.promised()
         if state != "finished":
             raise Broken(f"at the end it is {state}")

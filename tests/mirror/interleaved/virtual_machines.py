@@ -123,6 +123,7 @@ class World:
             names of the files.
         late: requests that were sent, gave no answer, and will be done some time.
         requests: how many were sent.
+        landing: whether one that is late is being done.
         failures: what broke a promise.
     """
 
@@ -136,7 +137,7 @@ class World:
         )
         self.late: list[tuple[Process, tuple[str, ...], Callable[[], object]]] = []
         self.requests = 0
-        self.clocks_moved = False
+        self.clocks_moved = self.landing = False
         self._numbers = itertools.count(1)
         self.log: list[str] = []
 
@@ -230,6 +231,7 @@ class World:
 
     def land(self) -> None:
         """Do the oldest request that is late."""
+        self.landing = True
         process, changes, do = self.late.pop(0)
         self.log.append(f"{self.now:.1f} {process.machine.name} lands {changes}")
         try:
@@ -237,6 +239,7 @@ class World:
         except Exception as error:  # a condition that is not met any more
             self.log.append(f"... {error!r}")
         self.changed(process, changes)
+        self.landing = False
 
     def _do(self, process: Process, do: Callable[[], Any], changes: tuple[str, ...]) -> Any:
         task, self.current = self.current, None
