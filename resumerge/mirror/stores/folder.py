@@ -190,7 +190,7 @@ class FolderStore(Store):
                 return expected
             self._wrong.add(name)
         done = self._uploaded_bytes(name, target, nbytes)
-        if 0 < done == nbytes and not self.capabilities.extend:
+        if done and done == nbytes and not self.capabilities.extend:
             sent = _sha256(path, _only_stopping(moved))
         else:
             sent = self._send(path, target, done, moved)
@@ -212,7 +212,8 @@ class FolderStore(Store):
             return True
         if not _is_plain(source):
             return False
-        sent = self._send(source, target, 0, lambda nbytes: None)
+        self._storage.remove(target)  # an earlier attempt may have left it
+        sent = self._send(source, target, None, lambda nbytes: None)
         if _sha256(target, lambda nbytes: None) != sent:
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         self._sync_folder(target.parent)
@@ -244,11 +245,14 @@ class FolderStore(Store):
 
     # One file
 
-    def _uploaded_bytes(self, name: str, target: Path, nbytes: int) -> int:
-        """How many bytes an interrupted upload has written; a useless beginning is removed."""
+    def _uploaded_bytes(self, name: str, target: Path, nbytes: int) -> int | None:
+        """How many bytes an interrupted upload has written; None if there is no file.
+
+        A useless beginning is removed.
+        """
         done = _size(target)
         if done is None:
-            return 0
+            return None
         if (
             not _is_plain(target)
             or done > nbytes
@@ -257,13 +261,21 @@ class FolderStore(Store):
         ):
             self._storage.remove(target)
             self._wrong.discard(name)
-            return 0
+            return None
         return done
 
-    def _send(self, path: Path, target: Path, done: int, moved: Moved) -> str:
-        """Write the local file after the first `done` bytes; the SHA-256 of all of it."""
+    def _send(self, path: Path, target: Path, done: int | None, moved: Moved) -> str:
+        """Write the local file after the first `done` bytes; the SHA-256 of all of it.
+
+        Args:
+            done: None if the target does not exist.
+
+        Raises:
+            FileExistsError: it exists.
+        """
         moved(0)  # a process that has lost the lease stops here
-        fd = self._storage.open(target) if done else self._storage.begin(target)
+        fd = self._begin(target) if done is None else self._storage.open(target)
+        done = done or 0
         digest = hashlib.sha256()
         offset = synced = 0
         try:
@@ -283,13 +295,24 @@ class FolderStore(Store):
             os.close(fd)
         return digest.hexdigest()
 
+    def _begin(self, path: Path) -> int:
+        """A descriptor of a new file. One that has appeared since it was looked for is not emptied:
+        a machine that was suspended in between would empty what its successor has written.
+
+        Raises:
+            FileExistsError: it has appeared.
+        """
+        return self._storage.begin(path, exclusive=self.capabilities.exclusive)
+
     def _write(self, name: str, data: bytes) -> None:
         final = self._path(name)
         whole = self.capabilities.rename_over or (self.capabilities.rename and _size(final) is None)
         target = final.with_name(final.name + PART) if whole else final
-        if _size(target) is not None and not _is_plain(target):
+        there = _size(target) is not None
+        if there and not _is_plain(target):
             self._storage.remove(target)
-        fd = self._storage.begin(target)
+            there = False
+        fd = self._storage.begin(target) if there else self._begin(target)
         try:
             self._storage.write(fd, data, 0)
             self._sync(fd)
