@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -56,3 +57,11 @@ def resume(made: Path, mirror: Path, **options: Any) -> Path:
     with working_in(work):
         Session(Options(state_dir=mirror.parent / "state", **options)).resume(str(mirror))
     return work
+
+
+def edited_manifest(manifest: bytes, **facts: str) -> bytes:
+    """A manifest that says something else."""
+    content = {**json.loads(manifest), **facts}
+    content.pop("checksum")
+    checksum = xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())
+    return json.dumps({**content, "checksum": checksum}).encode()

@@ -3,13 +3,12 @@ however far the machine believed itself to be."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-import xxhash
 from finished_runs import Bed
 from ledger_rows import change
+from made_up_mirrors import edited_manifest
 from plain_folder import PlainFolder
 
 from resumerge.ledger.run_store import RunStore
@@ -40,17 +39,9 @@ def test_a_machine_that_did_not_hear_of_the_end_leaves_it(bed: Bed, known: str) 
     assert bed.run().already_done
 
 
-def edited(manifest: bytes, **facts: str) -> bytes:
-    """A manifest that says something else."""
-    content = {**json.loads(manifest), **facts}
-    content.pop("checksum")
-    checksum = xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())
-    return json.dumps({**content, "checksum": checksum}).encode()
-
-
 def test_the_manifest_of_who_was_first_stays(bed: Bed) -> None:
     store, before = PlainFolder(bed.mirror), manifest_file(bed)
-    late = edited(before[1], finished="2031-01-01T00:00:00.000+00:00")
+    late = edited_manifest(before[1], finished="2031-01-01T00:00:00.000+00:00")
     manifest = read_manifest(store)
     assert manifest is not None
     write_manifest(store, late, 1, manifest.files)
@@ -60,7 +51,7 @@ def test_the_manifest_of_who_was_first_stays(bed: Bed) -> None:
 def test_the_manifest_of_another_run_stays(bed: Bed) -> None:
     store, before = PlainFolder(bed.mirror), manifest_file(bed)
     with pytest.raises(OSError, match="the manifest of another run"):
-        write_manifest(store, edited(before[1], run="another-run"), 1, ())
+        write_manifest(store, edited_manifest(before[1], run="another-run"), 1, ())
     assert manifest_file(bed) == before
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from made_up_leases import ELSEWHERE, SECONDS, wait_for, write
+from made_up_mirrors import edited_manifest
 from plain_folder import PlainFolder
 from replication import COMPANIONS, Replication
 
@@ -129,9 +130,9 @@ def test_who_is_denied_does_not_wait(replication: Replication) -> None:
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("taken_over", [False, True])
+@pytest.mark.parametrize("taken_over", ["", "and works", "and has finished"])
 def test_the_last_answer_may_be_lost(
-    replication: Replication, monkeypatch: pytest.MonkeyPatch, taken_over: bool
+    replication: Replication, monkeypatch: pytest.MonkeyPatch, taken_over: str
 ) -> None:
     """The lease is gone with it; what a machine has that takes the mirror meanwhile, stays."""
     pause = Backoff(first=0.8 * SECONDS, longest=SECONDS)
@@ -141,15 +142,19 @@ def test_the_last_answer_may_be_lost(
     def happens(name: str) -> None:
         if name == f"written {MANIFEST_FILE}" and not answers:
             answers.append(name)
-            if taken_over:
-                write(PlainFolder(replication.store.folder), ELSEWHERE, 2)
+            store = PlainFolder(replication.store.folder)
+            if taken_over == "and works":
+                write(store, ELSEWHERE, 2)
+            elif taken_over:
+                later = {"finished": "2031-01-01T00:00:00.000+00:00"}
+                store.put({MANIFEST_FILE: edited_manifest(store.get(MANIFEST_FILE), **later)})
             raise OSError("Connection reset by peer")
 
     replication.store.fails = happens
     replication.begin()
     replication.finish()
     metadata = {name for name in replication.store.list() if name.startswith(".resumerge/")}
-    assert metadata == {MANIFEST_FILE} | ({lease_name(2)} if taken_over else set())
+    assert metadata == {MANIFEST_FILE} | ({lease_name(2)} if taken_over == "and works" else set())
     assert answers and replication.events() == ["mirror_failing", "mirror_recovered"]
 
 
