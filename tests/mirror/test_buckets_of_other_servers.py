@@ -80,11 +80,6 @@ def test_seaweedfs(check: Check, bucket: Bucket, tmp_path: Path) -> None:
     check(Place(lambda: open_store(f"s3://{bucket.name}/some/prefix"), tmp_path))
 
 
-@each_check
-def test_rclone(check: Check, weak: Bucket, tmp_path: Path) -> None:
-    check(Place(lambda: open_store(f"s3://{weak.name}/some/prefix"), tmp_path))
-
-
 @pytest.mark.parametrize("then_delete", [False, True])
 def test_killed_at_requests(
     merges: Merges, reference: dict[str, bytes], then_delete: bool, soak: bool
@@ -100,6 +95,13 @@ def test_a_server_that_fails_now_and_then(
     if not soak:
         pytest.skip("with moto always, with SeaweedFS only with --soak")
     fails(merges, s3, reference, soak=False)
+
+
+@each_check
+def test_rclone(check: Check, weak: Bucket, tmp_path: Path, soak: bool) -> None:
+    if not soak:
+        pytest.skip("a run on it is in the next test; the whole contract with --soak")
+    check(Place(lambda: open_store(f"s3://{weak.name}/some/prefix"), tmp_path))
 
 
 def test_a_run_on_a_server_that_cannot_hold_a_lease(
