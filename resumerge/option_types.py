@@ -6,6 +6,7 @@ line, as a Python value (where ``"2GB"`` may stand for bytes), and as JSON in a 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from abc import ABC, abstractmethod
@@ -67,6 +68,7 @@ class OptionType(ABC):
         note: what their documentation says about that type.
         repeatable: whether the value is a sequence of what is given on the command line, each by
             the option again.
+        bare: the value where the command line has the option without one; None if it needs one.
     """
 
     expected: str
@@ -74,6 +76,7 @@ class OptionType(ABC):
     accepts: Any
     note: str = ""
     repeatable: bool = False
+    bare: str | None = None
 
     def read(self, value: object) -> object:
         """The option's value for one given in Python. An invalid one may be returned unchanged:
@@ -218,6 +221,67 @@ class Address(OptionType):
 
     def is_valid(self, value: object) -> bool:
         return isinstance(value, str) and _is_path(value)
+
+
+LOCAL_CLUSTER = "local"
+"""The address of a Ray cluster that is started on this machine for one run, and ends with it."""
+
+TASK_OPTIONS = ("num_cpus", "num_gpus", "memory", "accelerator_type")
+"""What `TaskResources` may name of Ray's own; anything else is a custom resource of the cluster."""
+
+_CLUSTER = re.compile(r"local|auto|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
+
+
+class ClusterAddress(OptionType):
+    """A Ray cluster: ``HOST:PORT``, ``auto`` for the one that this machine is in, or ``local``."""
+
+    expected, metavar, accepts = "HOST:PORT, auto or local", "[ADDRESS]", str
+    note = "``local`` is a new cluster on this machine."
+    bare = LOCAL_CLUSTER
+
+    def is_valid(self, value: object) -> bool:
+        return isinstance(value, str) and _CLUSTER.fullmatch(value) is not None
+
+
+class TaskResources(OptionType):
+    """What Ray reserves for a task, as text: JSON, or ``NAME=N,NAME=N``."""
+
+    expected, metavar, accepts = (
+        'NAME=N, separated by commas, or a JSON object like {"num_gpus": 1}',
+        "RESOURCES",
+        str,
+    )
+
+    def is_valid(self, value: object) -> bool:
+        try:
+            return isinstance(value, str) and bool(read_task_resources(value))
+        except ValueError:
+            return False
+
+
+def read_task_resources(text: str) -> dict[str, Any]:
+    """The resources of a task by name.
+
+    Raises:
+        ValueError: the text names none, or not by numbers.
+    """
+    if text.lstrip().startswith("{"):
+        found: dict[str, Any] = json.loads(text)
+    else:
+        pairs = (part.partition("=") for part in text.split(","))
+        found = {name.strip(): _number(value) for name, _, value in pairs}
+    for name, value in found.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        if not name or not (is_number or (name == "accelerator_type" and isinstance(value, str))):
+            raise ValueError(f"{name or text!r} has no number: write {name or 'NAME'}=1")
+    return found
+
+
+def _number(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()
 
 
 def _is_path(value: object) -> bool:

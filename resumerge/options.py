@@ -22,6 +22,7 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.option_types import (
     Address,
     Choice,
+    ClusterAddress,
     Count,
     Flag,
     Folder,
@@ -30,6 +31,7 @@ from resumerge.option_types import (
     Seconds,
     Size,
     StrPath,
+    TaskResources,
     Word,
     Words,
     expand,
@@ -220,6 +222,19 @@ class Options:
         Flag(), "Download shards that only the mirror has, and keep them here.", *_ALL,
         default=False, repeated=True, needs_mirror=True,
     )  # fmt: skip
+    ray: str | None = _option(
+        ClusterAddress(), "Compute the shards on a Ray cluster, by tasks that write to OUT, which "
+        "all machines share. Without an address a cluster is started on this machine alone.",
+        *_ALL, repeated=True,
+    )  # fmt: skip
+    ray_resources: str | None = _option(
+        TaskResources(), "What Ray reserves for each task beside --threads and --memory: NAME=N, "
+        "separated by commas, or JSON.", *_ALL, repeated=True,
+    )  # fmt: skip
+    stall_timeout: float = _option(
+        Seconds(), "Seconds without progress after which the worker, or a task of --ray, is "
+        "started again; 0: never.", *_ALL, default=STALL_SECONDS,
+    )  # fmt: skip
     output: Path | None = _option(
         Folder(), "Output of a run that is resumed from a mirror.", "resume",
         default_text="./NAME",
@@ -381,6 +396,9 @@ class _MergeOptions(TypedDict, total=False):
     mirror_wait: float | None
     take_over: bool
     bring_back: bool
+    ray: str | None
+    ray_resources: str | None
+    stall_timeout: float
 
 
 class RunOptions(_MergeOptions, total=False):

@@ -28,7 +28,6 @@ def command(
     options: Options,
     detach: bool,
     no_supervise: bool,
-    stall_timeout: float,
     progress: Style,
     as_json: bool,
 ) -> None:
@@ -39,5 +38,5 @@ def command(
         progress=progress,
         as_json=as_json,
         in_background=detach,
-        stall_seconds=None if no_supervise else stall_timeout,
+        stall_seconds=None if no_supervise else options.stall_timeout,
     )

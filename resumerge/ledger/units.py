@@ -210,6 +210,31 @@ class UnitTables(FileTables):
         """Mark a shard sealed. Its file has its final name, durably, before."""
         self._set("shards", {"state": "sealed", "sealed_at": now()}, shard)
 
+    def adopt_published(self, shard: int, units: Sequence[UnitCommit]) -> None:
+        """Take over a shard that a task of an earlier attempt computed, and seal it.
+
+        Its file has its final name, durably, and these bytes.
+        """
+        with self._transaction():
+            for unit in units:
+                self._set(
+                    "units",
+                    {
+                        "state": "committed",
+                        "committed_blocks": len(unit.hashes) // 16,
+                        "block_hashes": unit.hashes,
+                        "input_hashes": unit.input_hashes,
+                        "checksum": unit.checksum,
+                        "attempt": None,
+                        "batch": None,
+                        "seconds": min(unit.seconds, MOST_SECONDS),
+                    },
+                    unit.number,
+                )
+            self.seal(shard)
+            name = self._rows("SELECT name FROM shards WHERE number = ?", [shard])[0]["name"]
+            self.event("shard_adopted", shard=name, units=len(units))
+
     def adopt_shards(
         self, shards: Mapping[int, Sequence[Row]], mirrored: Mapping[str, tuple[int, str]]
     ) -> None:

@@ -24,7 +24,7 @@ from resumerge.option_types import (
     Size,
     parse_size,
 )
-from resumerge.options import STALL_SECONDS, Option, Options, declared
+from resumerge.options import Option, Options, declared
 from resumerge.ui.progress.styles import Style
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -57,11 +57,13 @@ def options_of(command: str) -> Decorator[Any]:
 
 
 def _click_option(option: Option) -> Decorator[Any]:
+    bare: dict[str, Any] = {} if option.type.bare is None else {"flag_value": option.type.bare}
     return click.option(
         *filter(None, (option.short, option.flag)),
         option.name,
         type=_click_type(option.type),
         is_flag=isinstance(option.type, Flag),
+        **bare,
         multiple=option.type.repeatable,
         callback=_none_if_not_given if option.type.repeatable else None,
         default=option.default,
@@ -128,14 +130,6 @@ def process_options(function: Function) -> Function:
             is_eager=True,
             expose_value=False,
             help="Work as if started in this folder.",
-        ),
-        click.option(
-            "--stall-timeout",
-            metavar="SECONDS",
-            type=click.FloatRange(min=0),
-            default=STALL_SECONDS,
-            help="Seconds without progress after which the worker is restarted; 0: never.  "
-            f"[default: {STALL_SECONDS:g}]",
         ),
         click.option(
             "--no-supervise", is_flag=True, help="Run in this process, without a supervisor."

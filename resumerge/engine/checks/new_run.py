@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
 from resumerge.engine.checks.linked_stages import problems_of_links
 from resumerge.engine.checks.paths import (
@@ -55,6 +56,7 @@ def new_run_problems(
         *check_form(out, reference.ref.text, single=reference.single),
         *check_output(out, replaced),
         *check_outside(out.path, folders),
+        *check_cluster(options, plan, out),
         *check_disk(out.folder, needed, then_delete=then_delete),
         *check_downloads(plan, out.folder, needed, offline=options.offline, evict=options.evict),
         *check_steps(plan, context.stop),

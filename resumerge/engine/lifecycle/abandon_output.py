@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from resumerge.engine.recovery.ownership import written_files
+from resumerge.engine.recovery.published import remove_tasks
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import STAGED
 from resumerge.storage import Storage
@@ -22,6 +23,7 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
     ledger.close()
     for name in sorted(written):
         storage.remove(out / name)
+    remove_tasks(out)
     for name in folders:
         if (out / name).is_dir() and not any((out / name).iterdir()):
             (out / name).rmdir()

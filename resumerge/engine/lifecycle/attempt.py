@@ -6,39 +6,33 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from resumerge.engine.compute.budget import ResourceBudget
+from resumerge.engine.compute.local import LocalComputation
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.committer import Committer, bytes_committed
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
-from resumerge.engine.execute.evaluation.input_hashes import are_hashed, content_hashes
-from resumerge.engine.execute.eviction import DownloadEvictor
-from resumerge.engine.execute.execution import Execution
-from resumerge.engine.execute.page_cache import PageCache
-from resumerge.engine.execute.scheduler import Scheduler
+from resumerge.engine.execute.committer import bytes_committed
+from resumerge.engine.execute.evaluation.input_hashes import content_hashes
 from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.source_watch import SOURCE_CHANGED, SourceWatch
-from resumerge.engine.execute.space_reservation import SpaceReservation, allocates_lazily
-from resumerge.engine.execute.steps import Steps, remove_steps
-from resumerge.engine.execute.work_queue import WorkQueue, download_order
-from resumerge.engine.lifecycle.budget import ResourceBudget
+from resumerge.engine.execute.space_reservation import allocates_lazily
+from resumerge.engine.execute.steps import remove_steps
 from resumerge.engine.lifecycle.companions import model_files, write_companions
 from resumerge.engine.lifecycle.linked_stages import link_stages
 from resumerge.engine.recovery.damage import forget_damaged
+from resumerge.engine.recovery.published import adopt_published
 from resumerge.engine.recovery.recovery import Recovery
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
 from resumerge.engine.resources.allocator import reuse_freed_memory
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
-from resumerge.engine.resources.governor import LARGEST_BATCH, Governor
+from resumerge.engine.resources.governor import LARGEST_BATCH
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import measure_memory, peak_rss, rss
 from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
 from resumerge.mirror import Replicator
 from resumerge.output_path import OutputPath
-from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.plan import Plan
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.remote.prefetch import Prefetcher
 
 RECHECKED = "rechecked"
 """The event: what was committed before an interruption was read again and compared."""
@@ -170,6 +164,8 @@ class Attempt:
             forget_damaged(self.plan, self.ledger, self.context.metadata, self._check_in)
             started = time.monotonic()
             reporter.doing("comparing the output with the ledger")
+            if not self.out.is_file:
+                adopt_published(self.plan, self.ledger, files, self._read)
             progress = self._recover(files)
             loading = self._compute(record.number, files, reader, progress)
             if suspects := self._suspects_at_the_end(progress):
@@ -211,97 +207,31 @@ class Attempt:
             self.context.storage,
             suspects,
             self._read,
-            self.context.frees_shards,
+            self.context.frees_shards or self.context.options.ray is not None,
         ).run()
 
     def _compute(
         self, number: int, files: ShardFiles, reader: SourceReader, progress: list[Progress]
     ) -> float:
         """Compute, write and commit; the seconds that it took to import torch are returned."""
-        context = self.context
-        space = SpaceReservation(
-            self.plan, files, progress, self.replicator if self.context.frees_shards else None
-        )
         if self.replicator is not None:
             self.replicator.start()
-        evictor = DownloadEvictor(
+        shared = (
+            self.context,
             self.plan,
             self.ledger,
-            context.metadata,
+            self.budget,
+            number,
+            files,
             reader,
-            progress,
-            evict=context.options.evict,
+            self.replicator,
         )
-        evictor.evict_unneeded()
-        with self._prefetcher(progress, evictor, space) as prefetcher:
-            started = time.monotonic()
-            context.reporter.doing("merging")
-            with context.stop.between_imports():
-                evaluator = Evaluator(
-                    self.plan, reader, self.budget.device, hashes=are_hashed(self.ledger)
-                )
-            steps = Steps(
-                self.plan, self.ledger, evaluator, context.storage, context.reporter, context.stop
-            )
-            steps.run(self._pending(progress), prefetcher)
-            context.reporter.doing("merging")
-            need = replace(self.budget.estimate.memory, base=rss())
-            loading = time.monotonic() - started
-            governor = Governor(
-                self.budget.memory,
-                need,
-                self.ledger.event,
-                context.reporter.waiting,
-                context.options.memory_wait,
-            )
-            with governor, context.stop.deferred():
-                watch = SourceWatch(self.plan, self.ledger, reader)
-                execution = Execution(
-                    self.plan,
-                    self.ledger,
-                    number,
-                    progress,
-                    files,
-                    reader,
-                    watch,
-                    context.storage,
-                    governor,
-                    context.reporter,
-                    context.stop,
-                    self.budget.threads,
-                )
-                page_cache = PageCache(execution)
-                queue = WorkQueue(execution, prefetcher, space)
-                committer = Committer(execution, page_cache, evictor.committed, self._sealed)
-                try:
-                    Scheduler(execution, evaluator, queue, committer, page_cache).run()
-                except Resumable as error:
-                    if error.reason != SOURCE_CHANGED:
-                        watch.check_all()  # a file that cannot be read may have been replaced
-                    raise
-                watch.check_all()
-        return loading
+        if self.context.options.ray is None:
+            return LocalComputation(*shared).run(progress)
+        from resumerge.engine.cluster.driver import ClusterComputation  # which few runs need
 
-    def _prefetcher(
-        self, progress: list[Progress], evictor: DownloadEvictor, space: SpaceReservation
-    ) -> Prefetcher:
-        """Downloads the files that pending units read, and those beside the weights."""
-        reference = self.plan.reference_model
-        beside = [(reference, name) for name in reference.companions]
-        pending = self._pending(progress)
-        return Prefetcher(
-            [*beside, *download_order(self.plan, pending, by_shard=self.context.frees_shards)],
-            self.context.metadata,
-            offline=self.context.options.offline,
-            evicting=self.context.options.evict,
-            on_start=evictor.started,
-            on_event=self.ledger.event,
-            reserved_bytes=space.reserved_bytes,
-        )
-
-    def _pending(self, progress: list[Progress]) -> list[Unit]:
-        """The units that are not committed."""
-        return [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
+        ClusterComputation(*shared).run(progress)
+        return 0.0
 
     def _finish(self) -> None:
         """Write the files beside the shards, where the folder is the output."""
@@ -321,10 +251,6 @@ class Attempt:
                     lambda: model_files(self.context, self.plan, self.ledger, self.out.model),
                     self._check_in,
                 )
-
-    def _sealed(self, shard: int) -> None:
-        if self.replicator is not None:
-            self.replicator.sealed(shard)
 
     def _read(self, done: int, total: int) -> None:
         """Called between pieces of long reading."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import resumerge
-from resumerge.engine.checks.contents import stamps_of
 from resumerge.engine.checks.paths import check_output
+from resumerge.engine.compute.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.replication.checks import refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import is_abandoned, output_lock, run_lock
@@ -29,7 +28,6 @@ from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
-from resumerge.sources import Source
 
 
 @contextmanager
@@ -95,46 +93,9 @@ def _write_plan(
             "host": hostname(),
             "state": "planned",
         },
-        (
-            {
-                "number": number,
-                "model": source.ref.text,
-                "kind": source.kind,
-                "revision": source.revision,
-                "folder": str(source.folder),
-                "identity": json.dumps(source.identity()),
-                "stamps": stamps_of(source),
-            }
-            for number, source in enumerate(_with_parts(plan.sources))
-        ),
-        (
-            {
-                "number": shard.index,
-                "name": shard.name,
-                "nbytes": shard.nbytes,
-                "header_bytes": len(shard.header),
-                "header_checksum": hash_block(shard.header).hex(),
-                "state": "open",
-            }
-            for shard in plan.shards
-        ),
-        (
-            {
-                "number": unit.index,
-                "name": unit.name,
-                "shard": unit.shard,
-                "offset": unit.offset,
-                "nbytes": unit.nbytes,
-                "dtype": unit.dtype,
-                "shape": json.dumps(unit.shape),
-                "block_elements": unit.block_elements,
-                "expression": json.dumps(unit.expression.as_json()),
-                "blocks": unit.blocks,
-                "state": "pending",
-                "committed_blocks": 0,
-            }
-            for unit in plan.units
-        ),
+        source_rows(plan),
+        shard_rows(plan),
+        unit_rows(plan),
     )
     if options.mirror:
         ledger.set_mirror(open_store(options.mirror).url)
@@ -156,19 +117,6 @@ def _places(options: Options) -> dict[str, str]:
     """Where a run puts something beside its output."""
     where = options.intermediate_dir
     return {} if where is None else {"intermediate_dir": str(where.absolute())}
-
-
-def _with_parts(sources: Iterable[Source]) -> list[Source]:
-    """The sources, then the parts of those with an adapter: each part is pinned by itself."""
-    plan = list(sources)
-    named = {source.ref.text for source in plan}
-    parts = {
-        part.ref.text: part
-        for source in plan
-        for part in source.parts.values()
-        if part.ref.text not in named
-    }
-    return [*plan, *parts.values()]
 
 
 def versions() -> dict[str, Any]:

@@ -9,15 +9,16 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.checks.companions import check_companions
 from resumerge.engine.checks.disk import check_disk
 from resumerge.engine.checks.drift import check_contents, check_source_drift, is_mended
 from resumerge.engine.checks.new_run import check_new
+from resumerge.engine.compute.budget import ResourceBudget, resource_budget
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.adopt import AdoptedRun, adopt, plan_adopted, replace_run
 from resumerge.engine.lifecycle.attempt import Attempt
-from resumerge.engine.lifecycle.budget import ResourceBudget, resource_budget
 from resumerge.engine.lifecycle.create_run import create_run
 from resumerge.engine.lifecycle.find import FinishedInMirror, Found, NewRun
 from resumerge.engine.lifecycle.finished import (
@@ -80,6 +81,8 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if is_mended(run.record, plan, run.ledger):
         context.reporter.note(_COMPUTED_AGAIN)
         return _start(context, replace_run(context, run), plan)
+    if problems := check_cluster(context.options, plan, run.out):
+        raise InputError(problems)
     only_in_mirror: list[str] = []
     if run.mirror is not None:
         _check_mirror(run.out, run.mirror, named=run.mirror_named)

@@ -11,6 +11,7 @@ from pathlib import Path
 from resumerge.backup_names import backup_name
 from resumerge.engine.execute.checksums import hash_block, hash_file
 from resumerge.engine.execute.shard_files import PARTIAL
+from resumerge.engine.recovery.published import files_of_tasks
 from resumerge.ledger import Ledger
 from resumerge.storage import Storage
 
@@ -19,7 +20,7 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
     """Names, relative to `out`, of the files that are as the run wrote them.
 
     A shard is recognised by its size and header, a companion file by its checksum, and an
-    unfinished file by its name.
+    unfinished file by its name, as is what tasks of a cluster left.
     """
     shards = [row["name"] for row in ledger.shards() if _has_head(out / row["name"], row)]
     companions = [
@@ -28,7 +29,7 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
     partial = [
         name + PARTIAL for name in ledger.written_names() if (out / (name + PARTIAL)).is_file()
     ]
-    return {*shards, *companions, *partial}
+    return {*shards, *companions, *partial, *files_of_tasks(out)}
 
 
 def has_checksum(path: Path, checksum: str) -> bool:

@@ -75,10 +75,12 @@ class Recovery:
     def _check_renamed(self, shard: Shard) -> None:
         """The file has its final name, but the ledger says open: the checksums decide."""
         path = self._files.final(shard)
+        units = range(shard.first, shard.last)
         if not self._files.is_intact(shard, path):
+            if not any(self._progress[number].committed_blocks for number in units):
+                self._set_aside(path)
             self._lose(shard, path)
             return
-        units = range(shard.first, shard.last)
         whole = all(self._progress[number].checksum for number in units)
         damaged = self._mismatching(shard, path, units)
         if whole and not damaged:
@@ -93,8 +95,7 @@ class Recovery:
         path = self._files.partial(shard)
         final = self._files.final(shard)
         if final.is_symlink() or final.exists():  # our shards never have both names
-            backup = rename_to_backup(final, self._storage)
-            self._ledger.event("file_set_aside", name=final.name, now=backup.name)
+            self._set_aside(final)
         units = range(shard.first, shard.last)
         if self._lazy and not any(self._progress[n].committed_blocks for n in units):
             self._storage.remove(path)
@@ -108,6 +109,11 @@ class Recovery:
             self._files.seal(shard)
             self._ledger.seal(shard.index)
             take_snapshot(self._ledger, self._storage)
+
+    def _set_aside(self, path: Path) -> None:
+        """Rename a file that the run did not write."""
+        backup = rename_to_backup(path, self._storage)
+        self._ledger.event("file_set_aside", name=path.name, now=backup.name)
 
     def _suspects_in(self, shard: Shard) -> list[int]:
         return [number for number in range(shard.first, shard.last) if number in self._suspects]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from resumerge.buckets.file import BucketFile
+from resumerge.buckets.file import BucketFile, model_folder
+from resumerge.hub.cache import snapshot_folder
 from resumerge.hub.file import HubFile
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.download import download
@@ -26,6 +28,19 @@ def remote_file(source: Source, name: str) -> RemoteFile:
         folder = source.folder
         return BucketFile(model, folder.name, name, file.size, etag, folder.parents[1])
     return HubFile(model, source.revision or "", name, file.size, etag)
+
+
+def on_this_machine(source: Source) -> Source:
+    """A source that was opened on another machine: its files are in the caches of this one."""
+    if source.base is not None and source.adapter is not None:
+        base, adapter = on_this_machine(source.base), on_this_machine(source.adapter)
+        return replace(source, base=base, adapter=adapter, folder=base.folder)
+    if source.kind == "bucket":
+        folder = model_folder(source.ref.name) / source.folder.parent.name / source.folder.name
+        return replace(source, folder=folder)
+    if source.kind == "hub":
+        return replace(source, folder=snapshot_folder(source.ref.name, source.revision or ""))
+    return source
 
 
 def ensure_cached(

@@ -1,0 +1,13 @@
+"""A merge on more machines, by Ray: the driver, and what a task does.
+
+`ClusterComputation` takes the place of `compute/local.py` where ``--ray`` is given. It submits one
+task for each shard that is not sealed, and journals what they return. A task merges a plan of one
+shard (`shard_plan`) as any run is merged, in a folder of its own below the output, and publishes
+the shard under its final name. Whoever computes a shard computes the same bytes, so a task may be
+run any number of times, anywhere.
+
+`driver` is the loop, `retries` what follows a failure, `journal` what becomes of a result,
+`connection` all that speaks to Ray, which is imported nowhere else; `task` runs on a worker, with
+`task_reporter` for its heartbeat, `versions` for what must be alike there, and `outcomes` for what
+comes back.
+"""

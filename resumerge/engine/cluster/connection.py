@@ -1,0 +1,154 @@
+"""All that speaks to Ray. Ray is imported here and nowhere else, when ``--ray`` is given."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.engine.cluster.outcomes import Failed, Outcome
+from resumerge.engine.cluster.task import ShardTask, run_on_worker
+from resumerge.engine.resources.signals import stop_signals
+from resumerge.errors import Resumable
+from resumerge.option_types import LOCAL_CLUSTER, TASK_OPTIONS
+
+_NODE_ID = "ray.io/node-id"
+"""The label that Ray gives to each node."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node of the cluster that is alive."""
+
+    id: str
+    cpus: float
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """A connection to a cluster; one that was started for this run ends with it.
+
+    If the process is connected already, that connection is used and stays.
+
+    Args:
+        address: ``HOST:PORT``, ``auto`` for the cluster that this machine is part of, or ``local``
+            for a new one on this machine alone.
+
+    Raises:
+        Resumable: there is no such cluster, or it does not answer.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a local cluster reports nothing home
+    import ray
+
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # the terminal is ours; import sets it
+    if ray.is_initialized():
+        yield Cluster()
+        return
+    handlers = {number: signal.getsignal(number) for number in stop_signals()}
+    try:
+        options = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
+        try:
+            ray.init(address, log_to_driver=False, configure_logging=False, **options)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise Resumable(
+                "cluster",
+                f"The Ray cluster at {address} cannot be used: {error}\n"
+                "Start it (`ray start --head` on one machine, `ray start --address=HOST:6379` on "
+                "the others), with one version of Ray and of Python; then resume.",
+            ) from error
+        finally:
+            _restore(handlers)
+        yield Cluster()
+    finally:
+        with suppress(Exception):
+            ray.shutdown()
+        _restore(handlers)
+
+
+def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
+    """Ray sets handlers of its own, which would end the process before it commits."""
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+class Cluster:
+    """The cluster that this process is connected to."""
+
+    def machines(self) -> list[Machine]:
+        """The nodes that are alive and have processors for tasks."""
+        import ray
+
+        found = (
+            Machine(node["NodeID"], node["Resources"].get("CPU", 0.0))
+            for node in ray.nodes()
+            if node["Alive"]
+        )
+        return [machine for machine in found if machine.cpus]
+
+    def submit(
+        self,
+        task: ShardTask,
+        threads: int,
+        memory: int | None,
+        further: Mapping[str, Any],
+        avoid: Collection[str] = (),
+    ) -> Any:
+        """Submit a task; what is returned stands for its outcome.
+
+        Args:
+            memory: bytes that Ray reserves for it; None reserves none.
+            further: of ``--ray-resources``.
+            avoid: ids of nodes that it must not run on.
+        """
+        import ray
+
+        options: dict[str, Any] = {"num_cpus": threads, "max_retries": 0, "name": task.id}
+        if memory is not None:
+            options["memory"] = memory
+        custom = {name: n for name, n in further.items() if name not in TASK_OPTIONS}
+        options |= {name: value for name, value in further.items() if name in TASK_OPTIONS}
+        if custom:
+            options["resources"] = custom
+        if avoid:
+            options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(avoid))})"}
+        return ray.remote(run_on_worker).options(**options).remote(task)
+
+    def finished(self, running: Collection[Any], seconds: float) -> list[Any]:
+        """Those that are over; waits for the first of them, at most so long."""
+        import ray
+
+        done, _ = ray.wait(list(running), num_returns=1, timeout=seconds)
+        return list(done)
+
+    def outcome(self, reference: Any) -> Outcome:
+        """What came back from a task that is over."""
+        import ray
+        from ray import exceptions
+
+        try:
+            outcome: Outcome = ray.get(reference)
+            return outcome
+        except exceptions.OutOfMemoryError as error:
+            return Failed(None, "oom", _first_line(error))
+        except exceptions.RayTaskError as error:
+            return Failed(None, "error", _first_line(error.cause or error))
+        except exceptions.RayError as error:
+            return Failed(None, "lost", _first_line(error))
+
+    def cancel(self, reference: Any) -> None:
+        """End a task; its worker is killed, if it can be reached."""
+        import ray
+
+        with suppress(Exception):
+            ray.cancel(reference, force=True)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

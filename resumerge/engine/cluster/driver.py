@@ -1,0 +1,366 @@
+"""The driver's loop: a task for each pending shard, its result journaled, what fails done again."""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.cluster.connection import Cluster, connected
+from resumerge.engine.cluster.journal import ShardJournal
+from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome, Refused
+from resumerge.engine.cluster.retries import Tries, stops_the_run
+from resumerge.engine.cluster.shard_plan import shard_plan
+from resumerge.engine.cluster.task import ShardTask, run_task
+from resumerge.engine.cluster.task_reporter import BEAT_SECONDS, Beat, read_beat
+from resumerge.engine.cluster.versions import Versions
+from resumerge.engine.compute.budget import ResourceBudget
+from resumerge.engine.context import RunContext
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.source_watch import SourceWatch
+from resumerge.engine.recovery.published import TASKS, adopt_published, record_path, remove_tasks
+from resumerge.engine.reporter import ProgressUpdate
+from resumerge.errors import Resumable
+from resumerge.host.machine import hostname
+from resumerge.ledger import Ledger, Progress
+from resumerge.mirror import Replicator
+from resumerge.option_types import LOCAL_CLUSTER, read_task_resources
+from resumerge.planning.plan import Plan, Shard
+from resumerge.sources.reader import SourceReader
+
+POLL_SECONDS = 0.25
+"""Time between two looks at signals and heartbeats."""
+
+STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
+"""Events, each with `task`, `shard` and `node`."""
+
+
+@dataclass(frozen=True)
+class ClusterComputation:
+    """Computes the pending shards of a run on a Ray cluster.
+
+    Args:
+        attempt: its number in the ledger.
+        replicator: copies sealed shards to the mirror meanwhile, and is started; None without one.
+    """
+
+    context: RunContext
+    plan: Plan
+    ledger: Ledger
+    budget: ResourceBudget
+    attempt: int
+    files: ShardFiles
+    reader: SourceReader
+    replicator: Replicator | None = None
+
+    def run(self, progress: Sequence[Progress]) -> None:
+        """Have every pending shard computed, and journal it.
+
+        Args:
+            progress: of every unit.
+
+        Raises:
+            Interrupted, Resumable: stopped before the end; what was published is committed.
+        """
+        sealed = {row["number"] for row in self.ledger.shards() if row["state"] == "sealed"}
+        pending = [shard for shard in self.plan.shards if shard.index not in sealed]
+        if not pending:
+            return
+        context, out = self.context, self.files.folder
+        folder = out / TASKS / secrets.token_hex(8)
+        context.storage.make_folder(folder)
+        try:
+            context.reporter.doing("connecting to the Ray cluster")
+            with (
+                context.stop.deferred(),
+                connected(context.options.ray or LOCAL_CLUSTER) as cluster,
+            ):
+                context.stop.check()
+                context.reporter.doing("merging on the Ray cluster")
+                journal = self._journal([*progress])
+                try:
+                    _Dispatcher(self, cluster, journal, folder, pending).run()
+                finally:
+                    # What was published before a stop counts; tasks that go on find no folder.
+                    for shard in adopt_published(self.plan, self.ledger, self.files):
+                        self._sealed(shard)
+                journal.watch.check_all()
+        finally:
+            remove_tasks(out)
+
+    def _journal(self, progress: list[Progress]) -> ShardJournal:
+        return ShardJournal(
+            self.plan,
+            self.ledger,
+            self.attempt,
+            self.budget.memory,
+            self.files,
+            SourceWatch(self.plan, self.ledger, self.reader),
+            self.context.storage,
+            progress,
+            self._sealed,
+            self.context.reporter.heartbeat,
+        )
+
+    def _sealed(self, shard: int) -> None:
+        if self.replicator is not None:
+            self.replicator.sealed(shard)
+
+
+@dataclass
+class _Running:
+    """A task that was submitted, and is not over.
+
+    Args:
+        changed: when its heartbeat changed last, or it was submitted; seconds of this machine.
+        given_up: another one has its shard; what comes back is compared.
+    """
+
+    task: ShardTask
+    shard: Shard
+    changed: float
+    beat: Beat | None = None
+    given_up: bool = False
+
+
+class _Dispatcher:
+    """The tasks of one attempt."""
+
+    def __init__(
+        self,
+        run: ClusterComputation,
+        cluster: Cluster,
+        journal: ShardJournal,
+        folder: Path,
+        pending: Sequence[Shard],
+    ) -> None:
+        """
+        Args:
+            folder: of the attempt's tasks.
+            pending: the shards to be computed.
+        """
+        self._run, self._cluster, self._journal, self._folder = run, cluster, journal, folder
+        self._context, self._plan = run.context, run.plan
+        self._ledger, self._reporter = run.ledger, run.context.reporter
+        self._stop = run.context.stop
+        self._left = {shard.index: shard for shard in pending}
+        self._tries = {shard.index: Tries() for shard in pending}
+        self._running: dict[Any, _Running] = {}
+        self._fingerprint = (run.ledger.run() or {})["fingerprint"]
+        self._looked = 0.0
+
+    def run(self) -> None:
+        """Work until every shard is sealed.
+
+        Raises:
+            Interrupted, Resumable: stopped before.
+        """
+        try:
+            for shard in self._left.values():
+                self._submit(shard)
+            while self._left:
+                self._stop.check()
+                self._reporter.heartbeat()
+                if any(not running.given_up for running in self._running.values()):
+                    for reference in self._cluster.finished(self._running, POLL_SECONDS):
+                        self._over(self._running.pop(reference), self._cluster.outcome(reference))
+                    self._look()
+                else:
+                    self._compute_here(next(iter(self._left.values())))
+        finally:
+            for reference in self._running:
+                self._cluster.cancel(reference)
+
+    def _submit(self, shard: Shard) -> None:
+        """Submit a task for a shard: not where one failed, as long as there is another machine."""
+        tries, options = self._tries[shard.index], self._context.options
+        machines = self._cluster.machines()
+        threads = options.threads or int(min((m.cpus for m in machines), default=1)) or 1
+        suited = {machine.id for machine in machines if machine.cpus >= threads}
+        avoid = tries.nodes if suited - tries.nodes else set()
+        tries.count += 1
+        task = self._task(shard, threads)
+        reference = self._cluster.submit(
+            task,
+            threads,
+            task.options.memory,
+            read_task_resources(options.ray_resources or "{}"),
+            avoid,
+        )
+        self._running[reference] = _Running(task, shard, time.monotonic())
+
+    def _task(self, shard: Shard, threads: int | None) -> ShardTask:
+        tries = self._tries[shard.index]
+        plan = shard_plan(self._plan, shard.index)
+        return ShardTask(
+            f"shard{shard.index}-{tries.count}",
+            shard.index,
+            shard.first,
+            self._folder,
+            self._run.files.folder,
+            self._fingerprint,
+            Versions.of_plan(plan),
+            pickle.dumps(plan),
+            replace(
+                self._context.options,
+                ray=None,
+                mirror=None,
+                mirror_then_delete=None,
+                threads=threads,
+                memory=tries.memory or self._context.options.memory,
+            ),
+        )
+
+    def _over(self, running: _Running, outcome: Outcome) -> None:
+        """Do what follows from the end of a task."""
+        task, shard = running.task, running.shard
+        if isinstance(outcome, Finished):
+            if shard.index not in self._left:
+                self._journal.compare(shard, outcome.record, task.id, str(outcome.node))
+            elif self._journal.commit(shard, outcome, task.id):
+                self._committed(running, outcome)
+            elif not running.given_up:
+                text = f"{shard.name} is not in the output, or another file is"
+                self._failed(running, Failed(outcome.node, "unpublished", text))
+        elif isinstance(outcome, Refused):
+            self._note_failure(running, str(outcome.node), "refused", str(outcome.differences))
+            raise _refused(outcome)
+        elif not running.given_up:
+            self._failed(running, outcome)
+
+    def _committed(self, running: _Running, finished: Finished) -> None:
+        shard = running.shard
+        del self._left[shard.index]
+        if running.beat is None:
+            self._started(running.task, shard, finished.node)
+        self._ledger.event(
+            FINISHED,
+            task=running.task.id,
+            shard=shard.name,
+            node=str(finished.node),
+            bytes=finished.nbytes,
+            seconds=round(finished.seconds, 3),
+            peak_rss=finished.peak_rss,
+        )
+        record_path(self._folder, shard.index).unlink(missing_ok=True)
+        for other in self._running.values():
+            if other.shard is shard:
+                self._give_up(other)
+        self._report(shard)
+
+    def _failed(self, running: _Running, failed: Failed) -> None:
+        """Count a failure, and try the shard again; without another try, it waits for the driver.
+
+        Raises:
+            Resumable: it would fail anywhere.
+        """
+        running.beat = read_beat(running.task.own_folder) or running.beat
+        node = failed.node or (running.beat.node if running.beat else None)
+        self._note_failure(running, str(node or ""), failed.reason, failed.message)
+        if stops_the_run(failed):
+            self._journal.watch.check_all()  # says which tensors are concerned
+            raise Resumable(failed.reason, f"{node}: {failed.message}")
+        self._give_up(running)
+        tries = self._tries[running.shard.index]
+        budget = running.beat.budget if running.beat else 0
+        tries.note(failed, node.id if node else "", budget)
+        if tries.left:
+            self._submit(running.shard)
+
+    def _note_failure(self, running: _Running, node: str, reason: str, message: str) -> None:
+        self._ledger.event(
+            FAILED,
+            task=running.task.id,
+            shard=running.shard.name,
+            node=node,
+            reason=reason,
+            message=message[:1000],
+        )
+
+    def _give_up(self, running: _Running) -> None:
+        """Have a task end if it is still at work: it finds its folder gone."""
+        running.given_up = True
+        shutil.rmtree(running.task.own_folder, ignore_errors=True)
+        for reference, other in self._running.items():
+            if other is running:
+                self._cluster.cancel(reference)
+
+    def _look(self) -> None:
+        """Read the heartbeats; what has none for too long is stalled."""
+        now = time.monotonic()
+        if now - self._looked < BEAT_SECONDS:
+            return
+        self._looked = now
+        current = [running for running in self._running.values() if not running.given_up]
+        for running in current:
+            beat = read_beat(running.task.own_folder)
+            if beat is not None and beat != running.beat:
+                if running.beat is None:
+                    self._started(running.task, running.shard, beat.node)
+                running.beat, running.changed = beat, now
+        self._report()
+        limit = self._context.options.stall_timeout
+        if not limit:
+            return
+        last = max((r.changed for r in current), default=now)
+        for running in current:
+            # A task that waits for its turn has no heartbeat: it counts if nothing else goes on.
+            since = running.changed if running.beat else last
+            if now - since > limit:
+                what = "no heartbeat" if running.beat else "it did not start"
+                text = f"{what} for {now - since:.0f} s"
+                self._failed(running, Failed(None, "stalled", text))
+
+    def _compute_here(self, shard: Shard) -> None:
+        """Compute a shard in this process, after its tasks have failed.
+
+        Raises:
+            Interrupted, Resumable: this fails, too.
+        """
+        tries, here = self._tries[shard.index], Node("", hostname())
+        self._reporter.note(
+            f"{shard.name} failed {tries.failed} times on the cluster: this machine computes it"
+        )
+        tries.count += 1
+        running = _Running(self._task(shard, self._run.budget.threads), shard, time.monotonic())
+        self._started(running.task, shard, here)
+        outcome = run_task(running.task, here, self._stop, self._reporter)
+        if isinstance(outcome, Failed):
+            self._note_failure(running, str(here), outcome.reason, outcome.message)
+            raise Resumable(
+                outcome.reason,
+                f"{shard.name} cannot be computed, on the cluster or here: {outcome.message}",
+            )
+        self._over(running, outcome)
+
+    def _started(self, task: ShardTask, shard: Shard, node: Node) -> None:
+        self._ledger.event(STARTED, task=task.id, shard=shard.name, node=str(node))
+
+    def _report(self, shard: Shard | None = None) -> None:
+        current = (r for r in self._running.values() if not r.given_up and r.beat is not None)
+        written = sum(running.beat.nbytes for running in current if running.beat)
+        total = sum(unit.nbytes for unit in self._plan.units)
+        self._reporter.progressed(
+            ProgressUpdate(
+                min(total, self._journal.bytes_done + written),
+                total,
+                self._journal.units_done,
+                len(self._plan.units),
+                shard.name if shard else "",
+            )
+        )
+
+
+def _refused(refused: Refused) -> Resumable:
+    return Resumable(
+        "cluster",
+        f"{refused.node} cannot work on this run:\n"
+        + "\n".join(refused.differences)
+        + "\nInstall what the driver has on all machines, and have them see the output's folder "
+        "under the same path; then resume.",
+    )

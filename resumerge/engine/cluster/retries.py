@@ -1,0 +1,52 @@
+"""What follows when a task fails: elsewhere, then with half of the memory, then by the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from resumerge.engine.cluster.outcomes import Failed
+
+TRIES = 3
+"""Tasks of a shard that may fail before the driver computes it."""
+
+_ABOUT_THE_DISK = ("disk_full", "source_changed")
+"""Reasons that another machine has, too: the disk that all share, a source that changed."""
+
+
+def stops_the_run(failed: Failed) -> bool:
+    """Whether it would happen anywhere."""
+    return failed.reason in _ABOUT_THE_DISK
+
+
+@dataclass
+class Tries:
+    """The tasks of one shard so far.
+
+    Args:
+        count: tasks that were submitted.
+        nodes: ids of the nodes where they failed.
+        memory: budget of the next one in bytes; None as the run's options say.
+    """
+
+    count: int = 0
+    failed: int = 0
+    nodes: set[str] = field(default_factory=set)
+    memory: int | None = None
+
+    @property
+    def left(self) -> bool:
+        """Whether there is another task; else the driver computes the shard."""
+        return self.failed < TRIES
+
+    def note(self, failed: Failed, node: str, budget: int) -> None:
+        """Count a failure.
+
+        Args:
+            node: id of the node; empty if it is not known.
+            budget: bytes that the task had; 0 if that is not known.
+        """
+        self.failed += 1
+        if node:
+            self.nodes.add(node)
+        if failed.reason in ("oom", "memory") or self.failed == TRIES - 1:
+            self.memory = budget // 2 or self.memory

@@ -1,0 +1,69 @@
+"""The plan of one shard: what a task merges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from resumerge.planning.plan import Plan
+from resumerge.sources.types import REMOTE, Source, SourceFile
+from resumerge.tensors import Stored, stored_in
+
+
+def shard_plan(plan: Plan, number: int) -> Plan:
+    """A plan whose only shard is this one, to the same bytes.
+
+    It is small, since a task gets it as it is: of the sources it has the files and, of remote ones,
+    the headers that downloads are compared with; nothing of what only planning and the files beside
+    the shards need.
+    """
+    shard = plan.shards[number]
+    units = tuple(
+        replace(unit, index=index, shard=0)
+        for index, unit in enumerate(plan.units[shard.first : shard.last])
+    )
+    read = {(s.source, s.file) for unit in units for s in stored_in(unit.expression)}
+    sources = tuple(
+        _without_the_rest(source, {file for n, file in read if n == number})
+        for number, source in enumerate(plan.sources)
+    )
+    return replace(
+        plan,
+        sources=sources,
+        stage_models=tuple(_without_the_rest(model, set()) for model in plan.stage_models),
+        units=units,
+        shards=(replace(shard, index=0, first=0, last=len(units)),),
+        stages=(),
+        layer_maps=(),
+        notes=(),
+        reminders=(),
+        vocabulary=None,
+        chat_template=None,
+        tokenizers={},
+        mixture=None,
+        kept=(),
+    )
+
+
+def _without_the_rest(source: Source, read: set[str]) -> Source:
+    """A source with nothing but the files that are read, and the headers of remote ones."""
+    prefixes = {"base/": source.base, "adapter/": source.adapter}
+    parts = {
+        prefix: part and _without_the_rest(part, {name.removeprefix(prefix) for name in read})
+        for prefix, part in prefixes.items()
+    }
+    files: dict[str, SourceFile] = {name: f for name, f in source.files.items() if name in read}
+    kept = files if source.kind in REMOTE else {}
+    return replace(
+        source,
+        tensors={
+            name: tensor
+            for name, tensor in source.tensors.items()
+            if isinstance(tensor, Stored) and tensor.file in kept
+        },
+        files=files,
+        config={},
+        companions={},
+        notes=(),
+        base=parts["base/"],
+        adapter=parts["adapter/"],
+    )

@@ -1,0 +1,198 @@
+"""A task: one shard, computed and published. Runs on a worker, or on the driver itself.
+
+The code that computes is that of any merge: the task has a plan of one shard, a ledger of its own
+in a temporary folder, and a folder below the output to write to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome, Refused
+from resumerge.engine.cluster.task_reporter import TaskAbandoned, TaskReporter
+from resumerge.engine.cluster.versions import Versions
+from resumerge.engine.compute.budget import resource_budget
+from resumerge.engine.compute.local import LocalComputation
+from resumerge.engine.compute.plan_rows import shard_rows, source_rows, unit_rows
+from resumerge.engine.context import RunContext
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.space_reservation import allocates_lazily
+from resumerge.engine.recovery.published import ShardRecord, write_record
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.allocator import reuse_freed_memory
+from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.errors import InputError, Interrupted, Resumable
+from resumerge.host.machine import boot_id, hostname
+from resumerge.host.memory import peak_rss
+from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, now
+from resumerge.ledger.run_store import RunStore
+from resumerge.options import Options
+from resumerge.planning.plan import Plan
+from resumerge.sources.reader import SourceReader
+from resumerge.sources.remote.files import on_this_machine
+from resumerge.storage import Storage
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """What a task is told.
+
+    Args:
+        id: unique in its attempt.
+        shard: its number in the run's plan.
+        first: number of its first unit there.
+        folder: of the attempt, on the disk that all machines share.
+        out: the output's folder.
+        plan: `shard_plan`, pickled: it is read after the versions were compared.
+        options: of the run; memory and threads are those of the task.
+    """
+
+    id: str
+    shard: int
+    first: int
+    folder: Path
+    out: Path
+    fingerprint: str
+    versions: Versions
+    plan: bytes
+    options: Options
+
+    @property
+    def own_folder(self) -> Path:
+        """Where it works."""
+        return self.folder / self.id
+
+
+def run_on_worker(task: ShardTask) -> Outcome:
+    """Compute and publish the shard; whatever fails is an outcome."""
+    import ray
+
+    node = Node(ray.get_runtime_context().get_node_id(), hostname())
+    if differences := task.versions.differences():
+        return Refused(node, tuple(differences))
+    if not task.folder.is_dir():
+        return Refused(node, (f"the output's folder: {task.folder} does not exist here",))
+    return run_task(task, node, StopRequest())
+
+
+def run_task(
+    task: ShardTask, node: Node, stop: StopRequest, inner: Reporter | None = None
+) -> Outcome:
+    """The same, without a look at the machine.
+
+    Args:
+        inner: gets the heartbeats, too.
+
+    Raises:
+        Interrupted: a signal asked to stop.
+    """
+    started = time.monotonic()
+    try:
+        with suppress(FileExistsError):
+            task.own_folder.mkdir()
+        reporter = TaskReporter(task.own_folder, node, inner)
+        plan: Plan = pickle.loads(task.plan)
+        plan = replace(plan, sources=tuple(map(on_this_machine, plan.sources)))
+        context = RunContext(task.options, reporter, Storage(), stop, RunStore(_state_folder()))
+        record = _compute(context, task, plan)
+        _publish(context.storage, task, plan, record)
+    except (Interrupted, KeyboardInterrupt):
+        raise
+    except TaskAbandoned as error:
+        return Failed(node, "abandoned", str(error))
+    except Resumable as error:
+        return Failed(node, error.reason, error.message)
+    except InputError as error:
+        return Failed(node, "refused", str(error))
+    except DISK_ERRORS as error:
+        stopped = out_of_order(error)
+        return Failed(node, stopped.reason, stopped.message)
+    except MemoryError as error:
+        return Failed(node, "oom", f"out of memory: {error}")
+    except Exception as error:
+        return Failed(node, "error", f"{type(error).__name__}: {error}")
+    finally:
+        shutil.rmtree(task.own_folder, ignore_errors=True)
+    [shard] = plan.shards
+    seconds = time.monotonic() - started
+    return Finished(node, record, shard.nbytes, seconds, peak_rss())
+
+
+def _compute(context: RunContext, task: ShardTask, plan: Plan) -> ShardRecord:
+    """Merge the plan in the task's own folder, with a ledger that is thrown away."""
+    reuse_freed_memory()
+    budget = resource_budget(context, plan, memory_wait=context.options.memory_wait)
+    folder = task.own_folder
+    sparse = allocates_lazily(plan, folder, frees=False)
+    files = ShardFiles(plan, folder, context.storage, sparse=sparse)
+    with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:
+        ledger.begin(_run_row(task), source_rows(plan), shard_rows(plan), unit_rows(plan))
+        attempt = ledger.start_attempt(
+            {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id(), "budget": budget.memory}
+        )
+        context.reporter.began(attempt, budget.memory)
+        files.create(plan.shards[0])
+        with closing(files), closing(SourceReader(plan.sources)) as reader:
+            computation = LocalComputation(context, plan, ledger, budget, attempt, files, reader)
+            computation.run(ledger.progress())
+        context.stop.check()
+        units = tuple(
+            UnitCommit(
+                task.first + row["number"],
+                row["block_hashes"],
+                row["input_hashes"] or b"",
+                row["checksum"],
+                row["seconds"] or 0.0,
+            )
+            for row in ledger.units()
+        )
+    return ShardRecord(task.fingerprint, units)
+
+
+def _publish(storage: Storage, task: ShardTask, plan: Plan, record: ShardRecord) -> None:
+    """Give the complete shard its final name, with its record beside it.
+
+    A shard that is there already has the same bytes, and stays.
+    """
+    [shard] = plan.shards
+    final = task.out / shard.name
+    if final.exists():
+        return
+    if not task.own_folder.is_dir():
+        raise TaskAbandoned
+    storage.make_folder(final.parent)
+    write_record(task.folder, task.shard, record, storage)
+    storage.rename(task.own_folder / shard.name, final)
+
+
+def _run_row(task: ShardTask) -> dict[str, object]:
+    """The row of ``run`` in the ledger of a task."""
+    return {
+        "id": task.id,
+        "created": now(),
+        "config_path": str(task.out),
+        "config_text": "",
+        "output": str(task.own_folder),
+        "fingerprint": task.fingerprint,
+        "fingerprint_parts": "{}",
+        "options": json.dumps({"trust_sources": task.options.trust_sources}),
+        "versions": "{}",
+        "host": hostname(),
+        "state": "running",
+    }
+
+
+def _state_folder() -> Path:
+    """Where a machine that works for others keeps what it knows of its cached files."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HOME) / "resumerge" / "tasks"

@@ -1,0 +1,70 @@
+"""What must be alike on driver and worker for a shard to have the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import resumerge
+from resumerge.methods import METHODS
+from resumerge.planning import NUMERICS
+from resumerge.planning.backend import needs_torch
+from resumerge.planning.plan import BLOCK, Plan
+from resumerge.tensors import Merged
+
+_METHOD = "merge method "
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Versions by what they are of. A task gets them before its plan, whose form they decide."""
+
+    known: Mapping[str, Any]
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> Versions:
+        """What matters for a plan, as it is on this machine."""
+        names = {node.method for node in plan.nodes() if isinstance(node, Merged)}
+        libraries = ["torch"] if needs_torch(plan) else []
+        return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))
+
+    def differences(self) -> list[str]:
+        """What this machine has otherwise, a line each."""
+        found = _found(self.known)
+        return [
+            f"{name}: {_shown(self.known[name])} at the driver, {_shown(found[name])} here"
+            for name in self.known
+            if found[name] != self.known[name]
+        ]
+
+
+_ALWAYS = ("resumerge", "numerics", "block")
+
+
+def _found(names: Iterable[str]) -> dict[str, Any]:
+    return {name: _version(name) for name in names}
+
+
+def _version(name: str) -> Any:
+    """A version on this machine; None where it is missing."""
+    if name == "numerics":
+        return NUMERICS
+    if name == "block":
+        return BLOCK
+    if name == "resumerge":
+        return resumerge.__version__
+    if name.startswith(_METHOD):
+        method = name.removeprefix(_METHOD)
+        return METHODS.identity(method) if method in METHODS else None
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"version {value['version']} from {value['origin']}"
+    return "none" if value is None else str(value)

@@ -1,0 +1,146 @@
+"""The pending units of a plan, computed, written and committed by this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from resumerge.engine.compute.budget import ResourceBudget
+from resumerge.engine.context import RunContext
+from resumerge.engine.execute.committer import Committer
+from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.execute.evaluation.input_hashes import are_hashed
+from resumerge.engine.execute.eviction import DownloadEvictor
+from resumerge.engine.execute.execution import Execution
+from resumerge.engine.execute.page_cache import PageCache
+from resumerge.engine.execute.scheduler import Scheduler
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.source_watch import SOURCE_CHANGED, SourceWatch
+from resumerge.engine.execute.space_reservation import SpaceReservation
+from resumerge.engine.execute.steps import Steps
+from resumerge.engine.execute.work_queue import WorkQueue, download_order
+from resumerge.engine.resources.governor import Governor
+from resumerge.errors import Resumable
+from resumerge.host.memory import rss
+from resumerge.ledger import Ledger, Progress
+from resumerge.mirror import Replicator
+from resumerge.planning.plan import Plan, Unit
+from resumerge.sources.reader import SourceReader
+from resumerge.sources.remote.prefetch import Prefetcher
+
+
+@dataclass(frozen=True)
+class LocalComputation:
+    """Computes what is pending, with everything that goes with it: downloads, steps, memory.
+
+    Args:
+        attempt: its number in the ledger.
+        files: of the shards; each is open, with its partial file in place, or sealed.
+        replicator: copies sealed shards to the mirror meanwhile, and is started; None without one.
+    """
+
+    context: RunContext
+    plan: Plan
+    ledger: Ledger
+    budget: ResourceBudget
+    attempt: int
+    files: ShardFiles
+    reader: SourceReader
+    replicator: Replicator | None = None
+
+    def run(self, progress: Sequence[Progress]) -> float:
+        """Compute, write and commit; the seconds that it took to import torch are returned.
+
+        Args:
+            progress: of every unit.
+
+        Raises:
+            Interrupted, Resumable: stopped before the end; what is committed is kept.
+        """
+        context = self.context
+        space = SpaceReservation(
+            self.plan, self.files, progress, self.replicator if context.frees_shards else None
+        )
+        evictor = DownloadEvictor(
+            self.plan,
+            self.ledger,
+            context.metadata,
+            self.reader,
+            progress,
+            evict=context.options.evict,
+        )
+        evictor.evict_unneeded()
+        with self._prefetcher(progress, evictor, space) as prefetcher:
+            started = time.monotonic()
+            context.reporter.doing("merging")
+            with context.stop.between_imports():
+                evaluator = Evaluator(
+                    self.plan, self.reader, self.budget.device, hashes=are_hashed(self.ledger)
+                )
+            steps = Steps(
+                self.plan, self.ledger, evaluator, context.storage, context.reporter, context.stop
+            )
+            steps.run(self._pending(progress), prefetcher)
+            context.reporter.doing("merging")
+            need = replace(self.budget.estimate.memory, base=rss())
+            loading = time.monotonic() - started
+            governor = Governor(
+                self.budget.memory,
+                need,
+                self.ledger.event,
+                context.reporter.waiting,
+                context.options.memory_wait,
+            )
+            with governor, context.stop.deferred():
+                watch = SourceWatch(self.plan, self.ledger, self.reader)
+                execution = Execution(
+                    self.plan,
+                    self.ledger,
+                    self.attempt,
+                    progress,
+                    self.files,
+                    self.reader,
+                    watch,
+                    context.storage,
+                    governor,
+                    context.reporter,
+                    context.stop,
+                    self.budget.threads,
+                )
+                page_cache = PageCache(execution)
+                queue = WorkQueue(execution, prefetcher, space)
+                committer = Committer(execution, page_cache, evictor.committed, self._sealed)
+                try:
+                    Scheduler(execution, evaluator, queue, committer, page_cache).run()
+                except Resumable as error:
+                    if error.reason != SOURCE_CHANGED:
+                        watch.check_all()  # a file that cannot be read may have been replaced
+                    raise
+                watch.check_all()
+        return loading
+
+    def _prefetcher(
+        self, progress: Sequence[Progress], evictor: DownloadEvictor, space: SpaceReservation
+    ) -> Prefetcher:
+        """Downloads the files that pending units read, and those beside the weights."""
+        reference = self.plan.reference_model
+        beside = [(reference, name) for name in reference.companions]
+        pending = self._pending(progress)
+        return Prefetcher(
+            [*beside, *download_order(self.plan, pending, by_shard=self.context.frees_shards)],
+            self.context.metadata,
+            offline=self.context.options.offline,
+            evicting=self.context.options.evict,
+            on_start=evictor.started,
+            on_event=self.ledger.event,
+            reserved_bytes=space.reserved_bytes,
+        )
+
+    def _pending(self, progress: Sequence[Progress]) -> list[Unit]:
+        """The units that are not committed."""
+        return [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
+
+    def _sealed(self, shard: int) -> None:
+        if self.replicator is not None:
+            self.replicator.sealed(shard)

@@ -1,0 +1,71 @@
+"""The rows of a plan in a new ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from resumerge.engine.checks.contents import stamps_of
+from resumerge.engine.execute.checksums import hash_block
+from resumerge.ledger import Row
+from resumerge.planning import Plan
+from resumerge.sources import Source
+
+
+def source_rows(plan: Plan) -> Iterator[Row]:
+    """Of ``sources``: the models that the plan reads, then the parts of those with an adapter."""
+    for number, source in enumerate(_with_parts(plan.sources)):
+        yield {
+            "number": number,
+            "model": source.ref.text,
+            "kind": source.kind,
+            "revision": source.revision,
+            "folder": str(source.folder),
+            "identity": json.dumps(source.identity()),
+            "stamps": stamps_of(source),
+        }
+
+
+def shard_rows(plan: Plan) -> Iterator[Row]:
+    """Of ``shards``, each open."""
+    for shard in plan.shards:
+        yield {
+            "number": shard.index,
+            "name": shard.name,
+            "nbytes": shard.nbytes,
+            "header_bytes": len(shard.header),
+            "header_checksum": hash_block(shard.header).hex(),
+            "state": "open",
+        }
+
+
+def unit_rows(plan: Plan) -> Iterator[Row]:
+    """Of ``units``, each pending."""
+    for unit in plan.units:
+        yield {
+            "number": unit.index,
+            "name": unit.name,
+            "shard": unit.shard,
+            "offset": unit.offset,
+            "nbytes": unit.nbytes,
+            "dtype": unit.dtype,
+            "shape": json.dumps(unit.shape),
+            "block_elements": unit.block_elements,
+            "expression": json.dumps(unit.expression.as_json()),
+            "blocks": unit.blocks,
+            "state": "pending",
+            "committed_blocks": 0,
+        }
+
+
+def _with_parts(sources: Iterable[Source]) -> list[Source]:
+    """The sources, then the parts of those with an adapter: each part is pinned by itself."""
+    plan = list(sources)
+    named = {source.ref.text for source in plan}
+    parts = {
+        part.ref.text: part
+        for source in plan
+        for part in source.parts.values()
+        if part.ref.text not in named
+    }
+    return [*plan, *parts.values()]

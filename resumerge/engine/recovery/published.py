@@ -1,0 +1,170 @@
+"""Shards that tasks of a cluster published, and that the ledger does not have yet.
+
+A task computes a shard in a folder of its own below the output, writes a record of the hashes, and
+renames the shard to its final name. If the driver dies before it journals that, whoever continues
+the run finds both: the record's hashes are compared with the shard's bytes, and journaled.
+
+    OUT/.resumerge-tasks/ATTEMPT/          one attempt; a task whose attempt is over finds no folder
+    OUT/.resumerge-tasks/ATTEMPT/TASK/     one task: its shard until it is published, its heartbeat
+    OUT/.resumerge-tasks/ATTEMPT/N.json    the record of shard N
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.execute.checksums import HASH_BYTES, first_mismatch, unit_checksum
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.foreign_files import read_foreign
+from resumerge.ledger import Ledger, UnitCommit
+from resumerge.planning.plan import Plan, Shard
+from resumerge.storage import Storage
+
+TASKS = ".resumerge-tasks"
+"""The folder of all tasks in an output."""
+
+_LARGEST_RECORD = 1 << 30
+"""Bytes; a shard of 5 GB has a record of about 2 MB."""
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What was computed for one shard.
+
+    Args:
+        fingerprint: of the run.
+        units: those of the shard, in order, each complete. `number` counts those of the plan.
+    """
+
+    fingerprint: str
+    units: tuple[UnitCommit, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "fingerprint": self.fingerprint,
+            "units": [
+                [u.number, u.hashes.hex(), u.input_hashes.hex(), u.seconds] for u in self.units
+            ],
+        }
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> ShardRecord:
+        """The record of what `as_json` returned.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: it is none.
+        """
+        units = []
+        for number, hashes, inputs, seconds in value["units"]:
+            found = bytes.fromhex(hashes)
+            checksum = unit_checksum(found)
+            units.append(
+                UnitCommit(int(number), found, bytes.fromhex(inputs), checksum, float(seconds))
+            )
+        return cls(str(value["fingerprint"]), tuple(units))
+
+    def fits(self, plan: Plan, shard: Shard, fingerprint: str) -> bool:
+        """Whether it is of this shard of this run, with a hash of each of its blocks."""
+        units = plan.units[shard.first : shard.last]
+        return self.fingerprint == fingerprint and [
+            (unit.index, unit.blocks * HASH_BYTES) for unit in units
+        ] == [(known.number, len(known.hashes)) for known in self.units]
+
+
+def write_record(folder: Path, shard: int, record: ShardRecord, storage: Storage) -> None:
+    """Write the record of a shard, durably.
+
+    Args:
+        folder: of the attempt.
+    """
+    storage.write_file(record_path(folder, shard), json.dumps(record.as_json()).encode())
+
+
+def record_path(folder: Path, shard: int) -> Path:
+    """Where the record of a shard is."""
+    return folder / f"{shard}.json"
+
+
+def adopt_published(
+    plan: Plan,
+    ledger: Ledger,
+    files: ShardFiles,
+    read: Callable[[int, int], None] = lambda done, total: None,
+) -> list[int]:
+    """Journal the shards that were published and not journaled, then delete what tasks left.
+
+    Args:
+        read: called after every unit that was compared, with bytes done and bytes in all.
+
+    Returns:
+        Numbers of the shards that were journaled.
+    """
+    folder = files.folder / TASKS
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    fingerprint = (ledger.run() or {})["fingerprint"]
+    is_open = {row["number"] for row in ledger.shards() if row["state"] != "sealed"}
+    adopted = []
+    for shard in plan.shards:
+        records = [record_path(attempt, shard.index) for attempt in sorted(folder.iterdir())]
+        for record in filter(None, map(_read_record, records)) if shard.index in is_open else ():
+            if record.fits(plan, shard, fingerprint) and _is_whole(
+                plan, files, shard, record, read
+            ):
+                ledger.adopt_published(shard.index, record.units)
+                files.remove(shard)
+                adopted.append(shard.index)
+                break
+    remove_tasks(files.folder)
+    return adopted
+
+
+def remove_tasks(out: Path) -> None:
+    """Delete what tasks left in an output: their unfinished shards, heartbeats and records."""
+    shutil.rmtree(out / TASKS, ignore_errors=True)
+
+
+def files_of_tasks(out: Path) -> set[str]:
+    """Names, relative to `out`, of what tasks left there."""
+    folder = out / TASKS
+    if folder.is_symlink():
+        return set()
+    return {str(path.relative_to(out)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+def _read_record(path: Path) -> ShardRecord | None:
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        return ShardRecord.of_json(json.loads(read_foreign(path, _LARGEST_RECORD)))
+    return None
+
+
+def _is_whole(
+    plan: Plan,
+    files: ShardFiles,
+    shard: Shard,
+    record: ShardRecord,
+    read: Callable[[int, int], None],
+) -> bool:
+    """Whether the shard has its final name, and the bytes of the record."""
+    path = files.final(shard)
+    if path.is_symlink() or not files.is_intact(shard, path):
+        return False
+    units: Sequence[Any] = plan.units[shard.first : shard.last]
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        done = 0
+        for unit, known in zip(units, record.units):
+            if first_mismatch(fd, unit, known.hashes) is not None:
+                return False
+            done += unit.nbytes
+            read(done, shard.nbytes)
+    finally:
+        os.close(fd)
+    return True
