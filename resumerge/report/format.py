@@ -1,4 +1,4 @@
-"""Times, events and mirrors of a status, as text."""
+"""Times, events, mirrors and clusters of a status, as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.printable import printable
-from resumerge.sizes import show_size
+from resumerge.sizes import counted, show_size
 
 _BYTES = {"before", "after", "rss", "available", "budget", "limit", "taken", "used", "needed"}
 
@@ -47,6 +47,28 @@ def format_mirror(run: Mapping[str, Any]) -> str:
     if mirror["held_by"]:
         text += f"; in use by {mirror['held_by']}"
     return text + (f"; failing: {mirror['failing']}" if mirror["failing"] else "")
+
+
+def format_cluster(run: Mapping[str, Any]) -> list[str]:
+    """A line for each machine that did tasks of a run, after one for all of them."""
+    cluster = run.get("cluster")
+    if not cluster:
+        return []
+    tasks = cluster["tasks"]
+    total = f"{counted(len(cluster['nodes']), 'machine')}, {_tasks(tasks)}"
+    return [total, *(f"{node['node']}: {_tasks(node)}{_speed(node)}" for node in cluster["nodes"])]
+
+
+def _tasks(counts: Mapping[str, int]) -> str:
+    failed = f", {counts['failed']} failed" if counts["failed"] else ""
+    running = counts["started"] - counts["finished"] - counts["failed"]
+    running_now = f", {running} running or lost" if running > 0 else ""
+    return f"{counted(counts['finished'], 'task')} finished{failed}{running_now}"
+
+
+def _speed(node: Mapping[str, Any]) -> str:
+    speed = node["bytes_per_s"]
+    return f", {show_size(node['bytes'])}, {show_size(speed)}/s" if speed else ""
 
 
 def committed_share(run: Mapping[str, Any]) -> float:

@@ -31,7 +31,10 @@ _SUMMED_ENDS = {
 _DEATHS = {"worker_killed", "worker_crashed", "worker_stalled"}
 """Kinds of events about how the process of an attempt died."""
 
-_COVERED = {"went_on", "batch_lowered", "batch_raised", "stopped", *_DEATHS}
+_TASKS = {"task_started", "task_finished"}
+"""Kinds of events of a cluster's tasks: each shard has them."""
+
+_COVERED = {"went_on", "batch_lowered", "batch_raised", "stopped", *_DEATHS, *_TASKS}
 """Kinds of events that other sentences cover."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
@@ -70,6 +73,9 @@ _SENTENCES = {
     "mirror_lost_file": "A file was missing from the mirror, and was copied there again",
     "mirror_failing": "The mirror failed",
     "mirror_recovered": "The mirror worked again",
+    "task_failed": "A task on the cluster failed, and its shard was computed again",
+    "shard_adopted": "A shard that a task had published before its driver ended was used",
+    "hash_conflict": "Two machines computed different bytes, and the run stopped",
     "ledger_damaged": "The ledger and its snapshot are damaged",
 }
 

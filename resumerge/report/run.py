@@ -11,6 +11,7 @@ from typing import Any
 
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
+from resumerge.report.cluster import describe_cluster
 
 Document = Mapping[str, Any]
 
@@ -50,6 +51,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
         "attempts": [],
         "events": [],
         "mirror": None,
+        "cluster": None,
     }
 
 
@@ -74,6 +76,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
     alive = lock_holder(folder) is not None if alive is None else alive
     rate = _rate(last)
     left = totals.nbytes - totals.nbytes_committed
+    events = ledger.events()
     return {
         "id": run.get("id"),
         "state": _state(run.get("state"), alive, bool(attempts)),
@@ -94,7 +97,8 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "merging_s": last.get("merging_seconds"),
         "attempts": describe_attempts(attempts, alive=alive),
         "mirror": _mirror(ledger, run.get("mirror"), run.get("state") == "done"),
-        "events": ledger.events(),
+        "cluster": describe_cluster(events),
+        "events": events,
     }
 
 

@@ -50,6 +50,9 @@ def connected(address: str) -> Iterator[Cluster]:
         yield Cluster()
         return
     handlers = {number: signal.getsignal(number) for number in stop_signals()}
+    printing = ray._private.worker.print_to_stdstream
+    # Ray prints what happens to workers on stdout, and has no switch for that.
+    ray._private.worker.print_to_stdstream = lambda *given, **named: None
     try:
         options = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
         try:
@@ -67,6 +70,7 @@ def connected(address: str) -> Iterator[Cluster]:
     finally:
         with suppress(Exception):
             ray.shutdown()
+        ray._private.worker.print_to_stdstream = printing
         _restore(handlers)
 
 

@@ -36,6 +36,9 @@ from resumerge.sources.reader import SourceReader
 POLL_SECONDS = 0.25
 """Time between two looks at signals and heartbeats."""
 
+START_SECONDS = 60.0
+"""So long a worker's process may take to start, whatever ``--stall-timeout`` is."""
+
 STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 """Events, each with `task`, `shard` and `node`."""
 
@@ -118,6 +121,7 @@ class _Running:
 
     Args:
         changed: when its heartbeat changed last, or it was submitted; seconds of this machine.
+        started: the ledger has the event.
         given_up: another one has its shard; what comes back is compared.
     """
 
@@ -125,6 +129,7 @@ class _Running:
     shard: Shard
     changed: float
     beat: Beat | None = None
+    started: bool = False
     given_up: bool = False
 
 
@@ -236,8 +241,7 @@ class _Dispatcher:
     def _committed(self, running: _Running, finished: Finished) -> None:
         shard = running.shard
         del self._left[shard.index]
-        if running.beat is None:
-            self._started(running.task, shard, finished.node)
+        self._started(running, finished.node)
         self._ledger.event(
             FINISHED,
             task=running.task.id,
@@ -261,6 +265,8 @@ class _Dispatcher:
         """
         running.beat = read_beat(running.task.own_folder) or running.beat
         node = failed.node or (running.beat.node if running.beat else None)
+        if failed.reason != "stalled":
+            self._started(running, node)
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
         if stops_the_run(failed):
             self._journal.watch.check_all()  # says which tensors are concerned
@@ -300,8 +306,7 @@ class _Dispatcher:
         for running in current:
             beat = read_beat(running.task.own_folder)
             if beat is not None and beat != running.beat:
-                if running.beat is None:
-                    self._started(running.task, running.shard, beat.node)
+                self._started(running, beat.node)
                 running.beat, running.changed = beat, now
         self._report()
         limit = self._context.options.stall_timeout
@@ -311,7 +316,7 @@ class _Dispatcher:
         for running in current:
             # A task that waits for its turn has no heartbeat: it counts if nothing else goes on.
             since = running.changed if running.beat else last
-            if now - since > limit:
+            if now - since > (limit if running.beat else max(limit, START_SECONDS)):
                 what = "no heartbeat" if running.beat else "it did not start"
                 text = f"{what} for {now - since:.0f} s"
                 self._failed(running, Failed(None, "stalled", text))
@@ -328,7 +333,7 @@ class _Dispatcher:
         )
         tries.count += 1
         running = _Running(self._task(shard, self._run.budget.threads), shard, time.monotonic())
-        self._started(running.task, shard, here)
+        self._started(running, here)
         outcome = run_task(running.task, here, self._stop, self._reporter)
         if isinstance(outcome, Failed):
             self._note_failure(running, str(here), outcome.reason, outcome.message)
@@ -338,8 +343,13 @@ class _Dispatcher:
             )
         self._over(running, outcome)
 
-    def _started(self, task: ShardTask, shard: Shard, node: Node) -> None:
-        self._ledger.event(STARTED, task=task.id, shard=shard.name, node=str(node))
+    def _started(self, running: _Running, node: Node | None) -> None:
+        """Note that a task started, if that is news."""
+        if running.started:
+            return
+        running.started = True
+        facts = {"task": running.task.id, "shard": running.shard.name}
+        self._ledger.event(STARTED, **facts, node=str(node or ""))
 
     def _report(self, shard: Shard | None = None) -> None:
         current = (r for r in self._running.values() if not r.given_up and r.beat is not None)

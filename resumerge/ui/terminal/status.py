@@ -11,7 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from resumerge.printable import printable
-from resumerge.report.format import committed_share, format_event, format_mirror, format_time
+from resumerge.report.format import (
+    committed_share,
+    format_cluster,
+    format_event,
+    format_mirror,
+    format_time,
+)
 from resumerge.report.history import attempt_seconds, history_of
 from resumerge.report.narrative import narrative_of, state_sentence
 from resumerge.report.resume_command import command_of
@@ -45,6 +51,8 @@ def show_run(run: Run) -> RenderableType:
         parts += ["", Text("attempts", "bold"), _Attempts(run["attempts"])]
     if run["events"]:
         parts += ["", Text("last events", "bold"), *_events(run["events"])]
+    if lines := format_cluster(run):
+        parts += ["", Text("cluster", "bold"), *map(_item, lines)]
     parts.append("")
     if mirror := format_mirror(run):
         parts.append(Prose(printable(mirror), "mirror  ", "dim"))

@@ -1,0 +1,39 @@
+"""What each machine of a cluster did for a run, from the events of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_KINDS = {"task_started": "started", "task_finished": "finished", "task_failed": "failed"}
+
+UNKNOWN = "unknown"
+"""Where a task was that was lost before it said so."""
+
+
+def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Tasks of all attempts, in all and by machine; None for a run without a cluster.
+
+    Args:
+        events: of the run.
+    """
+    tasks = dict.fromkeys(_KINDS.values(), 0)
+    nodes: dict[str, dict[str, Any]] = {}
+    for event in events:
+        if (what := _KINDS.get(event["kind"])) is None:
+            continue
+        data = event["data"]
+        tasks[what] += 1
+        name = str(data.get("node") or UNKNOWN)
+        blank = {"node": name, **dict.fromkeys(_KINDS.values(), 0), "bytes": 0, "seconds": 0.0}
+        node = nodes.setdefault(name, blank)
+        node[what] += 1
+        if what == "finished":
+            node["bytes"] += data.get("bytes") or 0
+            node["seconds"] += data.get("seconds") or 0.0
+    if not nodes:
+        return None
+    for node in nodes.values():
+        seconds = node["seconds"] = round(node["seconds"], 3)
+        node["bytes_per_s"] = round(node["bytes"] / seconds, 1) if seconds else None
+    return {"tasks": tasks, "nodes": sorted(nodes.values(), key=lambda node: node["node"])}

@@ -1,0 +1,76 @@
+"""A merge method for tests: the mean, slowly on a worker, which has an accident where one is laid.
+
+An accident is a file in the folder `ACCIDENTS`, named ``STAGE-KIND-SHARD`` and anything more. The
+first worker that comes to the stage with that shard takes it: the file's new name begins with
+``taken-`` and ends with the worker's process id. Stages: ``start``, ``middle``, ``publish``,
+``renamed``, ``return``. Kinds: ``kill``, ``stop`` (SIGSTOP), ``raise``.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from resumerge import kernels
+from resumerge.engine.cluster import task
+from resumerge.methods import KernelMethod
+
+ACCIDENTS = os.environ.get("ACCIDENTS", "")
+SLOWNESS = float(os.environ.get("SLOWNESS", "0"))
+OTHERWISE = float(os.environ.get("OTHERWISE", "0"))
+"""Added to what this machine computes, which is wrong."""
+
+
+class Mean(KernelMethod):
+    """``mean(x_i)``."""
+
+    name = "mean_with_accidents"
+    summary = "the mean, with accidents"
+    parameters = ()
+    fewest = 2
+    version = 1
+
+    def compute(self, tensor, inputs, run, statistics, out):
+        comes_to("middle")
+        time.sleep(SLOWNESS)
+        weight = 1 / len(inputs) + OTHERWISE
+        kernels.weighted_sum(inputs, [weight] * len(inputs), out)
+
+
+current = []
+"""The shard of the task that this process works on."""
+
+
+def comes_to(stage: str) -> None:
+    """Have the accident that is laid here, if nobody has had it."""
+    for path in sorted(Path(ACCIDENTS).glob(f"{stage}-*")) if ACCIDENTS else ():
+        if path.name.split("-")[2][:1] not in map(str, current):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(path.with_name(f"taken-{path.name}-{os.getpid()}"))
+            kind = path.name.split("-")[1]
+            if kind == "raise":
+                raise ArithmeticError("an accident")
+            os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[kind])
+
+
+run_task, publish = task.run_task, task._publish
+
+
+def with_accidents(told, *given):
+    current[:] = [told.shard]
+    comes_to("start")
+    outcome = run_task(told, *given)
+    comes_to("return")
+    return outcome
+
+
+def publish_with_accidents(*given):
+    comes_to("publish")
+    publish(*given)
+    comes_to("renamed")
+
+
+if ACCIDENTS:
+    task.run_task, task._publish = with_accidents, publish_with_accidents

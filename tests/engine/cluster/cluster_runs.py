@@ -1,0 +1,175 @@
+"""A Ray cluster on this machine, and merges on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from merging import shards_of
+
+CODE = Path(__file__).with_name("accidents.py")
+RECIPE = (
+    "merge_method: mean_with_accidents\nmodels: [{model: base}, {model: math}, {model: code}]\n"
+)
+SHARD_SIZE = 16_000
+"""Bytes: four shards."""
+
+
+@dataclass
+class RayCluster:
+    """A head without processors, and machines with homes of their own.
+
+    Args:
+        folder: with the machines' homes.
+        accidents: see `accidents.py`.
+        env: of every machine.
+    """
+
+    folder: Path
+    accidents: Path
+    env: dict[str, str]
+    _cluster: Any = None
+    _nodes: list[Any] = field(default_factory=list)
+    _count: int = 0
+
+    def start(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._cluster = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 0,
+                "include_dashboard": False,
+                "_system_config": {  # so that a machine that is gone is missed soon
+                    "health_check_initial_delay_ms": 1000,
+                    "health_check_period_ms": 500,
+                    "health_check_timeout_ms": 2000,
+                    "health_check_failure_threshold": 3,
+                },
+            },
+        )
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add_machine(self, resources: dict[str, float] | None = None, **env: str) -> Any:
+        """A machine of one processor, with its own home, cache and working folder."""
+        self._count += 1
+        home = self.folder / f"machine{self._count}"
+        home.mkdir()
+        before = Path.cwd()
+        os.chdir(home)
+        try:
+            machine = {"HOME": str(home), "HF_HOME": str(home / "hf"), **self.env, **env}
+            node = self._cluster.add_node(num_cpus=1, env_vars=machine, resources=resources)
+        finally:
+            os.chdir(before)
+        self._nodes.append(node)
+        return node
+
+    def kill(self, node: Any) -> None:
+        """Kill a machine: its raylet and, with that, its workers."""
+        self._nodes.remove(node)
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def kill_one_with(self, pid: int) -> None:
+        """Kill the machine that a worker's process belongs to."""
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        self.kill(next(node for node in self._nodes if parent in _pids(node)))
+
+    def lay(self, *accidents: str) -> None:
+        """Lay accidents, each for one worker: see `accidents.py`."""
+        for name in accidents:
+            (self.accidents / name).touch()
+
+    def victims(self) -> list[int]:
+        """Process ids of the workers that had an accident."""
+        return [int(path.name.rpartition("-")[2]) for path in self.accidents.glob("taken-*")]
+
+    def shutdown(self) -> None:
+        self._cluster.shutdown()
+
+
+def _pids(node: Any) -> set[int]:
+    return {info.process.pid for infos in node.all_processes.values() for info in infos}
+
+
+@dataclass
+class ClusterRuns:
+    """Merges of one recipe, on one machine or on the cluster.
+
+    Args:
+        plain: the output of one machine.
+    """
+
+    models: Path
+    cluster: RayCluster
+    plain: Path
+
+    def command(self, *words: str, **env: str) -> subprocess.Popen[str]:
+        """The command line, in a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "resumerge", *words],
+            cwd=self.models,
+            env={**os.environ, **self.cluster.env, "ACCIDENTS": "", "SLOWNESS": "0", **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def begin(self, out: Path, *further: str, **env: str) -> subprocess.Popen[str]:
+        """A merge on the cluster."""
+        words = ("run", str(recipe_in(self.models)), str(out), "--state-dir", str(state_of(out)))
+        size = ("--shard-size", str(SHARD_SIZE), "--threads", "1")
+        return self.command(*words, *size, "--ray", self.cluster.address, *further, **env)
+
+    def is_same(self, out: Path) -> bool:
+        """Whether an output is complete, has the bytes of one machine, and nothing else."""
+        names = {str(path.relative_to(out)) for path in out.rglob("*")}
+        return shards_of(out) == shards_of(self.plain) and names == {
+            str(path.relative_to(self.plain)) for path in self.plain.rglob("*")
+        }
+
+
+def recipe_in(models: Path) -> Path:
+    path = models / "recipe.yaml"
+    merged = "".join(f"  - model: {models / name}\n" for name in ("base", "math", "code"))
+    path.write_text(f"merge_method: mean_with_accidents\nmodels:\n{merged}")
+    return path
+
+
+def state_of(out: Path) -> Path:
+    return out.with_name(out.name + ".state")
+
+
+def events(out: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Kind and data of the events of a run, by its output."""
+    [path] = state_of(out).glob("*/ledger.db")
+    with closing(sqlite3.connect(path)) as ledger:
+        rows = ledger.execute("SELECT kind, data FROM events ORDER BY id").fetchall()
+    return [(kind, json.loads(data)) for kind, data in rows]
+
+
+def counted(out: Path) -> Counter[str]:
+    """How often each kind of event happened."""
+    return Counter(kind for kind, _ in events(out))
+
+
+def wait_for(happened: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """What a function returns, once that is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := happened()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+    return found

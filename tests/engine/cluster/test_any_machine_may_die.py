@@ -1,0 +1,209 @@
+"""Promise: a merge on a Ray cluster has the bytes of one machine, whatever dies or stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from cluster_runs import (
+    CODE,
+    SHARD_SIZE,
+    ClusterRuns,
+    counted,
+    events,
+    recipe_in,
+    state_of,
+    wait_for,
+)
+from merging import shards_of
+
+import resumerge
+from resumerge.engine.recovery.published import TASKS
+from resumerge.errors import Resumable
+
+STAGES = ("start", "middle", "publish", "renamed", "return")
+STALLED = 3.0
+"""Seconds."""
+
+
+def on_cluster(runs: ClusterRuns, out: Path, **options: object) -> None:
+    resumerge.run(
+        recipe_in(runs.models),
+        out,
+        state_dir=state_of(out),
+        shard_size=SHARD_SIZE,
+        ray=runs.cluster.address,
+        threads=1,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_each_shard_is_a_task(runs: ClusterRuns, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    on_cluster(runs, out)
+    assert runs.is_same(out)
+    assert counted(out) == {"task_started": 4, "task_finished": 4}
+    finished = [data for kind, data in events(out) if kind == "task_finished"]
+    assert {data["shard"] for data in finished} == set(shards_of(out))
+    assert len({data["node"] for data in finished}) == 2, "both machines worked"
+    assert all(data["bytes"] and data["seconds"] and data["peak_rss"] for data in finished)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_worker_that_is_killed(runs: ClusterRuns, tmp_path: Path, stage: str) -> None:
+    out = tmp_path / "model"
+    runs.cluster.lay(f"{stage}-kill-1", f"{stage}-kill-2")
+    on_cluster(runs, out)
+    assert runs.is_same(out)
+    found = counted(out)
+    assert (found["task_failed"], found["task_finished"]) == (2, 4)
+    failed = [data for kind, data in events(out) if kind == "task_failed"]
+    assert {data["reason"] for data in failed} == {"lost"}
+
+
+def test_a_task_that_fails_is_done_elsewhere_then_here(runs: ClusterRuns, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    runs.cluster.lay("publish-raise-2a", "publish-raise-2b", "publish-raise-2c")
+    on_cluster(runs, out)
+    assert runs.is_same(out)
+    failed = [data for kind, data in events(out) if kind == "task_failed"]
+    finished = [data for kind, data in events(out) if kind == "task_finished"]
+    assert len({data["shard"] for data in failed}) == 1 and len(failed) == 3
+    assert failed[0]["node"] != failed[1]["node"]
+    [here] = [data["shard"] for data in finished if data["node"].endswith("(driver)")]
+    assert here == failed[0]["shard"] and len(finished) == 4
+
+
+def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    runs.cluster.lay("middle-stop-0")
+    driver = runs.begin(out)
+    [victim] = wait_for(runs.cluster.victims)
+    runs.cluster.kill_one_with(victim)
+    assert driver.wait(60) == 0, driver.stderr and driver.stderr.read()
+    runs.cluster.add_machine()
+    assert runs.is_same(out)
+    found = counted(out)
+    assert (found["task_failed"], found["task_finished"]) == (1, 4)
+
+
+@pytest.mark.parametrize("stage", ["middle", "publish"])
+def test_a_worker_that_wakes_when_its_shard_is_done(
+    runs: ClusterRuns, tmp_path: Path, stage: str
+) -> None:
+    out = tmp_path / "model"
+    runs.cluster.lay(f"{stage}-stop-0")
+    on_cluster(runs, out, stall_timeout=STALLED)
+    [sleeper] = runs.cluster.victims()
+    assert runs.is_same(out)
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    os.kill(sleeper, signal.SIGCONT)
+    wait_for(lambda: not is_at_work(sleeper))
+    assert runs.is_same(out)
+    assert before == {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    failed = [data["reason"] for kind, data in events(out) if kind == "task_failed"]
+    assert failed == ["stalled"] and counted(out)["task_finished"] == 4
+
+
+def is_at_work(worker: int) -> bool:
+    """Whether a worker is there, and has a task: Ray names its processes so."""
+    try:
+        return "IDLE" not in Path(f"/proc/{worker}/cmdline").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("again", [["--ray"], []], ids=["with Ray", "without"])
+def test_a_driver_that_is_killed(runs: ClusterRuns, tmp_path: Path, again: list[str]) -> None:
+    out = tmp_path / "model"
+    driver = runs.begin(out, "--no-supervise")
+    wait_for(lambda: len(list((out / TASKS).glob("*/*/heartbeat.json"))) == 2)
+    driver.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
+    wait_for(lambda: len(shards_of(out)) >= 2)
+    driver.kill()
+    driver.wait()
+    known, published = counted(out)["task_finished"], len(shards_of(out))
+    words = again and [*again, runs.cluster.address, "--threads", "1"]
+    resumed = runs.command("resume", str(out), "--state-dir", str(state_of(out)), *words)
+    assert resumed.wait(60) == 0, resumed.stderr and resumed.stderr.read()
+    assert runs.is_same(out)
+    found = counted(out)
+    assert found["shard_adopted"] == published - known > 0
+    computed = 4 - published if again else 0
+    assert found["task_finished"] == known + computed, "nothing was computed twice"
+
+
+def test_a_driver_that_is_stopped(runs: ClusterRuns, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    runs.cluster.lay("middle-stop-1", "middle-stop-2")
+    driver = runs.begin(out)
+    wait_for(lambda: len(runs.cluster.victims()) == 2)
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(30) == 130
+    assert driver.stderr is not None and "resumerge resume" in driver.stderr.read().splitlines()[-1]
+    assert not (out / TASKS).exists() and not list(out.glob("*.partial"))
+    done = shards_of(out)
+    assert counted(out)["task_finished"] == len(done)
+    resumerge.resume(str(out), state_dir=state_of(out))
+    assert runs.is_same(out)
+
+
+def test_two_machines_that_disagree(runs: ClusterRuns, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    words = ("--shard-size", "1MB", "--state-dir", str(state_of(out)))
+    config = str(recipe_in(runs.models))
+    other = runs.command("run", config, str(out), *words, OTHERWISE="0.5", SLOWNESS="0.1")
+    wait_for(lambda: list(out.glob("*.partial")))
+    wait_for(lambda: committed(out))
+    other.send_signal(signal.SIGINT)
+    assert other.wait(30) == 130
+    with pytest.raises(Resumable) as stopped:
+        resumerge.resume(str(out), state_dir=state_of(out), ray=runs.cluster.address, threads=1)
+    assert stopped.value.reason == "hash_conflict"
+    [conflict] = [data for kind, data in events(out) if kind == "hash_conflict"]
+    assert conflict["first"] in str(stopped.value) and conflict["second"] in str(stopped.value)
+    assert conflict["first"] != conflict["second"]
+
+
+def committed(out: Path) -> int:
+    return int(resumerge.status(str(out), state_dir=state_of(out))["runs"][0]["units"]["committed"])
+
+
+def test_a_machine_with_other_code_is_refused(runs: ClusterRuns, tmp_path: Path) -> None:
+    out, code = tmp_path / "model", tmp_path / "other.py"
+    code.write_text(CODE.read_text().replace("version = 1", "version = 2"))
+    odd = runs.cluster.add_machine({"odd": 1.0}, RESUMERGE_METHODS=str(code))
+    try:
+        with pytest.raises(Resumable) as stopped:
+            on_cluster(runs, out, ray_resources="odd=1")
+    finally:
+        runs.cluster.kill(odd)
+    assert "version 1 from" in str(stopped.value) and "version 2 from" in str(stopped.value)
+    assert not shards_of(out)
+    resumerge.resume(str(out), state_dir=state_of(out))
+    assert runs.is_same(out)
+
+
+def test_a_run_that_is_started_over(runs: ClusterRuns, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    driver = runs.begin(out, "--no-supervise")
+    wait_for(lambda: len(shards_of(out)) >= 1)
+    driver.kill()
+    driver.wait()
+    assert (out / TASKS).is_dir()
+    on_cluster(runs, out, restart=True)
+    assert runs.is_same(out)
+
+
+def test_status_shows_what_each_machine_did(runs: ClusterRuns, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    runs.cluster.lay("start-kill-1")
+    on_cluster(runs, out)
+    shown = runs.command("status", str(out), "--state-dir", str(state_of(out)), "--json")
+    told = json.loads(shown.communicate()[0])["runs"][0]["cluster"]
+    assert told["tasks"] == {"started": 5, "finished": 4, "failed": 1}
+    assert sum(node["finished"] for node in told["nodes"]) == 4
+    assert all(node["bytes_per_s"] > 0 for node in told["nodes"] if node["finished"])
