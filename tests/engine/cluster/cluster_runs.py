@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loopback_hub.hub import Hub
 from merging import shards_of
+from safetensors.torch import load_file, save
 
 CODE = Path(__file__).with_name("accidents.py")
 RECIPE = (
@@ -33,11 +35,13 @@ class RayCluster:
         folder: with the machines' homes.
         accidents: see `accidents.py`.
         env: of every machine.
+        hub: that every machine talks to.
     """
 
     folder: Path
     accidents: Path
     env: dict[str, str]
+    hub: Hub
     _cluster: Any = None
     _nodes: list[Any] = field(default_factory=list)
     _count: int = 0
@@ -147,6 +151,19 @@ def recipe_in(models: Path) -> Path:
     merged = "".join(f"  - model: {models / name}\n" for name in ("base", "math", "code"))
     path.write_text(f"merge_method: mean_with_accidents\nmodels:\n{merged}")
     return path
+
+
+def in_files(model: Path, count: int) -> dict[str, bytes]:
+    """A model as the files of a repo, its weights in several."""
+    tensors = sorted(load_file(model / "model.safetensors").items())
+    weight_map, files = {}, {"config.json": (model / "config.json").read_bytes()}
+    for number in range(count):
+        name = f"model-{number + 1:05}-of-{count:05}.safetensors"
+        some = dict(tensors[number::count])
+        files[name] = save(some, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(some, name)
+    index = {"metadata": {}, "weight_map": weight_map}
+    return files | {"model.safetensors.index.json": json.dumps(index).encode()}
 
 
 def state_of(out: Path) -> Path:

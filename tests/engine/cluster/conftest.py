@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cluster_runs import CODE, SHARD_SIZE, ClusterRuns, RayCluster, recipe_in, state_of
+from loopback_hub.hub import Hub
 from merging import shards_of
 from tiny_models import LLAMA, write_family
 
@@ -24,7 +25,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     folder = tmp_path_factory.mktemp("cluster")
     accidents = folder / "accidents"
     accidents.mkdir()
+    hub = Hub(folder / "unused")
+    hub.start()
+    served = {name: value for name, value in hub.settings.items() if name != "HF_HOME"}
     env = {
+        **served,
+        "HF_HUB_OFFLINE": "0",
         "RESUMERGE_METHODS": str(CODE),
         "ACCIDENTS": str(accidents),
         "SLOWNESS": "0.02",
@@ -37,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
             patch.setattr(METHODS, table, dict(vars(METHODS)[table]))
         patch.setattr(METHODS, "_loaded", set())
         load_methods([CODE])
-        cluster = RayCluster(folder, accidents, env)
+        cluster = RayCluster(folder, accidents, env, hub)
         cluster.start()
         try:
             cluster.add_machine()
@@ -47,6 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
         finally:
             ray.shutdown()
             cluster.shutdown()
+            hub.stop()
 
 
 @pytest.fixture(scope="module")

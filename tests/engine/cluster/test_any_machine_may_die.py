@@ -14,6 +14,7 @@ from cluster_runs import (
     ClusterRuns,
     counted,
     events,
+    in_files,
     recipe_in,
     state_of,
     wait_for,
@@ -25,6 +26,11 @@ from resumerge.engine.recovery.published import TASKS
 from resumerge.errors import Resumable
 
 STAGES = ("start", "middle", "publish", "renamed", "return")
+OF_THE_HUB = """
+merge_method: linear
+parameters: {weight: 1}
+models: [{model: org/math}, {model: org/code}]
+"""
 STALLED = 3.0
 """Seconds."""
 
@@ -52,16 +58,22 @@ def test_each_shard_is_a_task(runs: ClusterRuns, tmp_path: Path) -> None:
     assert all(data["bytes"] and data["seconds"] and data["peak_rss"] for data in finished)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_worker_that_is_killed(runs: ClusterRuns, tmp_path: Path, stage: str) -> None:
-    out = tmp_path / "model"
-    runs.cluster.lay(f"{stage}-kill-1", f"{stage}-kill-2")
-    on_cluster(runs, out)
-    assert runs.is_same(out)
-    found = counted(out)
-    assert (found["task_failed"], found["task_finished"]) == (2, 4)
-    failed = [data for kind, data in events(out) if kind == "task_failed"]
-    assert {data["reason"] for data in failed} == {"lost"}
+def kills(soak: bool) -> list[tuple[str, ...]]:
+    """Accidents of a merge each: two workers at once; with --soak at each stage of each shard."""
+    some = [("middle-kill-1", "middle-kill-2"), ("renamed-kill-0", "renamed-kill-3")]
+    return [(f"{stage}-kill-{n}",) for stage in STAGES for n in range(4)] if soak else some
+
+
+def test_workers_that_are_killed(runs: ClusterRuns, tmp_path: Path, soak: bool) -> None:
+    for number, accidents in enumerate(kills(soak)):
+        out = tmp_path / f"model{number}"
+        runs.cluster.lay(*accidents)
+        on_cluster(runs, out)
+        assert runs.is_same(out), accidents
+        found = counted(out)
+        assert (found["task_failed"], found["task_finished"]) == (len(accidents), 4), accidents
+        failed = [data for kind, data in events(out) if kind == "task_failed"]
+        assert {data["reason"] for data in failed} == {"lost"}
 
 
 def test_a_task_that_fails_is_done_elsewhere_then_here(runs: ClusterRuns, tmp_path: Path) -> None:
@@ -90,10 +102,12 @@ def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
     assert (found["task_failed"], found["task_finished"]) == (1, 4)
 
 
-@pytest.mark.parametrize("stage", ["middle", "publish"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_a_worker_that_wakes_when_its_shard_is_done(
-    runs: ClusterRuns, tmp_path: Path, stage: str
+    runs: ClusterRuns, tmp_path: Path, stage: str, soak: bool
 ) -> None:
+    if stage != "publish" and not soak:
+        pytest.skip("one stage is enough for every day: the others with --soak")
     out = tmp_path / "model"
     runs.cluster.lay(f"{stage}-stop-0")
     on_cluster(runs, out, stall_timeout=STALLED)
@@ -149,6 +163,33 @@ def test_a_driver_that_is_stopped(runs: ClusterRuns, tmp_path: Path) -> None:
     assert counted(out)["task_finished"] == len(done)
     resumerge.resume(str(out), state_dir=state_of(out))
     assert runs.is_same(out)
+
+
+def test_a_mirror_gets_the_shards_of_every_machine(runs: ClusterRuns, tmp_path: Path) -> None:
+    out, mirror = tmp_path / "model", tmp_path / "mirror"
+    on_cluster(runs, out, mirror=str(mirror))
+    assert runs.is_same(out)
+    assert shards_of(mirror) == shards_of(runs.plain) and (mirror / "config.json").exists()
+
+
+def test_each_machine_downloads_to_a_cache_of_its_own(runs: ClusterRuns, tmp_path: Path) -> None:
+    hub, out, plain = runs.cluster.hub, tmp_path / "model", tmp_path / "plain"
+    for name in ("math", "code"):
+        hub.commit(f"org/{name}", in_files(runs.models / name, 4))
+    config = tmp_path / "recipe.yaml"
+    config.write_text(OF_THE_HUB)
+    size = ("--shard-size", str(SHARD_SIZE), "--threads", "1")
+    on_ray = ("--ray", runs.cluster.address)
+    for where, further in ((plain, ()), (out, on_ray)):
+        home = {"HF_HOME": str(tmp_path / f"home of {where.name}")}
+        words = ("run", str(config), str(where), "--state-dir", str(state_of(where)), *size)
+        merging = runs.command(*words, *further, **home)
+        assert merging.wait(60) == 0, merging.stderr and merging.stderr.read()
+    assert shards_of(out) == shards_of(plain)
+    assert not list((tmp_path / "home of model").rglob("*.safetensors")), "the driver needs none"
+    caches = [home / "hf" for home in runs.cluster.folder.glob("machine*")]
+    weights = [len(list(cache.rglob("*.safetensors"))) for cache in caches]
+    assert sum(count > 0 for count in weights) == 2
 
 
 def test_two_machines_that_disagree(runs: ClusterRuns, tmp_path: Path) -> None:

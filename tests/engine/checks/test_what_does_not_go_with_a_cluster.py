@@ -1,0 +1,108 @@
+"""Promise: what cannot be computed on a Ray cluster is refused before anything is written."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_models import LLAMA, write_family
+
+import resumerge
+from resumerge.engine.checks import cluster
+from resumerge.errors import InputError
+from resumerge.option_types import read_task_resources
+from resumerge.options import Options
+
+LINEAR = """
+merge_method: linear
+models: [{{model: {0}/math}}, {{model: {0}/code}}]
+parameters: {{weight: 1}}
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_family(tmp_path_factory.mktemp("models"), LLAMA)
+
+
+@pytest.fixture
+def refused(models: Path, tmp_path: Path) -> Callable[..., str]:
+    def run(out: str = "out", **options: Any) -> str:
+        config = tmp_path / "recipe.yaml"
+        config.write_text(LINEAR.format(models))
+        with pytest.raises(InputError) as error:
+            resumerge.run(config, tmp_path / out, state_dir=tmp_path / "state", **options)
+        assert not (tmp_path / out).exists() and not (tmp_path / "state").exists()
+        return str(error.value)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ray": "local", "evict": True}, "--ray and --evict cannot be combined"),
+        ({"ray_resources": "num_gpus=1"}, "--ray-resources needs --ray"),
+        ({"ray": "recipe.yaml"}, "HOST:PORT, auto or local"),
+        ({"ray": "ray://10.0.0.1:10001"}, "HOST:PORT, auto or local"),
+        ({"ray": "local", "ray_resources": "gpu"}, "NAME=N"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    refused: Callable[..., str], options: dict[str, Any], said: str
+) -> None:
+    assert said in refused(**options)
+
+
+def test_a_mirror_that_frees_shards(refused: Callable[..., str], tmp_path: Path) -> None:
+    mirror = {"mirror": str(tmp_path / "mirror"), "mirror_then_delete": True}
+    assert "--ray and --mirror-then-delete" in refused(ray="local", **mirror)
+
+
+def test_a_cluster_that_nobody_hears_from(refused: Callable[..., str]) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        said = refused(ray=address)
+    assert "The Ray cluster cannot be reached" in said and address in said
+
+
+def test_without_ray(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == "ray" else find(name))
+    assert "pip install 'resumerge[ray]'" in refused(ray="local")
+
+
+def test_a_single_file(models: Path, tmp_path: Path) -> None:
+    config = tmp_path / "recipe.yaml"
+    files = ", ".join(f"{{model: {models}/{n}/model.safetensors}}" for n in ("math", "code"))
+    config.write_text(f"merge_method: linear\nmodels: [{files}]\nparameters: {{weight: 1}}\n")
+    with pytest.raises(InputError, match="A single file is computed by one machine"):
+        resumerge.run(config, tmp_path / "o.safetensors", state_dir=tmp_path / "s", ray="local")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("num_gpus=1", {"num_gpus": 1}),
+        ("num_gpus=0.5, fast_disk=2", {"num_gpus": 0.5, "fast_disk": 2}),
+        ('{"accelerator_type": "A100"}', {"accelerator_type": "A100"}),
+    ],
+)
+def test_resources_of_a_task(text: str, read: dict[str, Any]) -> None:
+    assert read_task_resources(text) == read
+    assert Options(ray="local", ray_resources=text).ray_resources == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "=1", "gpu=", "gpu=-1", "gpu=true", "{", '{"gpu": "x"}', "[]"]
+)
+def test_what_is_no_resource(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_task_resources(text)
+    with pytest.raises(InputError):
+        Options(ray="local", ray_resources=text)

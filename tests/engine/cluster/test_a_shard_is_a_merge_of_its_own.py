@@ -1,0 +1,207 @@
+"""Promise: what a task gets is small, and merges to the bytes of its shard; what it published is
+journaled only if it is what its record says."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from merging import merge, shards_of, working_in
+from tiny_models import LLAMA, write_family
+
+from resumerge.engine.cluster.outcomes import Failed, Finished, Node
+from resumerge.engine.cluster.retries import Tries
+from resumerge.engine.cluster.shard_plan import shard_plan
+from resumerge.engine.cluster.task import ShardTask, run_task
+from resumerge.engine.cluster.versions import Versions
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.recovery.published import TASKS, adopt_published
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.options import Options
+from resumerge.planning import Plan
+from resumerge.recipe import load_recipe
+from resumerge.storage import Storage
+
+TIES = """
+merge_method: {method}
+base_model: base
+models:
+  - {{model: math, parameters: {{density: 0.5, weight: 0.6}}}}
+  - {{model: code, parameters: {{density: 0.5, weight: 0.4}}}}
+"""
+STAGES = """
+name: first
+merge_method: linear
+models: [{model: math, parameters: {weight: 1}}, {model: code, parameters: {weight: 1}}]
+---
+merge_method: ties
+base_model: base
+models:
+  - {model: first, parameters: {density: 0.5, weight: 1}}
+  - {model: code, parameters: {density: 0.5, weight: 1}}
+"""
+RECIPES = {
+    "ties": TIES.format(method="ties"),
+    "dare_ties": TIES.format(method="dare_ties"),
+    "copies": "merge_method: passthrough\nmodels: [{model: math}]\n",
+    "stages": STAGES,
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_family(tmp_path_factory.mktemp("models"), LLAMA)
+
+
+class Shards:
+    """A run of one recipe, and tasks for its shards."""
+
+    def __init__(self, models: Path, recipe: str, folder: Path) -> None:
+        self.whole = merge(models, recipe, folder / "whole", shard_size=16_000)
+        self.out = folder / "out"
+        self.attempt = self.out / TASKS / "attempt"
+        self.attempt.mkdir(parents=True)
+        with working_in(models):
+            session = Session(Options(shard_size=16_000, state_dir=folder / "planned"))
+            self.plan: Plan = session.plan(load_recipe(folder / "whole.yaml"))
+        [ledger] = (folder / "whole.state").glob(f"*/{LEDGER_FILE}")
+        self.ledger = Ledger(ledger)
+        self.ledger.forget(range(len(self.plan.units)), "pending_again")
+        self.fingerprint = (self.ledger.run() or {})["fingerprint"]
+
+    def compute(self, number: int) -> Finished:
+        plan = shard_plan(self.plan, number)
+        task = ShardTask(
+            f"t{number}",
+            number,
+            self.plan.shards[number].first,
+            self.attempt,
+            self.out,
+            self.fingerprint,
+            Versions.of_plan(plan),
+            pickle.dumps(plan),
+            Options(threads=2),
+        )
+        outcome = run_task(task, Node("", "here"), StopRequest())
+        assert isinstance(outcome, Finished), outcome
+        return outcome
+
+    def adopt(self) -> list[int]:
+        with closing(ShardFiles(self.plan, self.out, Storage())) as files:
+            return adopt_published(self.plan, self.ledger, files)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_shard_has_the_bytes_of_the_whole(models: Path, tmp_path: Path, recipe: str) -> None:
+    shards = Shards(models, RECIPES[recipe], tmp_path)
+    assert len(shards.plan.shards) > 2
+    for shard in reversed(shards.plan.shards):
+        shards.compute(shard.index)
+    assert shards_of(shards.out) == shards_of(shards.whole)
+    assert {path.suffix for path in shards.attempt.iterdir()} == {".json"}, "records alone are left"
+    assert shards.adopt() == [shard.index for shard in shards.plan.shards]
+    assert not (shards.out / TASKS).exists()
+    assert not shards.ledger.open_shards()
+    shards.ledger.check_rows()
+
+
+def test_a_plan_of_a_shard_is_small(models: Path, tmp_path: Path) -> None:
+    shards = Shards(models, RECIPES["ties"], tmp_path)
+    sizes = [len(pickle.dumps(shard_plan(shards.plan, s.index))) for s in shards.plan.shards]
+    assert max(sizes) < len(pickle.dumps(shards.plan)) / 2
+
+
+Damage = Callable[[Shards], None]
+
+
+def other_byte(shards: Shards) -> None:
+    path = shards.out / shards.plan.shards[1].name
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def cut(shards: Shards) -> None:
+    path = shards.out / shards.plan.shards[1].name
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def missing(shards: Shards) -> None:
+    (shards.out / shards.plan.shards[1].name).unlink()
+
+
+def record_of_another_run(shards: Shards) -> None:
+    change_record(shards, lambda record: record | {"fingerprint": "0" * 64})
+
+
+def record_with_fewer_units(shards: Shards) -> None:
+    change_record(shards, lambda record: record | {"units": record["units"][1:]})
+
+
+def record_that_is_none(shards: Shards) -> None:
+    (shards.attempt / "1.json").write_text("[1, 2")
+
+
+def change_record(shards: Shards, change: Callable[[dict], dict]) -> None:  # type: ignore[type-arg]
+    path = shards.attempt / "1.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        other_byte,
+        cut,
+        missing,
+        record_of_another_run,
+        record_with_fewer_units,
+        record_that_is_none,
+    ],
+)
+def test_what_is_not_as_its_record_is_not_journaled(
+    models: Path, tmp_path: Path, damage: Damage
+) -> None:
+    shards = Shards(models, RECIPES["copies"], tmp_path)
+    for number in (0, 1):
+        shards.compute(number)
+    damage(shards)
+    assert shards.adopt() == [0]
+    assert shards.plan.shards[1].name in shards.ledger.open_shards()
+    assert not (shards.out / TASKS).exists()
+
+
+def test_other_versions_are_named(models: Path, tmp_path: Path) -> None:
+    here = Versions.of_plan(shard_plan(Shards(models, RECIPES["ties"], tmp_path).plan, 0))
+    assert here.differences() == []
+    for name, value in (("resumerge", "0.0.0"), ("numerics", 0), ("block", 1)):
+        [line] = replace(here, known={**here.known, name: value}).differences()
+        assert f"{name}: {value} at the driver, {here.known[name]} here" == line
+    unknown = {**here.known, "merge method nobody_has": {"version": 1, "origin": "x.py"}}
+    assert "none here" in replace(here, known=unknown).differences()[0]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "memories"),
+    [
+        (["lost", "lost", "lost"], [None, 500, 500]),
+        (["oom", "lost", "lost"], [500, 500, 500]),
+        (["error", "oom", "oom"], [None, 500, 500]),
+    ],
+)
+def test_what_fails_is_tried_elsewhere_then_with_half_of_the_memory(
+    reasons: list[str], memories: list[int | None]
+) -> None:
+    tries, seen = Tries(), []
+    for number, reason in enumerate(reasons):
+        assert tries.left
+        tries.note(Failed(None, reason, ""), f"node{number}", 1000)
+        seen.append(tries.memory)
+    assert seen == memories and not tries.left
+    assert tries.nodes == {"node0", "node1", "node2"}
