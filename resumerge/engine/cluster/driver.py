@@ -14,24 +14,21 @@ from typing import Any
 from resumerge.engine.cluster.connection import Cluster, connected
 from resumerge.engine.cluster.journal import ShardJournal
 from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome, Refused
-from resumerge.engine.cluster.retries import Tries, stops_the_run
+from resumerge.engine.cluster.retries import UNSCHEDULED, Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.task_reporter import BEAT_SECONDS, Beat, read_beat
 from resumerge.engine.cluster.versions import Versions
-from resumerge.engine.compute.budget import ResourceBudget
-from resumerge.engine.context import RunContext
-from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.compute.computation import Computation
 from resumerge.engine.execute.source_watch import SourceWatch
 from resumerge.engine.recovery.published import TASKS, adopt_published, record_path, remove_tasks
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.host.machine import hostname
-from resumerge.ledger import Ledger, Progress
-from resumerge.mirror import Replicator
+from resumerge.ledger import Progress
 from resumerge.option_types import LOCAL_CLUSTER, read_task_resources
-from resumerge.planning.plan import Plan, Shard
-from resumerge.sources.reader import SourceReader
+from resumerge.planning.plan import Shard
+from resumerge.sizes import show_size
 
 POLL_SECONDS = 0.25
 """Time between two looks at signals and heartbeats."""
@@ -43,37 +40,14 @@ STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 """Events, each with `task`, `shard` and `node`."""
 
 
-@dataclass(frozen=True)
-class ClusterComputation:
-    """Computes the pending shards of a run on a Ray cluster.
+class ClusterComputation(Computation):
+    """Computes on a Ray cluster: each shard that is not sealed is a task."""
 
-    Args:
-        attempt: its number in the ledger.
-        replicator: copies sealed shards to the mirror meanwhile, and is started; None without one.
-    """
-
-    context: RunContext
-    plan: Plan
-    ledger: Ledger
-    budget: ResourceBudget
-    attempt: int
-    files: ShardFiles
-    reader: SourceReader
-    replicator: Replicator | None = None
-
-    def run(self, progress: Sequence[Progress]) -> None:
-        """Have every pending shard computed, and journal it.
-
-        Args:
-            progress: of every unit.
-
-        Raises:
-            Interrupted, Resumable: stopped before the end; what was published is committed.
-        """
+    def run(self, progress: Sequence[Progress]) -> float:
         sealed = {row["number"] for row in self.ledger.shards() if row["state"] == "sealed"}
         pending = [shard for shard in self.plan.shards if shard.index not in sealed]
         if not pending:
-            return
+            return 0.0
         context, out = self.context, self.files.folder
         folder = out / TASKS / secrets.token_hex(8)
         context.storage.make_folder(folder)
@@ -95,6 +69,7 @@ class ClusterComputation:
                 journal.watch.check_all()
         finally:
             remove_tasks(out)
+        return 0.0
 
     def _journal(self, progress: list[Progress]) -> ShardJournal:
         return ShardJournal(
@@ -109,10 +84,6 @@ class ClusterComputation:
             self._sealed,
             self.context.reporter.heartbeat,
         )
-
-    def _sealed(self, shard: int) -> None:
-        if self.replicator is not None:
-            self.replicator.sealed(shard)
 
 
 @dataclass
@@ -158,6 +129,7 @@ class _Dispatcher:
         self._running: dict[Any, _Running] = {}
         self._fingerprint = (run.ledger.run() or {})["fingerprint"]
         self._looked = 0.0
+        self._has_worked = False
 
     def run(self) -> None:
         """Work until every shard is sealed.
@@ -265,7 +237,7 @@ class _Dispatcher:
         """
         running.beat = read_beat(running.task.own_folder) or running.beat
         node = failed.node or (running.beat.node if running.beat else None)
-        if failed.reason != "stalled":
+        if failed.reason != UNSCHEDULED:
             self._started(running, node)
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
         if stops_the_run(failed):
@@ -315,11 +287,28 @@ class _Dispatcher:
         last = max((r.changed for r in current), default=now)
         for running in current:
             # A task that waits for its turn has no heartbeat: it counts if nothing else goes on.
-            since = running.changed if running.beat else last
-            if now - since > (limit if running.beat else max(limit, START_SECONDS)):
-                what = "no heartbeat" if running.beat else "it did not start"
-                text = f"{what} for {now - since:.0f} s"
+            quiet = now - (running.changed if running.beat else last)
+            if running.beat and quiet > limit:
+                text = f"no heartbeat for {quiet:.0f} s"
                 self._failed(running, Failed(None, "stalled", text))
+            elif not running.beat and quiet > max(limit, START_SECONDS):
+                if not self._has_worked:
+                    raise self._nobody_works(running, quiet)
+                text = f"no machine had room for it for {quiet:.0f} s"
+                self._failed(running, Failed(None, UNSCHEDULED, text))
+
+    def _nobody_works(self, running: _Running, seconds: float) -> Resumable:
+        task = running.task.options
+        machines = [f"{machine.cpus:g}" for machine in self._cluster.machines()]
+        return Resumable(
+            "cluster",
+            f"No machine of the cluster took a task for {seconds:.0f} s. A task needs "
+            f"{task.threads} processors (--threads)"
+            + (f", {show_size(task.memory)} (--memory)" if task.memory else "")
+            + (f", {task.ray_resources} (--ray-resources)" if task.ray_resources else "")
+            + f"; the machines have {', '.join(machines) or 'no'} processors, and other work may "
+            "take them. Ask for less, or add machines; then resume.",
+        )
 
     def _compute_here(self, shard: Shard) -> None:
         """Compute a shard in this process, after its tasks have failed.
@@ -347,7 +336,7 @@ class _Dispatcher:
         """Note that a task started, if that is news."""
         if running.started:
             return
-        running.started = True
+        running.started = self._has_worked = True
         facts = {"task": running.task.id, "shard": running.shard.name}
         self._ledger.event(STARTED, **facts, node=str(node or ""))
 

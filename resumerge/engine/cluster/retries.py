@@ -9,6 +9,9 @@ from resumerge.engine.cluster.outcomes import Failed
 TRIES = 3
 """Tasks of a shard that may fail before the driver computes it."""
 
+UNSCHEDULED = "unscheduled"
+"""The reason of a task that no machine had room for: another one would wait as long."""
+
 _ABOUT_THE_DISK = ("disk_full", "source_changed")
 """Reasons that another machine has, too: the disk that all share, a source that changed."""
 
@@ -45,7 +48,7 @@ class Tries:
             node: id of the node; empty if it is not known.
             budget: bytes that the task had; 0 if that is not known.
         """
-        self.failed += 1
+        self.failed = TRIES if failed.reason == UNSCHEDULED else self.failed + 1
         if node:
             self.nodes.add(node)
         if failed.reason in ("oom", "memory") or self.failed == TRIES - 1:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from resumerge.engine.compute.budget import ResourceBudget
-from resumerge.engine.context import RunContext
+from resumerge.engine.compute.computation import Computation
 from resumerge.engine.execute.committer import Committer
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.evaluation.input_hashes import are_hashed
@@ -15,7 +14,6 @@ from resumerge.engine.execute.eviction import DownloadEvictor
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.scheduler import Scheduler
-from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.execute.source_watch import SOURCE_CHANGED, SourceWatch
 from resumerge.engine.execute.space_reservation import SpaceReservation
 from resumerge.engine.execute.steps import Steps
@@ -23,41 +21,15 @@ from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.resources.governor import Governor
 from resumerge.errors import Resumable
 from resumerge.host.memory import rss
-from resumerge.ledger import Ledger, Progress
-from resumerge.mirror import Replicator
-from resumerge.planning.plan import Plan, Unit
-from resumerge.sources.reader import SourceReader
+from resumerge.ledger import Progress
+from resumerge.planning.plan import Unit
 from resumerge.sources.remote.prefetch import Prefetcher
 
 
-@dataclass(frozen=True)
-class LocalComputation:
-    """Computes what is pending, with everything that goes with it: downloads, steps, memory.
-
-    Args:
-        attempt: its number in the ledger.
-        files: of the shards; each is open, with its partial file in place, or sealed.
-        replicator: copies sealed shards to the mirror meanwhile, and is started; None without one.
-    """
-
-    context: RunContext
-    plan: Plan
-    ledger: Ledger
-    budget: ResourceBudget
-    attempt: int
-    files: ShardFiles
-    reader: SourceReader
-    replicator: Replicator | None = None
+class LocalComputation(Computation):
+    """Computes in this process, with everything that goes with it: downloads, steps, memory."""
 
     def run(self, progress: Sequence[Progress]) -> float:
-        """Compute, write and commit; the seconds that it took to import torch are returned.
-
-        Args:
-            progress: of every unit.
-
-        Raises:
-            Interrupted, Resumable: stopped before the end; what is committed is kept.
-        """
         context = self.context
         space = SpaceReservation(
             self.plan, self.files, progress, self.replicator if context.frees_shards else None
@@ -140,7 +112,3 @@ class LocalComputation:
     def _pending(self, progress: Sequence[Progress]) -> list[Unit]:
         """The units that are not committed."""
         return [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
-
-    def _sealed(self, shard: int) -> None:
-        if self.replicator is not None:
-            self.replicator.sealed(shard)

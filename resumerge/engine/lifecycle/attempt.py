@@ -230,8 +230,7 @@ class Attempt:
             return LocalComputation(*shared).run(progress)
         from resumerge.engine.cluster.driver import ClusterComputation  # which few runs need
 
-        ClusterComputation(*shared).run(progress)
-        return 0.0
+        return ClusterComputation(*shared).run(progress)
 
     def _finish(self) -> None:
         """Write the files beside the shards, where the folder is the output."""

@@ -74,11 +74,11 @@ class StopRequest:
     @contextmanager
     def deferred(self) -> Iterator[None]:
         """Note signals inside instead of raising `Interrupted`."""
-        self._deferred = True
+        before, self._deferred = self._deferred, True
         try:
             yield
         finally:
-            self._deferred = False
+            self._deferred = before
 
     @contextmanager
     def between_imports(self) -> Iterator[None]:

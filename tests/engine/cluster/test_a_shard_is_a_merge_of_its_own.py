@@ -205,3 +205,9 @@ def test_what_fails_is_tried_elsewhere_then_with_half_of_the_memory(
         seen.append(tries.memory)
     assert seen == memories and not tries.left
     assert tries.nodes == {"node0", "node1", "node2"}
+
+
+def test_what_no_machine_has_room_for_is_not_submitted_again() -> None:
+    tries = Tries()
+    tries.note(Failed(None, "unscheduled", ""), "", 0)
+    assert not tries.left

@@ -22,6 +22,7 @@ from cluster_runs import (
 from merging import shards_of
 
 import resumerge
+from resumerge.engine.cluster import driver
 from resumerge.engine.recovery.published import TASKS
 from resumerge.errors import Resumable
 
@@ -92,10 +93,10 @@ def test_a_task_that_fails_is_done_elsewhere_then_here(runs: ClusterRuns, tmp_pa
 def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
     runs.cluster.lay("middle-stop-0")
-    driver = runs.begin(out)
+    process = runs.begin(out)
     [victim] = wait_for(runs.cluster.victims)
     runs.cluster.kill_one_with(victim)
-    assert driver.wait(60) == 0, driver.stderr and driver.stderr.read()
+    assert process.wait(60) == 0, process.stderr and process.stderr.read()
     runs.cluster.add_machine()
     assert runs.is_same(out)
     found = counted(out)
@@ -133,12 +134,12 @@ def is_at_work(worker: int) -> bool:
 @pytest.mark.parametrize("again", [["--ray"], []], ids=["with Ray", "without"])
 def test_a_driver_that_is_killed(runs: ClusterRuns, tmp_path: Path, again: list[str]) -> None:
     out = tmp_path / "model"
-    driver = runs.begin(out, "--no-supervise")
+    process = runs.begin(out, "--no-supervise")
     wait_for(lambda: len(list((out / TASKS).glob("*/*/heartbeat.json"))) == 2)
-    driver.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
+    process.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
     wait_for(lambda: len(shards_of(out)) >= 2)
-    driver.kill()
-    driver.wait()
+    process.kill()
+    process.wait()
     known, published = counted(out)["task_finished"], len(shards_of(out))
     words = again and [*again, runs.cluster.address, "--threads", "1"]
     resumed = runs.command("resume", str(out), "--state-dir", str(state_of(out)), *words)
@@ -153,11 +154,13 @@ def test_a_driver_that_is_killed(runs: ClusterRuns, tmp_path: Path, again: list[
 def test_a_driver_that_is_stopped(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
     runs.cluster.lay("middle-stop-1", "middle-stop-2")
-    driver = runs.begin(out)
+    process = runs.begin(out)
     wait_for(lambda: len(runs.cluster.victims()) == 2)
-    driver.send_signal(signal.SIGINT)
-    assert driver.wait(30) == 130
-    assert driver.stderr is not None and "resumerge resume" in driver.stderr.read().splitlines()[-1]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert (
+        process.stderr is not None and "resumerge resume" in process.stderr.read().splitlines()[-1]
+    )
     assert not (out / TASKS).exists() and not list(out.glob("*.partial"))
     done = shards_of(out)
     assert counted(out)["task_finished"] == len(done)
@@ -228,12 +231,22 @@ def test_a_machine_with_other_code_is_refused(runs: ClusterRuns, tmp_path: Path)
     assert runs.is_same(out)
 
 
+def test_tasks_that_no_machine_can_take(
+    runs: ClusterRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "START_SECONDS", 1.0)
+    with pytest.raises(Resumable) as stopped:
+        on_cluster(runs, tmp_path / "model", ray_resources="nowhere=1", stall_timeout=1.0)
+    assert stopped.value.reason == "cluster"
+    assert "1 processors (--threads), nowhere=1 (--ray-resources)" in str(stopped.value)
+
+
 def test_a_run_that_is_started_over(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    driver = runs.begin(out, "--no-supervise")
+    process = runs.begin(out, "--no-supervise")
     wait_for(lambda: len(shards_of(out)) >= 1)
-    driver.kill()
-    driver.wait()
+    process.kill()
+    process.wait()
     assert (out / TASKS).is_dir()
     on_cluster(runs, out, restart=True)
     assert runs.is_same(out)
