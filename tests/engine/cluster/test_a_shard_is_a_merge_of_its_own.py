@@ -20,6 +20,7 @@ from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.published import TASKS, adopt_published
 from resumerge.engine.resources.signals import StopRequest
@@ -175,6 +176,15 @@ def test_what_is_not_as_its_record_is_not_journaled(
     assert shards.adopt() == [0]
     assert shards.plan.shards[1].name in shards.ledger.open_shards()
     assert not (shards.out / TASKS).exists()
+
+
+def test_an_abandoned_run_leaves_nothing_of_its_tasks(models: Path, tmp_path: Path) -> None:
+    shards = Shards(models, RECIPES["copies"], tmp_path)
+    shards.compute(0)
+    (shards.attempt / "task").mkdir()
+    (shards.attempt / "task" / "heartbeat.json").touch()
+    abandon_output(shards.ledger, shards.ledger.path.parent, shards.out, Storage())
+    assert not list(shards.out.iterdir())
 
 
 def test_other_versions_are_named(models: Path, tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_driver_that_is_killed(runs: ClusterRuns, tmp_path: Path, again: list[
 
 def test_a_driver_that_is_stopped(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    runs.cluster.lay("middle-stop-1", "middle-stop-2")
+    runs.cluster.lay("return-stop-1", "middle-stop-2")
     process = runs.begin(out)
     wait_for(lambda: len(runs.cluster.victims()) == 2)
     process.send_signal(signal.SIGINT)
@@ -163,7 +163,8 @@ def test_a_driver_that_is_stopped(runs: ClusterRuns, tmp_path: Path) -> None:
     )
     assert not (out / TASKS).exists() and not list(out.glob("*.partial"))
     done = shards_of(out)
-    assert counted(out)["task_finished"] == len(done)
+    found = counted(out)
+    assert (found["task_finished"], found["shard_adopted"]) == (1, 1) and len(done) == 2
     resumerge.resume(str(out), state_dir=state_of(out))
     assert runs.is_same(out)
 
