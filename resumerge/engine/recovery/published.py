@@ -23,7 +23,7 @@ from typing import Any
 from resumerge.engine.execute.checksums import HASH_BYTES, first_mismatch, unit_checksum
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.foreign_files import read_foreign
-from resumerge.ledger import Ledger, UnitCommit
+from resumerge.ledger import Ledger, Progress, UnitCommit
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
@@ -77,6 +77,14 @@ class ShardRecord:
             (unit.index, unit.blocks * HASH_BYTES) for unit in units
         ] == [(known.number, len(known.hashes)) for known in self.units]
 
+    def contradicts(self, progress: Sequence[Progress]) -> bool:
+        """Whether blocks are committed with other hashes.
+
+        Args:
+            progress: of every unit of the plan.
+        """
+        return any(not unit.hashes.startswith(progress[unit.number].hashes) for unit in self.units)
+
 
 def write_record(folder: Path, shard: int, record: ShardRecord, storage: Storage) -> None:
     """Write the record of a shard, durably.
@@ -111,13 +119,16 @@ def adopt_published(
         return []
     fingerprint = (ledger.run() or {})["fingerprint"]
     is_open = {row["number"] for row in ledger.shards() if row["state"] != "sealed"}
+    progress = ledger.progress()
     adopted = []
     for shard in plan.shards:
         records = [record_path(attempt, shard.index) for attempt in sorted(folder.iterdir())]
         for record in filter(None, map(_read_record, records)) if shard.index in is_open else ():
-            if record.fits(plan, shard, fingerprint) and _is_whole(
-                plan, files, shard, record, read
-            ):
+            if not record.fits(plan, shard, fingerprint):
+                continue
+            if record.contradicts(progress):  # what was committed first is kept
+                files.final(shard).unlink(missing_ok=True)
+            elif _is_whole(plan, files, shard, record, read):
                 ledger.adopt_published(shard.index, record.units)
                 files.remove(shard)
                 adopted.append(shard.index)

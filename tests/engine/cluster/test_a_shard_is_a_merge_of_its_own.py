@@ -178,6 +178,17 @@ def test_what_is_not_as_its_record_is_not_journaled(
     assert not (shards.out / TASKS).exists()
 
 
+def test_what_was_committed_first_is_kept(models: Path, tmp_path: Path) -> None:
+    shards = Shards(models, RECIPES["copies"], tmp_path)
+    first = shards.compute(1).record.units[0]
+    other = replace(first, hashes=bytes(len(first.hashes)))
+    attempt = shards.ledger.start_attempt({"pid": 1, "host": "here", "boot_id": ""})
+    shards.ledger.commit_batch(attempt, 1, [other], {"units_committed": 1, "bytes_committed": 1})
+    assert shards.adopt() == []
+    assert shards.ledger.progress()[first.number].hashes == other.hashes
+    assert not list(shards.out.iterdir()), "what contradicts it is no shard of this run"
+
+
 def test_an_abandoned_run_leaves_nothing_of_its_tasks(models: Path, tmp_path: Path) -> None:
     shards = Shards(models, RECIPES["copies"], tmp_path)
     shards.compute(0)

@@ -202,7 +202,7 @@ def test_two_machines_that_disagree(runs: ClusterRuns, tmp_path: Path) -> None:
     config = str(recipe_in(runs.models))
     other = runs.command("run", config, str(out), *words, OTHERWISE="0.5", SLOWNESS="0.1")
     wait_for(lambda: list(out.glob("*.partial")))
-    wait_for(lambda: committed(out))
+    before = wait_for(lambda: committed(out))
     other.send_signal(signal.SIGINT)
     assert other.wait(30) == 130
     with pytest.raises(Resumable) as stopped:
@@ -211,6 +211,8 @@ def test_two_machines_that_disagree(runs: ClusterRuns, tmp_path: Path) -> None:
     [conflict] = [data for kind, data in events(out) if kind == "hash_conflict"]
     assert conflict["first"] in str(stopped.value) and conflict["second"] in str(stopped.value)
     assert conflict["first"] != conflict["second"]
+    assert {path.suffix for path in out.iterdir()} == {".partial"}
+    assert committed(out) >= before, "the first is kept"
 
 
 def committed(out: Path) -> int:
