@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,6 +20,10 @@ from resumerge.option_types import LOCAL_CLUSTER, TASK_OPTIONS
 
 _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each node."""
+
+
+ANSWER_SECONDS = 2.0
+"""So long the head may take to accept a connection."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ def connected(address: str) -> Iterator[Cluster]:
         yield Cluster()
         return
     handlers = {number: signal.getsignal(number) for number in stop_signals()}
+    cluster: Cluster | None = None
     printing = ray._private.worker.print_to_stdstream
     # Ray prints what happens to workers on stdout, and has no switch for that.
     ray._private.worker.print_to_stdstream = lambda *given, **named: None
@@ -66,10 +72,11 @@ def connected(address: str) -> Iterator[Cluster]:
             ) from error
         finally:
             _restore(handlers)
-        yield Cluster()
+        yield (cluster := Cluster())
     finally:
-        with suppress(Exception):
-            ray.shutdown()
+        if cluster is None or not cluster.is_lost:
+            with suppress(Exception):
+                ray.shutdown()
         ray._private.worker.print_to_stdstream = printing
         _restore(handlers)
 
@@ -82,7 +89,26 @@ def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
 
 
 class Cluster:
-    """The cluster that this process is connected to."""
+    """The cluster that this process is connected to.
+
+    Attributes:
+        is_lost: its head is gone. Ray ends this process when it has noticed, after a minute, and
+            waits for it until then: nothing is asked of it any more.
+    """
+
+    def __init__(self) -> None:
+        self.is_lost = False
+
+    def has_head(self) -> bool:
+        """Whether something answers at the address of the head."""
+        import ray
+
+        host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS):
+                return True
+        except OSError:
+            return False
 
     def machines(self) -> list[Machine]:
         """The nodes that are alive and have processors for tasks."""
@@ -149,6 +175,8 @@ class Cluster:
         """End a task; its worker is killed, if it can be reached."""
         import ray
 
+        if self.is_lost:
+            return
         with suppress(Exception):
             ray.cancel(reference, force=True)
 

@@ -36,6 +36,10 @@ POLL_SECONDS = 0.25
 START_SECONDS = 60.0
 """So long a worker's process may take to start, whatever ``--stall-timeout`` is."""
 
+HEAD_SECONDS, LOST_SECONDS = 5.0, 20.0
+"""Time between two looks at the cluster's head, and without an answer until it counts as lost: Ray
+would end this process after 60 seconds."""
+
 STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 """Events, each with `task`, `shard` and `node`."""
 
@@ -129,6 +133,7 @@ class _Dispatcher:
         self._running: dict[Any, _Running] = {}
         self._fingerprint = (run.ledger.run() or {})["fingerprint"]
         self._looked = 0.0
+        self._asked = self._answered = time.monotonic()
         self._has_worked = False
 
     def run(self) -> None:
@@ -274,6 +279,7 @@ class _Dispatcher:
         if now - self._looked < BEAT_SECONDS:
             return
         self._looked = now
+        self._look_at_the_head(now)
         current = [running for running in self._running.values() if not running.given_up]
         for running in current:
             beat = read_beat(running.task.own_folder)
@@ -296,6 +302,21 @@ class _Dispatcher:
                     raise self._nobody_works(running, quiet)
                 text = f"no machine had room for it for {quiet:.0f} s"
                 self._failed(running, Failed(None, UNSCHEDULED, text))
+
+    def _look_at_the_head(self, now: float) -> None:
+        if now - self._asked < HEAD_SECONDS:
+            return
+        self._asked = now
+        if self._cluster.has_head():
+            self._answered = now
+        elif now - self._answered > LOST_SECONDS:
+            self._cluster.is_lost = True
+            raise Resumable(
+                "cluster",
+                f"The head of the Ray cluster has not answered for {now - self._answered:.0f} s. "
+                "What was published is committed. Start the cluster again, then resume with its "
+                "address, or without --ray.",
+            )
 
     def _nobody_works(self, running: _Running, seconds: float) -> Resumable:
         task = running.task.options

@@ -92,6 +92,14 @@ class RayCluster:
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         self.kill(next(node for node in self._nodes if parent in _pids(node)))
 
+    def kill_head(self) -> None:
+        """Kill what the cluster is coordinated by; the cluster is of no use afterwards."""
+        [[server]] = [
+            infos for name, infos in self._cluster.head_node.all_processes.items() if "gcs" in name
+        ]
+        server.process.kill()
+        server.process.wait()
+
     def lay(self, *accidents: str) -> None:
         """Lay accidents, each for one worker: see `accidents.py`."""
         for name in accidents:

@@ -105,10 +105,11 @@ def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_worker_that_wakes_when_its_shard_is_done(
-    runs: ClusterRuns, tmp_path: Path, stage: str, soak: bool
+    runs: ClusterRuns, tmp_path: Path, stage: str, soak: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if stage != "publish" and not soak:
         pytest.skip("one stage is enough for every day: the others with --soak")
+    monkeypatch.setattr(driver, "START_SECONDS", 15.0)
     out = tmp_path / "model"
     runs.cluster.lay(f"{stage}-stop-0")
     on_cluster(runs, out, stall_timeout=STALLED)
@@ -120,7 +121,10 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
     assert runs.is_same(out)
     assert before == {path: path.stat().st_mtime_ns for path in out.iterdir()}
     failed = [data["reason"] for kind, data in events(out) if kind == "task_failed"]
-    assert failed == ["stalled"] and counted(out)["task_finished"] == 4
+    assert (
+        failed == ["unscheduled" if stage == "start" else "stalled"]
+        and counted(out)["task_finished"] == 4
+    )
 
 
 def is_at_work(worker: int) -> bool:
@@ -264,3 +268,18 @@ def test_status_shows_what_each_machine_did(runs: ClusterRuns, tmp_path: Path) -
     assert told["tasks"] == {"started": 5, "finished": 4, "failed": 1}
     assert sum(node["finished"] for node in told["nodes"]) == 4
     assert all(node["bytes_per_s"] > 0 for node in told["nodes"] if node["finished"])
+
+
+def test_a_head_that_dies(runs: ClusterRuns, tmp_path: Path, soak: bool) -> None:
+    if not soak:
+        pytest.skip("the cluster is lost, and waited for: with --soak")
+    out = tmp_path / "model"
+    runs.cluster.lay("middle-stop-1")
+    process = runs.begin(out)
+    wait_for(runs.cluster.victims)
+    runs.cluster.kill_head()
+    assert process.wait(60) == 75
+    assert "resumerge resume" in (process.stderr and process.stderr.read().splitlines()[-1] or "")
+    assert not (out / TASKS).exists()
+    resumerge.resume(str(out), state_dir=state_of(out))
+    assert runs.is_same(out)
