@@ -120,11 +120,9 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
     wait_for(lambda: not is_at_work(sleeper))
     assert runs.is_same(out)
     assert before == {path: path.stat().st_mtime_ns for path in out.iterdir()}
-    failed = [data["reason"] for kind, data in events(out) if kind == "task_failed"]
-    assert (
-        failed == ["unscheduled" if stage == "start" else "stalled"]
-        and counted(out)["task_finished"] == 4
-    )
+    failed = {data["reason"] for kind, data in events(out) if kind == "task_failed"}
+    assert failed <= {"stalled", "unscheduled"} and failed
+    assert counted(out)["task_finished"] == 4
 
 
 def is_at_work(worker: int) -> bool:
@@ -279,7 +277,8 @@ def test_a_head_that_dies(runs: ClusterRuns, tmp_path: Path, soak: bool) -> None
     wait_for(runs.cluster.victims)
     runs.cluster.kill_head()
     assert process.wait(60) == 75
-    assert "resumerge resume" in (process.stderr and process.stderr.read().splitlines()[-1] or "")
+    assert process.stderr is not None
+    assert "resumerge resume" in process.stderr.read().splitlines()[-1]
     assert not (out / TASKS).exists()
     resumerge.resume(str(out), state_dir=state_of(out))
     assert runs.is_same(out)
