@@ -135,6 +135,24 @@ def test_one_request_of_an_upload_goes_wrong(
     assert bucket.begun_uploads() == []
 
 
+@pytest.mark.parametrize("nbytes", [1000, 2 * PART + 1000])
+def test_what_a_callback_asks_for_is_not_reported_to_it(
+    place: Store, bucket: Bucket, large: Path, nbytes: int
+) -> None:
+    """A lease that is renewed while a shard is sent would wait for itself for ever."""
+    large.write_bytes(large.read_bytes()[:nbytes])
+    within: list[int] = []
+
+    def moved(nbytes: int) -> None:
+        assert not within, "called by the request that it makes"
+        within.append(nbytes)
+        place.put({"lease": b"renewed"})
+        within.pop()
+
+    place.upload(NAME, large, moved)
+    assert bucket.contents("p/") == {NAME: large.read_bytes(), "lease": b"renewed"}
+
+
 def test_only_uploads_of_the_files_that_are_named_are_aborted(place: Store, bucket: Bucket) -> None:
     for key in (f"p/{NAME}", "p/other", "elsewhere"):
         bucket.api.create_multipart_upload(Bucket=bucket.name, Key=key)

@@ -215,10 +215,13 @@ class _ReportedBody(io.BytesIO):
         self._unreported += len(data)
         if self._unreported >= REPORTED or not data:
             nbytes, self._unreported = self._unreported, 0
+            token = _moved.set(None)  # it may make requests itself, such as renew a lease
             try:
                 self._moved(nbytes)
             except Exception as error:
                 raise _Stop from error
+            finally:
+                _moved.reset(token)
         return data
 
 
