@@ -196,6 +196,11 @@ class Options:
         Flag(), "Delete each download of this run as soon as it is no longer needed.",
         *_ALL, default=False, kept=Kept.INHERITED,
     )  # fmt: skip
+    stream: bool = _option(
+        Flag(), "Read models on the Hub and in buckets by ranges as they are needed, and never "
+        "store them. What a method reads several times is fetched several times.",
+        *_ALL, default=False, kept=Kept.INHERITED,
+    )  # fmt: skip
     mirror: str | None = _option(
         Address(),
         "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) "
@@ -252,6 +257,14 @@ class Options:
                     "Shards cannot be both kept and deleted on this machine",
                     found="--bring-back and --mirror-then-delete",
                     fix="leave one of them out",
+                )
+            )
+        if self.stream is True and (self.evict is True or self.offline is True):
+            problems.append(
+                Problem(
+                    "Models cannot be read from their servers, and as files of this disk alone",
+                    found="--stream and " + ("--offline" if self.offline is True else "--evict"),
+                    fix="leave one of them out: with --stream nothing is downloaded",
                 )
             )
         if self.tensor_union is True and self.tensor_intersection is True:
@@ -318,6 +331,10 @@ class Options:
             for option, value in now._values(Kept.INHERITED)
             if value == option.default and began.get(option.name) is not None
         }
+        if now.evict or now.offline:
+            inherited.pop("stream", None)
+        if now.stream:
+            inherited.pop("evict", None)
         return replace(now, mirror=now.mirror or mirror, **inherited)
 
     def needing_mirror(self) -> list[str]:
@@ -390,6 +407,7 @@ class _MergeOptions(TypedDict, total=False):
     restart: bool
     memory_wait: float
     evict: bool
+    stream: bool
     mirror: StrPath | None
     mirror_then_delete: bool | None
     mirror_rate: int | str | None

@@ -6,9 +6,10 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGTERM
+from typing import Any
 
 import pytest
 from choosing_kernels import use_kernels
@@ -17,7 +18,6 @@ from loopback_hub.pointing import hub, sleeps
 from tiny_models import LLAMA, write_family
 
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.types import Source
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anything
 
@@ -56,8 +56,8 @@ def readers_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     opened: list[SourceReader] = []
     init = SourceReader.__init__
 
-    def noted(self: SourceReader, sources: Sequence[Source]) -> None:
-        init(self, sources)
+    def noted(self: SourceReader, *given: Any) -> None:
+        init(self, *given)
         opened.append(self)
 
     monkeypatch.setattr(SourceReader, "__init__", noted)

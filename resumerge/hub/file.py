@@ -13,7 +13,7 @@ from resumerge.errors import InputError, Resumable, refuse
 from resumerge.hub.cache import cache_folder, repo_folder, snapshot_folder
 from resumerge.hub.client import hub_call, is_offline
 from resumerge.hub.content_hash import ExpectedHash, is_intact
-from resumerge.hub.http import get
+from resumerge.hub.http import get, get_again
 from resumerge.hub.xet import download_by_xet, is_served_by_xet
 from resumerge.remote.file import REQUEST, RemoteFile, Response, offline_error
 from resumerge.retry import Backoff
@@ -103,7 +103,7 @@ class HubFile(RemoteFile):
             headers["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
         if start and validator:
             headers["If-Range"] = validator
-        return get(self._url, headers)
+        return get(self._url, headers) if stop is None else get_again(self._url, headers)
 
     def expected_content(self) -> Callable[[], ExpectedHash]:
         return partial(ExpectedHash, self.etag, self.size)

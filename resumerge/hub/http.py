@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from resumerge.remote.file import Response
 
 CHUNK = 16384
 """Largest piece of a body, in bytes, where the HTTP library asks for a size."""
+
+REDIRECT_SECONDS = 300.0
+"""For so long the Hub is not asked again where a file is: the addresses that it gives are valid for
+longer, and it counts how often it is asked."""
+
+_redirects: dict[str, tuple[str, float]] = {}
+"""Where the Hub sent a request to, by its URL, and until when that is used. They are secrets."""
 
 
 @contextmanager
@@ -20,29 +29,73 @@ def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
     Raises:
         HfHubHTTPError: the status is an error other than 416 (range not satisfiable).
     """
+    with _opened(url, headers) as response:
+        yield _as_response(response)
+
+
+@contextmanager
+def get_again(url: str, headers: dict[str, str]) -> Iterator[Response]:
+    """The same for a URL that is requested many times: the server that it leads to is asked.
+
+    Raises:
+        HfHubHTTPError: as `get`.
+    """
+    with ExitStack() as stack:
+        address, until = _redirects.get(url, ("", 0.0))
+        if time.monotonic() < until:
+            try:
+                response = stack.enter_context(_opened(address, headers, token=False))
+            except Exception:  # it has expired, or that server fails: the Hub may know another one
+                _redirects.pop(url, None)
+            else:
+                yield _as_response(response)
+                return
+        response = stack.enter_context(_opened(url, headers))
+        if urlsplit(str(response.url)).netloc != urlsplit(url).netloc:
+            _redirects[url] = str(response.url), time.monotonic() + REDIRECT_SECONDS
+        yield _as_response(response)
+
+
+@contextmanager
+def _opened(url: str, headers: dict[str, str], token: bool | None = None) -> Iterator[Any]:
+    """The HTTP library's response.
+
+    Args:
+        token: False for a host that the token is not meant for.
+    """
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
     headers = {
-        **build_hf_headers(library_name="resumerge"),
+        **build_hf_headers(library_name="resumerge", token=token),
         "Accept-Encoding": "identity",
         **headers,
     }
     session: Any = get_session()
     options = {"headers": headers, "timeout": float(constants.HF_HUB_DOWNLOAD_TIMEOUT)}
-    is_httpx = callable(getattr(session, "stream", None))  # from huggingface_hub 1.0 on
     with (
         session.stream("GET", url, **options)
-        if is_httpx
+        if _is_httpx(session)
         else session.get(url, **options, stream=True)
     ) as response:
         if response.status_code != 416:
             hf_raise_for_status(response)
-        chunks = response.iter_bytes() if is_httpx else response.iter_content(CHUNK)
+        yield response
 
-        def abort() -> None:
-            with suppress(Exception):
-                stream = response.extensions["network_stream"]
-                stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
-        yield Response(response.status_code, response.headers, chunks, abort)
+def _as_response(response: Any) -> Response:
+    chunks = (
+        response.iter_bytes() if hasattr(response, "iter_bytes") else response.iter_content(CHUNK)
+    )
+
+    def abort() -> None:
+        with suppress(Exception):
+            stream = response.extensions["network_stream"]
+            stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    return Response(response.status_code, response.headers, chunks, abort)
+
+
+def _is_httpx(session: Any) -> bool:
+    """From huggingface_hub 1.0 on; before, it used requests."""
+    return callable(getattr(session, "stream", None))

@@ -153,6 +153,10 @@ class MergeMethod(ABC):
         """How many times the inputs are read: once for each reduction, and once for the blocks."""
         return 1
 
+    def samples(self, tensor: TensorContext) -> int:
+        """How many of these times samples alone are read: `Scan`."""
+        return 0
+
     def statistics_bytes(self, tensor: TensorContext) -> int:
         """Bytes that the statistics take until the tensor is done, like selection candidates."""
         return 0

@@ -58,6 +58,7 @@ _SENTENCES = {
         "A cached source file was damaged. It was downloaded again, and the tensors made from "
         "it were computed again"
     ),
+    "streamed": "Models were read from their servers by ranges, and not stored (--stream)",
     "download_damaged": "A download did not match its hash, and was repeated",
     "download_evicted": "Downloads that were no longer needed were deleted",
     "shard_lost": "A shard was missing or truncated, and its tensors were computed again",

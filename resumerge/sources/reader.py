@@ -1,26 +1,46 @@
-"""Range reads: part of a file's bytes, by `preadv`, into a buffer that the caller reuses.
+"""Range reads: part of a file's bytes, into a buffer that the caller reuses.
 
-mmap is not used: the kernel decides which pages of a mapping count as this process's memory, and an
-I/O error in a mapping is a SIGBUS, while here it is an exception.
+Files on this disk are read by `preadv`. mmap is not used: the kernel decides which pages of a
+mapping count as this process's memory, and an I/O error in a mapping is a SIGBUS, while here it is
+an exception. Files that are streamed are read from their server.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from resumerge.errors import Resumable
+from resumerge.remote.expected_ranges import ExpectedRanges, Range
+from resumerge.remote.file import RemoteFile
+from resumerge.remote.range_reader import RangeReader
+from resumerge.sources.remote.files import remote_file
 from resumerge.sources.types import FileStamp, Source
+from resumerge.tensors import Stored
 from resumerge.tensors.evaluation import InFile
 
 
 class SourceReader:
-    """Reads ranges of the files of several sources. Threads may share it."""
+    """Reads ranges of the files of several sources. Threads may share it.
 
-    def __init__(self, sources: Mapping[int, Source] | Sequence[Source]) -> None:
+    Attributes:
+        ranges: what streamed files are read by.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[int, Source] | Sequence[Source],
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            check: called often while an answer of a server is waited for; what it raises ends that.
+        """
         self._sources = sources
+        self.ranges = RangeReader(check)
+        self._streamed: dict[tuple[int, str], RemoteFile | None] = {}
         self._files: dict[tuple[int, str], int] = {}
         self._stamps: dict[tuple[int, str], FileStamp] = {}
         """Of files that had none when the source was opened: as they were when first read."""
@@ -32,7 +52,12 @@ class SourceReader:
         Raises:
             Resumable: the file is missing, shorter than its header says, or not readable.
         """
+        file = self._streamed_file(tensor)
+        if file is not None:
+            self.ranges.fill(file, offset, buffer)
+            return
         fd = self.descriptor(tensor)
+        assert fd is not None
         wanted, done = len(buffer), 0
         while done < wanted:
             try:
@@ -43,12 +68,24 @@ class SourceReader:
                 raise self._unreadable(tensor, "the file became shorter")
             done += count
 
-    def descriptor(self, tensor: InFile) -> int:
-        """An open descriptor of the file that holds a tensor.
+    def expect(
+        self, steps: Iterable[Iterable[tuple[Stored, int, int]]], *, keep: bool = False
+    ) -> ExpectedRanges[RemoteFile]:
+        """Have elements ``first:last`` of stored tensors requested ahead; of streamed files alone.
+
+        Args:
+            steps, keep: as of `RangeReader.expect`.
+        """
+        return self.ranges.expect(map(self._streamed_ranges, steps), keep=keep)
+
+    def descriptor(self, tensor: InFile) -> int | None:
+        """An open descriptor of the file that holds a tensor; None where it is streamed.
 
         Raises:
             Resumable: the file cannot be opened.
         """
+        if self._streamed_file(tensor) is not None:
+            return None
         source, file = key = tensor.source, tensor.file
         with self._lock:
             if key not in self._files:
@@ -96,11 +133,29 @@ class SourceReader:
                 os.close(fd)
 
     def close(self) -> None:
-        """Close every file."""
+        """Close every file, and end all requests."""
+        self.ranges.close()
         with self._lock:
             for fd in self._files.values():
                 os.close(fd)
             self._files.clear()
+
+    def _streamed_ranges(
+        self, reads: Iterable[tuple[Stored, int, int]]
+    ) -> Iterator[Range[RemoteFile]]:
+        for stored, first, last in reads:
+            file = self._streamed_file(stored)
+            if file is not None:
+                start, nbytes = stored.byte_range(first, last)
+                yield file, start, start + nbytes
+
+    def _streamed_file(self, tensor: InFile) -> RemoteFile | None:
+        key = tensor.source, tensor.file
+        if key not in self._streamed:
+            source = self._sources[tensor.source]
+            streamed = source.is_streamed(tensor.file)
+            self._streamed[key] = remote_file(source, tensor.file) if streamed else None
+        return self._streamed[key]
 
     def _unreadable(self, tensor: InFile, why: str) -> Resumable:
         path = self._sources[tensor.source].path(tensor.file)

@@ -88,6 +88,8 @@ class Source:
         single: whether the reference names one weight file: what lies beside it in `folder` is
             not the model's.
         number: in a plan.
+        streams: whether its remote files that are not on this disk are read by ranges, and not
+            downloaded.
     """
 
     ref: ModelRef
@@ -104,6 +106,7 @@ class Source:
     notes: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
     number: int = 0
+    streams: bool = False
 
     @property
     def is_remote(self) -> bool:
@@ -133,6 +136,12 @@ class Source:
             for prefix, part in self.parts.items()
             if file.startswith(prefix)
         )
+
+    def is_streamed(self, file: str) -> bool:
+        """Whether a weight file is read by ranges from its server, and never stored here."""
+        if not self.streams or self.files[file].present:
+            return False
+        return self.part_of(file)[0].is_remote
 
     def path(self, file: str) -> Path:
         """Where a file of `files` is, or will be after the download."""

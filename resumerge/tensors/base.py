@@ -95,6 +95,17 @@ class Tensor(ABC):
         for child in self.children():
             yield from child.passed(start, stop)
 
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        """(leaf, first element, one past the last) of what `read` reads of elements ``start:stop``,
+        in order; without scratch files, and without what is held for all elements.
+        """
+        for child in self.children():
+            yield from child.reads(start, stop)
+
+    def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
+        """Likewise, what is read once, and held for all elements of it."""
+        yield from ()
+
     def working_bytes(self, elements: int) -> float:
         """Bytes of buffers, beside the result, while so many elements of it are read at once."""
         return max((child.working_bytes(elements) for child in self.children()), default=0)

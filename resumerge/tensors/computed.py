@@ -61,6 +61,11 @@ class Step(ABC):
     def tensors(self, part: int) -> tuple[Tensor, ...]:
         """What a part of the result is computed from."""
 
+    def reads(self) -> Iterator[tuple[Tensor, int, int]]:
+        """(leaf, first element, one past the last) of what it reads."""
+        for tensor in self.tensors(self.pieces):
+            yield from tensor.reads(0, tensor.numel)
+
     @abstractmethod
     def prepare(self, evaluation: Evaluation) -> Advance:
         """Import the libraries that it needs; what does the work with them."""
@@ -106,6 +111,10 @@ class Computed(Tensor):
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Nothing: the step has read what it needs."""
+        yield from ()
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        """Nothing: likewise."""
         yield from ()
 
     def working_bytes(self, elements: int) -> float:

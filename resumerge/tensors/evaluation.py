@@ -31,8 +31,8 @@ class InFile(Protocol):
 class Files(Protocol):
     """The files of all sources. `SourceReader` is one."""
 
-    def descriptor(self, tensor: InFile) -> int:
-        """An open descriptor of a tensor's file."""
+    def descriptor(self, tensor: InFile) -> int | None:
+        """An open descriptor of a tensor's file; None where it is not on this disk."""
 
     def fill(self, tensor: InFile, offset: int, buffer: memoryview) -> None:
         """Fill a buffer from an offset (bytes) of a tensor's file."""

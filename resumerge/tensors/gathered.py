@@ -63,6 +63,34 @@ class Gathered(Tensor):
             for table in self.tables:
                 yield from table.passed(0, table.numel)
 
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        width = self.width
+        if start == stop:
+            return
+        runs = self.rows.runs(start // width, -(-stop // width))
+        places = (runs.begins.tolist(), runs.ends.tolist(), runs.shifts.tolist())
+        for begin, end, shift, origin in zip(*places, runs.origins.tolist()):
+            first, last = max(begin * width, start), min(end * width, stop)
+            if origin >= 0:
+                yield from self.tables[origin].reads(first + shift * width, last + shift * width)
+            elif origin == AVERAGE:
+                yield from self._reads_of_averages(first, last, shift)
+
+    def _reads_of_averages(
+        self, first: int, last: int, shift: int
+    ) -> Iterator[tuple[Tensor, int, int]]:
+        width = self.width
+        for row in range(first // width, -(-last // width)):
+            begin, end = max(first, row * width), min(last, (row + 1) * width)
+            for origin, member_row in self.rows.members(row + shift):
+                moved = (member_row - row) * width
+                yield from self.tables[origin].reads(begin + moved, end + moved)
+
+    def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
+        """The rows that the mean is taken of."""
+        if self.rows.has_mean:
+            yield from self.reads(0, self.rows.named * self.width)
+
     def working_bytes(self, elements: int) -> float:
         row = max(
             BITS[table.unrounded.dtype] // 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -85,6 +85,12 @@ class Merged(Tensor):
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
         return replace(self, operands=children)
 
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        size = self.block_elements
+        first, last = start // size * size, min(-(-stop // size) * size, self.numel)
+        for operand in self.operands:
+            yield from operand.reads(first, last)
+
     def computing_bytes(self, elements: int) -> float:
         """Bytes of buffers, beside the result, while so many elements are computed at once."""
         cost, inputs = self.merge_method.cost, len(self.operands)
@@ -131,7 +137,8 @@ class Merged(Tensor):
         """The elements of a run of every operand, one block after the other."""
         length, ranges = run.length, run.ranges()
         vectors = [evaluation.vector(k, length, code) for k, code in enumerate(self._codes)]
-        if self._stored and read_ranges(self._places(evaluation.files, vectors, ranges)):
+        places = self._places(evaluation.files, vectors, ranges)
+        if places and read_ranges(places):
             for k, vector in enumerate(vectors):
                 evaluation.seen(k, vector)
             return vectors
@@ -181,10 +188,14 @@ class Merged(Tensor):
     def _places(
         self, files: Files, vectors: Sequence[Vector], ranges: Sequence[tuple[int, int]]
     ) -> list[tuple[int, int, np.ndarray]]:
-        """Where the operands are (descriptor, offset in bytes), and where they go."""
+        """Where the operands are (descriptor, offset in bytes), and where they go; nothing where
+        some are computed, or not on this disk.
+        """
         places = []
         for stored, vector in zip(self._stored, vectors):
             descriptor = files.descriptor(stored)
+            if descriptor is None:
+                return []
             for (start, stop), part in zip(ranges, _parts(vector, ranges)):
                 places.append((descriptor, stored.byte_range(start, stop)[0], part))
         return places

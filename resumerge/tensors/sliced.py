@@ -40,6 +40,9 @@ class Sliced(Tensor):
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         yield from self.whole.passed(self.first + start, self.first + stop)
 
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        yield from self.whole.reads(self.first + start, self.first + stop)
+
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         self.whole.read(evaluation, self.first + start, self.first + stop, out)
 

@@ -79,6 +79,10 @@ class Spilled(Tensor):
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         yield from self.tensor.passed(start, stop)
 
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        """Nothing: it lies in a scratch file."""
+        yield from ()
+
     def working_bytes(self, elements: int) -> float:
         """With the buffer that it is written from."""
         return nbytes(self.dtype, elements) + self.tensor.working_bytes(elements)

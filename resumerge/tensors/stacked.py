@@ -40,6 +40,10 @@ class Stacked(Tensor):
         for part, first, last in self._pieces(start, stop):
             yield from part.passed(first, last)
 
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        for part, first, last in self._pieces(start, stop):
+            yield from part.reads(first, last)
+
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         inner, done = evaluation.inner(), 0
         for part, first, last in self._pieces(start, stop):

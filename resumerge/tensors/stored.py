@@ -36,6 +36,9 @@ class Stored(Tensor):
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         yield self, start, stop
 
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        yield self, start, stop
+
     def byte_range(self, start: int, stop: int) -> tuple[int, int]:
         """(offset in the file, length) of elements ``start:stop`` of a contiguous tensor."""
         first = nbytes(self.dtype, start)
@@ -45,7 +48,8 @@ class Stored(Tensor):
         files = evaluation.files
         if self.strides is None:
             offset = self.offset + nbytes(self.dtype, start)
-            if not read_ranges([(files.descriptor(self), offset, out)]):
+            descriptor = files.descriptor(self)
+            if descriptor is None or not read_ranges([(descriptor, offset, out)]):
                 files.fill(self, offset, out.data)  # which says what is wrong
             return
         fill, elements = partial(files.fill, self), out.view(f"u{BITS[self.dtype] // 8}")

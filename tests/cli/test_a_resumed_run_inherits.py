@@ -16,6 +16,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "materialize": ("always", "never"),
     "trust_sources": (False, True),
     "evict": (False, True),
+    "stream": (False, True),
     "mirror_then_delete": (True, False),
     "mirror_rate": (10**6, 10**7),
     "mirror_wait": (60.0, 0.0),
@@ -62,6 +63,15 @@ def test_shards_that_are_brought_back_are_not_deleted_as_they_were_before() -> N
     assert (found.bring_back, found.mirror_then_delete) == (True, False)
     with pytest.raises(InputError, match="cannot be both kept and deleted"):
         Options(bring_back=True, mirror_then_delete=True)
+
+
+@pytest.mark.parametrize("given", ["evict", "offline"])
+def test_a_run_that_streams_may_go_on_with_files_of_this_disk(given: str) -> None:
+    assert not Options(**{given: True}).inherit({"stream": True}, None).stream
+    assert Options(stream=True).inherit({"evict": True}, None) == Options(stream=True)
+    with pytest.raises(InputError, match="as files of this disk alone") as refused:
+        Options(stream=True, **{given: True})
+    assert f"--stream and --{given}" in str(refused.value)
 
 
 def test_what_a_ledger_keeps_is_what_the_next_attempt_inherits() -> None:

@@ -48,9 +48,17 @@ PLAN: dict[str, Any] = {
     "shards": int,
     "memory": {"predicted_peak_rss": int, "budget": int},
     "disk": {"needed": int, "free": int},
-    "download": {"bytes": int, "files": int, "cached_bytes": int},
+    "download": {"bytes": int, "files": int, "cached_bytes": int, "streamed_bytes": int},
     "time": {"estimate_s": ANY_NUMBER, "basis": str},
-    "sources": [{"model": str, "kind": str, "revision": (str, OR_NULL), "bytes_needed": int}],
+    "sources": [
+        {
+            "model": str,
+            "kind": str,
+            "revision": (str, OR_NULL),
+            "bytes_needed": int,
+            "streamed_bytes": int,
+        }
+    ],
     "problems": [dict],
 }
 METHODS: dict[str, Any] = {

@@ -63,11 +63,13 @@ def check_downloads(
     Args:
         output: bytes that the output needs, which may be on the same disk.
     """
-    absent = {
-        number: sorted(n for n in plan.bytes_needed(number) if not source.files[n].present)
+    keys = [
+        (source, name)
         for number, source in enumerate(plan.sources)
-    }
-    files = [remote_file(plan.sources[k], name) for k, names in absent.items() for name in names]
+        for name in sorted(plan.bytes_needed(number))
+        if not source.files[name].present
+    ]
+    files = [remote_file(source, name) for source, name in keys]
     unreachable = [file for file in files if offline or file.is_offline]
     if unreachable:
         by_version: dict[str, list[RemoteFile]] = {}
@@ -78,7 +80,9 @@ def check_downloads(
             for missing in by_version.values()
         ]
     by_disk: dict[int, list[RemoteFile]] = {}
-    for file in files:
+    for file, (source, name) in zip(files, keys):
+        if source.is_streamed(name):
+            continue
         by_disk.setdefault(_device(file.cache), []).append(file)
     if evict:
         return []

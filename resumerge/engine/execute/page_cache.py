@@ -57,4 +57,6 @@ class PageCache:
     def _drop(self, leaves: Iterable[tuple[Tensor, int, int]]) -> None:
         for leaf, first, last in leaves:
             if isinstance(leaf, Stored):
-                drop_from_cache(self._reader.descriptor(leaf), *leaf.byte_range(first, last))
+                descriptor = self._reader.descriptor(leaf)
+                if descriptor is not None:
+                    drop_from_cache(descriptor, *leaf.byte_range(first, last))

@@ -13,9 +13,11 @@ from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.execute.evaluation.evaluator import Evaluator, Statistics
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
+from resumerge.engine.execute.read_ahead import ReadAhead
 from resumerge.engine.execute.scratch import Scratch
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
+from resumerge.errors import Interrupted
 from resumerge.planning.plan import BLOCK, Unit
 from resumerge.tensors import Merged, Spilled
 from resumerge.tensors.base import RUN_BYTES
@@ -47,6 +49,7 @@ class Scheduler:
         self._execution, self._evaluator = execution, evaluator
         self._queue, self._committer, self._page_cache = queue, committer, page_cache
         self._governor, self._stop = execution.governor, execution.stop
+        self._read_ahead = ReadAhead(execution.plan, execution.reader)
         self._scratch = Scratch(execution.storage, execution.files.folder)
         self._pool = ThreadPoolExecutor(execution.threads, "block", evaluator.start_thread)
         self._statistics_pool = ThreadPoolExecutor(1, "statistics")
@@ -104,13 +107,22 @@ class Scheduler:
                 running.append(self._pool.submit(self._write_blocks, unit, indices, statistics))
                 nbytes += unit.span(indices)[1]
                 if len(running) > self._tasks_in_flight():
-                    batch.append(running.popleft().result())
+                    batch.append(self._written(running))
             while running:
-                batch.append(running.popleft().result())
+                batch.append(self._written(running))
+        except Interrupted:
+            pass  # a server does not answer; what was computed before is committed
         finally:
             for future in running:
                 future.cancel()
         return batch
+
+    def _written(self, running: deque[Future[WrittenBlocks]]) -> WrittenBlocks:
+        """The blocks that are next in order, as soon as they are written."""
+        written = running.popleft().result()
+        if written.completes_unit:
+            self._read_ahead.end(written.unit)
+        return written
 
     def _next_blocks(self, nbytes: int) -> tuple[Unit, range, Statistics] | None:
         """The next blocks of a unit whose files are present, and the unit's statistics.
@@ -141,6 +153,7 @@ class Scheduler:
         if unit is None:
             return None
         if unit.blocks == 1 or not self._evaluator.needs_statistics(unit):
+            self._read_ahead.begin(unit, self._first_block(unit))
             return unit, None
         task = self._statistics_pool.submit(
             self._evaluator.statistics, unit, self._sweep, self._scratch
@@ -151,10 +164,16 @@ class Scheduler:
         """Make every uncommitted block of a unit the next to be computed."""
         try:
             self._current = unit, statistics.result() if statistics else {}
-        except _SweepStopped:
+        except (_SweepStopped, Interrupted):
             return
-        committed = self._execution.progress[unit.index].committed_blocks
-        self._blocks_left = range(committed, unit.blocks)
+        first = self._first_block(unit)
+        self._blocks_left = range(first, unit.blocks)
+        if statistics is not None:
+            self._read_ahead.begin(unit, first)
+
+    def _first_block(self, unit: Unit) -> int:
+        """The first block of a unit that is not committed."""
+        return self._execution.progress[unit.index].committed_blocks
 
     def _write_blocks(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
         """Runs in a worker thread."""
@@ -177,6 +196,12 @@ class Scheduler:
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
         """A sweep by all threads, a few runs of blocks ahead of its consumer."""
+        with self._read_ahead.sweep(tensor, sample=sample):
+            yield from self._swept(tensor, function, sample)
+
+    def _swept(
+        self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
+    ) -> Iterator[Any]:
         running: deque[tuple[range, Future[Any]]] = deque()
         first = 0
         while first < tensor.blocks:

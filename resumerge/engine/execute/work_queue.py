@@ -16,18 +16,18 @@ POLL_SECONDS = 0.25
 """Time between two looks at signals and downloads while nothing can be computed."""
 
 RemoteFiles = frozenset[SourceFileKey]
-"""Files that are downloaded before they are read."""
+"""Files that are elsewhere."""
 
 
 def remote_files_of(plan: Plan, unit: Unit) -> RemoteFiles:
-    """The remote files that a unit reads."""
+    """The remote files that a unit reads, downloaded or streamed."""
     return plan.files_of(unit.expression, *REMOTE)
 
 
 def download_order(
     plan: Plan, units: Iterable[Unit], *, by_shard: bool = False
 ) -> list[tuple[Source, str]]:
-    """The files that units read, in an order that lets the first units be computed soon.
+    """The files to download for units, in an order that lets the first units be computed soon.
 
     Each step takes the files that complete some unit with the fewest bytes.
 
@@ -36,7 +36,8 @@ def download_order(
     """
     first: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
-        first.setdefault((unit.shard if by_shard else 0, remote_files_of(plan, unit)), unit.index)
+        files = (f for f in remote_files_of(plan, unit) if not plan.sources[f[0]].is_streamed(f[1]))
+        first.setdefault((unit.shard if by_shard else 0, frozenset(files)), unit.index)
     chosen: dict[tuple[int, str], None] = {}
 
     def cost(wanted: tuple[int, RemoteFiles]) -> tuple[int, int, int]:

@@ -34,6 +34,12 @@ from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Plan
 from resumerge.sources.reader import SourceReader
 
+STOP_SECONDS = 1.0
+"""Seconds that an answer of a server may take after a signal."""
+
+STREAMED = "streamed"
+"""The event: so many `bytes` of files were read from servers, in so many `requests`."""
+
 RECHECKED = "rechecked"
 """The event: what was committed before an interruption was read again and compared."""
 
@@ -159,7 +165,7 @@ class Attempt:
         reporter = self.context.reporter
         sparse = allocates_lazily(self.plan, self.out.folder, frees=self.context.frees_shards)
         files = ShardFiles(self.plan, self.out.folder, self.context.storage, sparse=sparse)
-        with closing(files), closing(SourceReader(self.plan.sources)) as reader:
+        with closing(files), closing(self._reader()) as reader:
             reporter.doing("comparing downloads with their hashes")
             forget_damaged(self.plan, self.ledger, self.context.metadata, self._check_in)
             started = time.monotonic()
@@ -175,6 +181,22 @@ class Attempt:
                 if not all(known.checksum for known in progress):
                     loading += self._compute(record.number, files, reader, progress)
             record.merging_seconds = time.monotonic() - started - loading
+            if reader.ranges.requests:
+                facts = {"bytes": reader.ranges.bytes_received, "requests": reader.ranges.requests}
+                self.ledger.event(STREAMED, **facts)
+
+    def _reader(self) -> SourceReader:
+        """Reads the sources; a signal ends its waiting for a server."""
+        asked: list[float] = []
+
+        def check() -> None:
+            self.context.reporter.heartbeat()  # a stalled request ends by its own timeout
+            if self.context.stop.requested:
+                asked.append(time.monotonic())
+                if asked[-1] - asked[0] > STOP_SECONDS:
+                    self.context.stop.check()
+
+        return SourceReader(self.plan.sources, check)
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
         """Bring shards and ledger into agreement; what is committed is returned, unit by unit."""

@@ -11,6 +11,7 @@ from typing import Any
 from resumerge.engine.context import RunContext
 from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
 from resumerge.engine.opening.stage_models import StageModels
+from resumerge.engine.opening.streamed_sources import notes_on_streaming, problems_of_streaming
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
@@ -54,6 +55,7 @@ def pinned_plan(
     sources = open_sources(
         recipe, pins, problems, context.metadata, options.offline, context.reporter.note
     )
+    sources = {ref: replace(source, streams=options.stream) for ref, source in sources.items()}
     sizes = {
         "seed": created_with.get("seed", SEED) if options.seed is None else options.seed,
         "shard_size": options.shard_size or created_with.get("shard_size", SHARD_SIZE),
@@ -81,12 +83,14 @@ def pinned_plan(
     if not problems:
         is_file = out is not None and out.is_file
         problems += problems_of_kept(plan, keep, is_file=is_file)
+        problems += problems_of_streaming(plan)
     if problems:
         raise in_order(problems)
     how = options.materialize or created_with.get("materialize") or Materialize.AUTO
     plan = with_spilled(with_kept(plan, keep), Materialize(how))
     shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
-    notes = (*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size)
+    notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size]
+    notes += notes_on_streaming(plan) if options.stream else ()
     return replace(plan, notes=tuple(notes))
 
 

@@ -122,9 +122,13 @@ def _described(
             "bytes": predicted.download,
             "files": predicted.download_files,
             "cached_bytes": predicted.cached,
+            "streamed_bytes": sum(predicted.streamed.values()),
         },
         "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
-        "sources": [_source(plan, number) for number in range(len(plan.sources))],
+        "sources": [
+            _source(plan, number) | {"streamed_bytes": predicted.streamed.get(number, 0)}
+            for number in range(len(plan.sources))
+        ],
         "stages": [_stage(plan, model) for model in plan.stage_models],
         "threads": threads,
         "method": plan.method,
@@ -190,7 +194,7 @@ def _nothing(budget: int, out: OutputPath | None) -> dict[str, Any]:
         "shards": 0,
         "memory": {"predicted_peak_rss": 0, "budget": budget},
         "disk": {"needed": 0, "free": free_bytes(_folder(out))},
-        "download": {"bytes": 0, "files": 0, "cached_bytes": 0},
+        "download": {"bytes": 0, "files": 0, "cached_bytes": 0, "streamed_bytes": 0},
         "time": {"estimate_s": 0.0, "basis": "nothing could be planned"},
         "sources": [],
         "stages": [],

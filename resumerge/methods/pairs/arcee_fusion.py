@@ -46,6 +46,9 @@ class ArceeFusion(Method):
     def passes(self, tensor: TensorContext) -> int:
         return 4
 
+    def samples(self, tensor: TensorContext) -> int:
+        return 1
+
     def row_elements(self, tensor: TensorContext) -> int | None:
         return self._row(tensor)
 

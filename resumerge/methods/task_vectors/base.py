@@ -88,7 +88,7 @@ class TaskVectors(KernelMethod):
     consensus: ClassVar[bool] = False
     sparse: ClassVar[bool] = True
     selection_passes: ClassVar[int] = 0
-    """How many times `select` reads the task vectors."""
+    """How many times `select` reads the task vectors, the first time samples of them."""
     reuse_masks: ClassVar[bool] = False
     """Whether masks that are needed twice stay in memory, rather than being computed again."""
 
@@ -119,6 +119,9 @@ class TaskVectors(KernelMethod):
         if not self._densities(tensor):
             return 1
         return 1 + self.selection_passes + bool(tensor.params["rescale"])
+
+    def samples(self, tensor: TensorContext) -> int:
+        return int(self.selection_passes > 0 and bool(self._densities(tensor)))
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
         return len(self._densities(tensor)) * tensor.numel // 8 if self._stores_masks(tensor) else 0

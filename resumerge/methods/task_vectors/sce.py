@@ -53,6 +53,9 @@ class Sce(KernelMethod):
     def passes(self, tensor: TensorContext) -> int:
         return 5 if self._selects(tensor) else 2
 
+    def samples(self, tensor: TensorContext) -> int:
+        return int(self._selects(tensor))
+
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, list[float]]:
         """Which elements are kept (None for all), and the weight of each model."""
         if not tensor.others:

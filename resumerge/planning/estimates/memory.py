@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from resumerge.buckets.address import is_bucket
 from resumerge.planning.backend import needs_torch
+from resumerge.planning.estimates.streaming import streamed_kinds
 from resumerge.planning.plan import Plan, Unit
+from resumerge.remote.range_reader import AHEAD_BYTES
 from resumerge.sizes import show_size
 from resumerge.tensors import Adapted, Gathered, Merged, Step, steps_of, stored_in
 from resumerge.tensors.adapters.adapted import MATMUL_BYTES
@@ -27,6 +29,10 @@ BUCKETS_RSS = 40_000_000
 
 UPLOAD_RSS = 30_000_000
 """What the part of a shard takes that is sent to a mirror in a bucket (measured: 29 MB)."""
+
+CLIENT_RSS = {"hub": 18_000_000}
+"""What the client of a server takes that files are streamed from, by the kind of source; boto3 is
+counted above."""
 
 FLOAT32 = 4
 
@@ -87,7 +93,10 @@ def memory_need(plan: Plan, threads: int, mirror: str | None = None) -> MemoryNe
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return MemoryNeed(
         base=_base(plan, mirror),
-        held=_held_at_once(plan) + vocabulary_bytes(plan) + across_blocks(plan),
+        held=_held_at_once(plan)
+        + vocabulary_bytes(plan)
+        + across_blocks(plan)
+        + AHEAD_BYTES * bool(streamed_kinds(plan)),
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
@@ -202,4 +211,5 @@ def _base(plan: Plan, mirror: str | None) -> int:
     parts = [part for source in plan.sources for part in source.parts.values()]
     if is_mirrored or any(part.kind == "bucket" for part in parts):
         base += BUCKETS_RSS
+    base += sum(CLIENT_RSS.get(kind, 0) for kind in streamed_kinds(plan))
     return base + UPLOAD_RSS * is_mirrored

@@ -115,6 +115,16 @@ class HiddenStates(Step):
         within = part + (self.mode == "hidden_norm")
         return (self.embedding, *(t for own in self.layers[:within] for t in own.values()))
 
+    def reads(self) -> Iterator[tuple[Tensor, int, int]]:
+        """The rows of the prompts' tokens; of what the last layer makes of them only the norm."""
+        width = self._width
+        for prompt in self._prompts:
+            for token in prompt:
+                yield from self.embedding.reads(token * width, (token + 1) * width)
+        _, *of_layers = self.tensors(len(self.layers) - 1)
+        for tensor in of_layers:
+            yield from tensor.reads(0, tensor.numel)
+
     def prepare(self, evaluation: Evaluation) -> Advance:
         from resumerge.planning.upcycling.decoder import Decoder
 

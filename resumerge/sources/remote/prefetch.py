@@ -129,7 +129,9 @@ class Prefetcher:
         sys.setswitchinterval(self._switch_interval)
 
     def is_ready(self, source: Source, name: str) -> bool:
-        """Whether a file is in the cache, complete and intact."""
+        """Whether a file is in the cache, complete and intact; or needs not be there."""
+        if name in source.files and source.is_streamed(name):
+            return True
         return not source.part_of(name)[0].is_remote or remote_file(source, name) in self._ready
 
     @property

@@ -88,6 +88,14 @@ class Adapted(Tensor):
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         return self.weight.passed(start, stop)
 
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        return self.weight.reads(start, stop)
+
+    def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
+        """The matrices; for the norms of DoRA the weight."""
+        for tensor in (*self._of_adapter(), *((self.weight,) if self.magnitude else ())):
+            yield from tensor.reads(0, tensor.numel)
+
     def working_bytes(self, elements: int) -> float:
         return ADAPTER_SCRATCH + self.weight.working_bytes(elements)
 

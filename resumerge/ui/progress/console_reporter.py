@@ -65,9 +65,11 @@ class ConsoleReporter(ProgressState):
             "bold",
         )
         if estimate.download:
+            streamed = sum(estimate.streamed.values())
             self._print(
-                f"Downloading {show_size(estimate.download)} in "
+                f"{'Fetching' if streamed else 'Downloading'} {show_size(estimate.download)} in "
                 f"{counted(estimate.download_files, 'file')}"
+                + (f", {show_size(streamed)} of it streamed" if streamed else "")
             )
 
     def note(self, text: str) -> None:

@@ -56,9 +56,11 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
         layers = ", ".join(f"{count} of {stack}" for stack, count in document["stacks"].items())
         yield _row("layers", f"{layers}; each is merged from the same layer of every model")
     yield _row("disk", f"{show_size(disk['needed'])} needed, {show_size(disk['free'])} free")
+    streamed = download.get("streamed_bytes", 0)
+    streamed = f", {show_size(streamed)} of it streamed and not stored" if streamed else ""
     yield _row(
         "download",
-        f"{show_size(download['bytes'])} in {counted(download['files'], 'file')}"
+        f"{show_size(download['bytes'])} in {counted(download['files'], 'file')}{streamed}"
         if download["files"]
         else "nothing",
     )

@@ -111,7 +111,8 @@ class Bench:
         ]
         self.updates: list[Any] = []
         execution: Any = SimpleNamespace(
-            plan=found, progress=progress, governor=self.governor, stop=self.stop, threads=threads,
+            plan=found, reader=None, progress=progress, governor=self.governor, stop=self.stop,
+            threads=threads,
             files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}", folder=None),
             storage=SimpleNamespace(write=tell("write"), copy=self._copy),
             reporter=SimpleNamespace(

@@ -150,12 +150,15 @@ class Evaluator:
         return b"".join(hashes)
 
     def copied_from(self, unit: Unit, indices: range) -> tuple[int, int] | None:
-        """(file descriptor, offset) of the bytes that blocks copy; None if they are computed."""
+        """(file descriptor, offset) of the bytes that blocks copy; None if they are computed, or
+        their file is not on this disk.
+        """
         stored = unit.expression
         if not isinstance(stored, Stored) or stored.strides is not None or unit.numel == 0:
             return None
         start = indices.start * unit.block_elements
-        return self._reader.descriptor(stored), stored.byte_range(start, start)[0]
+        descriptor = self._reader.descriptor(stored)
+        return None if descriptor is None else (descriptor, stored.byte_range(start, start)[0])
 
     def _read(self, unit: Unit, indices: range, evaluation: Evaluation) -> memoryview:
         if unit.numel == 0:

@@ -1,0 +1,49 @@
+"""Tells the reader of streamed files what will be read next, so that no thread waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.reads import is_kept, reads_of_blocks, reads_of_sweep
+from resumerge.remote.expected_ranges import ExpectedRanges
+from resumerge.remote.file import RemoteFile
+from resumerge.sources.reader import SourceReader
+from resumerge.tensors import Merged, Spilled
+
+
+class ReadAhead:
+    """What the blocks of units and the sweeps before them will read. Does nothing where all files
+    are on this disk.
+    """
+
+    def __init__(self, plan: Plan, reader: SourceReader) -> None:
+        self._reader = reader
+        self._is_needed = any(
+            source.is_streamed(name) for source in plan.sources for name in source.files
+        )
+        self._units: dict[int, ExpectedRanges[RemoteFile]] = {}
+
+    def begin(self, unit: Unit, first: int) -> None:
+        """The blocks of a unit will be computed, from this one on."""
+        if self._is_needed:
+            reads = reads_of_blocks(unit, first)
+            self._units[unit.index] = self._reader.expect(reads, keep=is_kept(unit))
+
+    def end(self, unit: Unit) -> None:
+        """All blocks of a unit are computed."""
+        if unit.index in self._units:
+            self._reader.ranges.forget(self._units.pop(unit.index))
+
+    @contextmanager
+    def sweep(self, tensor: Merged | Spilled, *, sample: bool) -> Iterator[None]:
+        """A pass over all blocks of a tensor."""
+        if not self._is_needed:
+            yield
+            return
+        expected = self._reader.expect(reads_of_sweep(tensor, sample=sample))
+        try:
+            yield
+        finally:
+            self._reader.ranges.forget(expected)

@@ -1,0 +1,64 @@
+"""What ``--stream`` means for the models of a recipe: which files it reads, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.errors import Problem
+from resumerge.host.disk import free_bytes
+from resumerge.hub.xet import XET_ONLY
+from resumerge.planning.estimates.estimate import disk_needed
+from resumerge.planning.estimates.streaming import streamed_bytes
+from resumerge.planning.plan import Plan, SourceFileKey
+from resumerge.sizes import show_size
+from resumerge.sources.remote.files import remote_file
+from resumerge.tensors import Stored
+
+NOTABLE_SHARE = 1.05
+"""Of what would be downloaded: the least that is fetched to be mentioned."""
+
+_WHOLE = "leave out --stream, or use --evict, which downloads files and deletes each in time"
+
+
+def problems_of_streaming(plan: Plan) -> list[Problem]:
+    """The files that cannot be read by ranges, each with a reason."""
+    reasons: dict[SourceFileKey, str] = {}
+    for stored in dict.fromkeys(node for node in plan.nodes() if isinstance(node, Stored)):
+        source, key = plan.sources[stored.source], (stored.source, stored.file)
+        if not source.is_streamed(stored.file):
+            continue
+        if stored.strides is not None:
+            reasons.setdefault(key, f"the elements of {stored.name} do not follow each other")
+        elif source.part_of(stored.file)[0].kind == "hub" and (
+            source.files[stored.file].size > XET_ONLY
+        ):
+            reasons.setdefault(key, f"the Hub sends files above {show_size(XET_ONLY)} as a whole")
+    return [
+        Problem(
+            "A file cannot be read by ranges",
+            where=remote_file(plan.sources[number], name).where,
+            expected="a file that --stream can read",
+            found=why,
+            fix=_WHOLE,
+        )
+        for (number, name), why in reasons.items()
+    ]
+
+
+def notes_on_streaming(plan: Plan) -> Iterator[str]:
+    """That nothing is streamed, or that more is fetched than downloads would."""
+    fetched = streamed_bytes(plan)
+    if not fetched:
+        yield "--stream has no effect: every model is on this disk already"
+        return
+    whole = sum(plan.sources[number].files[name].size for number, name in fetched)
+    if sum(fetched.values()) < NOTABLE_SHARE * whole:
+        return
+    number, name = next(iter(fetched))
+    free = free_bytes(remote_file(plan.sources[number], name).cache.absolute())
+    fits = free >= whole + disk_needed(plan)
+    yield (
+        f"--stream fetches {show_size(sum(fetched.values()))}, because something is read several "
+        f"times; downloads would be {show_size(whole)}"
+        + (", for which there is space on the disk: without --stream less is fetched" * fits)
+    )

@@ -1,0 +1,84 @@
+"""What a merge reads of its sources' files, in order: what is read ahead, and what is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.kernels.blocks import Run
+from resumerge.planning.plan import Plan, Unit
+from resumerge.tensors import Merged, Spilled, Stored, Tensor, spilled_in, steps_of
+from resumerge.tensors.base import RUN_BYTES
+
+Read = tuple[Stored, int, int]
+"""Elements ``first:last`` of a stored tensor."""
+
+KEPT_BYTES = 8 << 20
+"""A unit of one block whose operands have no more is fetched once, for all passes of its method."""
+
+
+def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
+    """What each run of a unit's blocks reads, from the first one that is not committed on.
+
+    What is read once and held for many blocks is not among it.
+    """
+    step = unit.run_blocks(RUN_BYTES)
+    for at in range(first, unit.blocks if unit.numel else 0, step):
+        [(start, stop)] = unit.run(range(at, min(at + step, unit.blocks))).ranges()
+        yield list(_stored(unit.expression.reads(start, stop)))
+
+
+def reads_of_sweep(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
+    """What each run of one pass over the blocks of a tensor reads."""
+    step = tensor.run_blocks(tensor.block_elements, RUN_BYTES)
+    operands = (tensor.tensor,) if isinstance(tensor, Spilled) else tensor.operands
+    for at in range(0, tensor.blocks, step):
+        indices = range(at, min(at + step, tensor.blocks))
+        run = Run.of(tensor.numel, tensor.block_elements, indices, sample=sample)
+        yield [
+            read
+            for operand in operands
+            for start, stop in run.ranges()
+            for read in _stored(operand.reads(start, stop))
+        ]
+
+
+def is_kept(unit: Unit) -> bool:
+    """Whether what a unit reads stays in memory until it is computed, so that it is read once."""
+    nodes = list(unit.expression.nodes()) if unit.blocks == 1 else []
+    several = any(isinstance(node, Merged) and node.needs_statistics for node in nodes)
+    spilled = any(isinstance(node, Spilled) for node in nodes)
+    stored = sum(node.nbytes for node in nodes if isinstance(node, Stored))
+    return several and not spilled and stored <= KEPT_BYTES
+
+
+def passes_of_plan(plan: Plan) -> Iterator[Iterator[list[Read]]]:
+    """All that a merge reads, in passes, each of which reads its runs one after the other."""
+    held: set[Tensor] = set()
+    for step in {step for unit in plan.units for step in steps_of(unit.expression)}:
+        yield ([read] for read in _stored(step.reads()))
+    for unit in plan.units:
+        yield reads_of_blocks(unit)
+        yield from () if is_kept(unit) else _passes_before_blocks(unit)
+        for node in unit.expression.nodes():
+            if node not in held:
+                held.add(node)
+                yield ([read] for read in _stored(node.reads_once()))
+
+
+def _passes_before_blocks(unit: Unit) -> Iterator[Iterator[list[Read]]]:
+    """What scans read, and what is computed for scratch files."""
+    if unit.numel == 0:
+        return
+    for spilled in spilled_in(unit.expression):
+        yield reads_of_sweep(spilled, sample=False)
+    for node in dict.fromkeys(unit.expression.nodes()):
+        if isinstance(node, Merged) and node.needs_statistics:
+            samples = node.merge_method.samples(node.context)
+            for scan in range(node.merge_method.passes(node.context) - 1):
+                yield reads_of_sweep(node, sample=scan < samples)
+
+
+def _stored(reads: Iterator[tuple[Tensor, int, int]]) -> Iterator[Read]:
+    for leaf, first, last in reads:
+        if isinstance(leaf, Stored) and first < last:
+            yield leaf, first, last

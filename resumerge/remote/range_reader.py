@@ -1,0 +1,289 @@
+"""Ranges of remote files, read into memory and never stored: ahead of their use, in threads.
+
+A request takes a round trip before its first byte arrives. So what will be read is said in advance
+(`RangeReader.expect`), and several threads request it in that order, as far as the memory for it
+allows. Only these threads use the network: whoever reads waits for them, and can be stopped.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from resumerge.errors import InputError, Resumable
+from resumerge.remote.expected_ranges import PIECE_BYTES, ExpectedRanges, Piece, Range
+from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
+
+THREADS = 4
+"""Requests at once."""
+
+AHEAD_BYTES = 32 << 20
+"""Bytes that were requested and are not read yet, at most."""
+
+WAIT_SECONDS = 0.2
+"""Seconds between two calls of `check` while something is waited for."""
+
+STOP_SECONDS = 0.5
+"""Seconds that the threads get to end."""
+
+
+class RangeReader:
+    """Reads ranges of remote files. Threads may share it.
+
+    Attributes:
+        bytes_received: of all answers, also of requests that were repeated.
+        requests: how many were answered.
+    """
+
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
+        """
+        Args:
+            check: called often while a reader waits; what it raises ends the waiting.
+        """
+        self.bytes_received = self.requests = 0
+        self._check = check
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._expected: list[ExpectedRanges[RemoteFile]] = []
+        self._urgent: deque[Piece[RemoteFile]] = deque()
+        self._held = 0
+        self._responses: list[Response] = []
+        self._failure: Exception | None = None
+        self._stopped = threading.Event()
+
+    def expect(
+        self, steps: Iterable[Iterable[Range[RemoteFile]]], *, keep: bool = False
+    ) -> ExpectedRanges[RemoteFile]:
+        """Have ranges requested before they are read, after those that were expected before.
+
+        Args:
+            steps: what is read together, one after the other.
+            keep: what is read stays in memory until it is forgotten, to be read again.
+
+        Returns:
+            To be given to `forget` when they were read.
+        """
+        expected = ExpectedRanges(steps, keep=keep)
+        with self._changed:
+            self._expected.append(expected)
+            self._wake()
+        return expected
+
+    def forget(self, expected: ExpectedRanges[RemoteFile]) -> None:
+        """Free what was requested of ranges that will not be read any more."""
+        with self._changed:
+            if expected in self._expected:
+                self._expected.remove(expected)
+                for piece in expected:
+                    self._drop(piece)
+                self._wake()
+
+    def fill(self, file: RemoteFile, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer (bytes) from an offset of a file.
+
+        Raises:
+            Resumable: the network failed after all retries, the server denies the file, or it has
+                another content now.
+        """
+        with self._changed:
+            parts = list(self._parts(file, offset, buffer))
+            self._wake()
+        for piece, held, target in parts:
+            self._wait(piece)
+            if held is not None:
+                target[:] = held
+                with self._changed:
+                    piece.unread -= len(target)
+                    if piece.unread <= 0 and not piece.is_kept:
+                        self._drop(piece)
+                        self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all requests."""
+        with self._changed:
+            self._stopped.set()
+            self._changed.notify_all()
+            responses = list(self._responses)
+        for response in responses:
+            response.abort()
+        until = time.monotonic() + STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    # With the lock
+
+    def _parts(
+        self, file: RemoteFile, offset: int, buffer: memoryview
+    ) -> Iterator[tuple[Piece[RemoteFile], memoryview | None, memoryview]]:
+        """What a buffer is filled from: pieces, their bytes that are wanted, and where these go.
+        None are the bytes of a piece that is received in its place.
+        """
+        at, stop = offset, offset + len(buffer)
+        while at < stop:
+            piece = next(filter(None, (e.at(file, at) for e in self._expected)), None)
+            if piece is None:
+                starts = (e.next_start(file, at) for e in self._expected)
+                piece = Piece(file, at, min([stop, at + PIECE_BYTES, *starts]), False)
+            last = min(piece.stop, stop)
+            target = buffer[at - offset : last - offset]
+            if not piece.is_requested:
+                self._urgent.append(piece)
+                if piece.unread <= piece.nbytes == last - at and not piece.is_kept:
+                    piece.target = target
+                else:
+                    self._hold(piece)
+            held = None
+            if piece.is_held and piece.target is not None:
+                held = piece.target[at - piece.start : last - piece.start]
+            yield piece, held, target
+            at = last
+
+    def _hold(self, piece: Piece[RemoteFile]) -> None:
+        piece.hold()
+        self._held += piece.nbytes
+
+    def _drop(self, piece: Piece[RemoteFile]) -> None:
+        """Free the memory of a piece; whoever reads it now has a view of it."""
+        if piece.is_held:
+            piece.is_held = False
+            self._held -= piece.nbytes
+            piece.target = _READ
+
+    def _wake(self) -> None:
+        """Have the threads look for what to request; the first call starts them."""
+        if not self._threads:
+            self._threads = [
+                threading.Thread(target=self._work, name=f"range {n}", daemon=True)
+                for n in range(THREADS)
+            ]
+            for thread in self._threads:
+                thread.start()
+        self._changed.notify_all()
+
+    def _next(self) -> Piece[RemoteFile] | None:
+        """What to request now; what is waited for comes first."""
+        if self._urgent:
+            return self._urgent.popleft()
+        piece = next(filter(None, (expected.next for expected in self._expected)), None)
+        if piece is None or self._held + piece.nbytes > AHEAD_BYTES:
+            return None
+        self._hold(piece)
+        return piece
+
+    # Without it
+
+    def _wait(self, piece: Piece[RemoteFile]) -> None:
+        while not piece.is_received:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: piece.is_received or self._failure is not None, WAIT_SECONDS
+                )
+                if self._failure is not None:
+                    raise self._failure
+            self._check()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while (piece := self._next()) is None and not self._stopped.is_set():
+                    self._changed.wait()
+                if piece is None or self._stopped.is_set():
+                    return
+                target = piece.target or _READ
+            try:
+                self._request(piece, target)
+            except _Stopped:
+                return
+            except Exception as error:
+                with self._changed:
+                    self._failure = self._failure or _for_now(error)
+                    self._changed.notify_all()
+            else:
+                with self._changed:
+                    piece.is_received = True
+                    self._changed.notify_all()
+
+    def _request(self, piece: Piece[RemoteFile], target: memoryview) -> None:
+        """Receive a piece, with as many requests as it takes."""
+        file, done = piece.file, 0
+        if len(target) < piece.nbytes:
+            return  # it was forgotten meanwhile
+
+        def receive() -> None:
+            nonlocal done
+            start = piece.start + done
+            with file.request(start, piece.stop) as response, self._abortable(response):
+                _check_answer(file, response, start, piece.stop)
+                for chunk in response.chunks:
+                    if self._stopped.is_set():
+                        raise _Stopped
+                    if done + len(chunk) > piece.nbytes:
+                        raise ConnectionError(f"the server sent more of {file.name} than asked for")
+                    target[done : done + len(chunk)] = chunk
+                    done += len(chunk)
+            if done < piece.nbytes:
+                raise ConnectionError(
+                    f"the server sent only {done} of {piece.nbytes} bytes of {file.name}"
+                )
+
+        try:
+            file.call(receive, backoff=DOWNLOAD, sleep=self._sleep, progress=lambda: done)
+        finally:
+            with self._changed:
+                self.bytes_received += done
+
+    @contextmanager
+    def _abortable(self, response: Response) -> Iterator[None]:
+        with self._changed:
+            self.requests += 1
+            self._responses.append(response)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._responses.remove(response)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise _Stopped
+
+
+_READ = memoryview(b"")
+"""In place of the memory of a piece that was read."""
+
+
+class _Stopped(Exception):
+    """The reader was closed."""
+
+
+def _for_now(error: Exception) -> Exception:
+    """What a run that exists is told: a file that is denied now may be readable again."""
+    if isinstance(error, InputError):
+        return Resumable("source_unavailable", str(error))
+    return error
+
+
+def _check_answer(file: RemoteFile, response: Response, start: int, stop: int) -> None:
+    """Check that an answer has the bytes that were asked for.
+
+    Raises:
+        ConnectionError: it has not; the next one may.
+        Resumable: the server sends whole files.
+    """
+    if response.status == 200 and (start, stop) != (0, file.size):
+        raise Resumable(
+            "source_unavailable",
+            f"The server ignores which bytes of {file.where} are asked for, and sends all of them: "
+            "--stream cannot read from it. Resume with --evict, which downloads each file, and "
+            "deletes it when it is no longer needed.",
+        )
+    span = re.match(r"bytes (\d+)-(\d+)/(\d+|\*)", response.headers.get("Content-Range") or "")
+    fits = span and (int(span[1]), int(span[2]) + 1) == (start, stop)
+    fits = fits and span and span[3] in (str(file.size), "*")
+    encoded = (response.headers.get("Content-Encoding") or "identity") != "identity"
+    if encoded or not (fits or response.status == 200):
+        raise ConnectionError(f"the server sent a range of {file.name} that was not requested")

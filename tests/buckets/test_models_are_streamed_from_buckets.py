@@ -1,0 +1,233 @@
+"""Promise: with `--stream` a model in a bucket is read by ranges and never stored, gives the same
+bytes, and what is fetched is what `plan` says, whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import io
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from bucket_merges import (
+    Files,
+    Place,
+    adapter,
+    forget,
+    linear,
+    sent,
+    shard,
+    sharded,
+    upload,
+    whole,
+    write,
+)
+from loopback_s3 import Bucket, Proxy, Server, before, servers, start
+from merging import merge
+
+STOP_SECONDS = 2.0
+NAMES_A_RUN = ("README.md", "mergekit_config.yml")
+
+
+@pytest.fixture(scope="module", params=["moto", "seaweedfs"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    if why := servers.missing(request.param):
+        pytest.skip(why)
+    with start(request.param) as server:
+        yield server
+
+
+def of_weights(proxy: Proxy) -> int:
+    """Bytes of weight files that were sent."""
+    return sum(count for name, count in sent(proxy).items() if name.endswith(".safetensors"))
+
+
+def stored(place: Place) -> list[str]:
+    """The weight files in the cache, or parts of them."""
+    blobs = (place.folder / "hf").rglob("blobs/*")
+    return [path.name for path in blobs if path.stat().st_size > 10_000]
+
+
+def ties(*models: object) -> str:
+    rest = [f"  - {{model: {m}, parameters: {{weight: 0.5, density: 0.4}}}}" for m in models[1:]]
+    return "\n".join(["merge_method: ties", f"base_model: {models[0]}", "models:", *rest, ""])
+
+
+def merged(folder: Path, recipe: str) -> Files:
+    """What a recipe of local models gives."""
+    out = merge(folder.parent, recipe, folder)
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.name not in NAMES_A_RUN}
+
+
+def test_the_same_bytes_as_from_folders(server: Server, tmp_path: Path) -> None:
+    """One with shards and an adapter, one a single file; then again, and requests go wrong."""
+    bucket = Bucket(server.env())
+    models = {"a": sharded(1, numel=90_000), "lora": adapter(2, 90_000), "b": whole(3, 2, 90_000)}
+    for name, files in models.items():
+        write(tmp_path / "models" / name, files)
+        upload(bucket, name, files)
+
+    def recipe(at: object) -> str:
+        return linear(f"{at}/a+{at}/lora", f"{at}/b")
+
+    calm = merged(tmp_path / "calm", recipe(tmp_path / "models"))
+    with before(server.endpoint) as proxy:
+        place = Place(server, tmp_path / "place", recipe(f"s3://{bucket.name}"), proxy)
+        plan = place.document("plan", "merge.yaml", "--stream")
+        assert plan["problems"] == [] == plan["notes"]
+        forget(proxy)
+        place.call("run", "merge.yaml", "out", "--stream")
+        assert of_weights(proxy) == plan["download"]["streamed_bytes"] == plan["download"]["bytes"]
+        assert sum(s["streamed_bytes"] for s in plan["sources"]) == plan["download"]["bytes"]
+        assert stored(place) == [] and place.output() == calm
+        [event] = place.events("streamed")
+        assert event["bytes"] == of_weights(proxy)
+        proxy.shake(seed=1, share=0.15)
+        place.call("run", "merge.yaml", "again", "--stream")
+    assert place.output("again") == calm and sum(proxy.wrong.values()) > 0
+
+
+def test_what_a_method_reads_again_is_fetched_again(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    """And said before, with what downloads would take. A tensor of one block is fetched once."""
+    models = [whole(seed, layers=2, numel=600_000) for seed in (1, 2, 3)]
+    here = [write(tmp_path / str(n), files) for n, files in enumerate(models)]
+    there = [upload(bucket, str(n), files) for n, files in enumerate(models)]
+    place = Place(s3, tmp_path / "place", ties(*there), proxy)
+    plan = place.document("plan", "merge.yaml", "--stream")
+    expected, needed = plan["download"]["bytes"], sum(s["bytes_needed"] for s in plan["sources"])
+    large = 3 * 2 * 600_000 * 4
+    assert needed - large + 2 * large < expected < needed - large + 2.1 * large
+    [note] = plan["notes"]
+    assert "read several times" in note and "without --stream less is fetched" in note
+    forget(proxy)
+    place.call("run", "merge.yaml", "out", "--stream")
+    assert of_weights(proxy) == expected
+    assert place.output() == merged(tmp_path / "calm", ties(*here))
+
+
+def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
+    """Resumed by a command that says nothing of streams."""
+    files = sharded(1, layers=8, numel=250_000)
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    place.document("plan", "merge.yaml")
+    proxy.bytes_per_second = 2e6
+    for kill in range(1, 4):
+        words = ("run", "merge.yaml", "out", "--stream") if kill == 1 else ("resume", "out")
+        process = place.start(*words)
+        until = time.monotonic() + 60
+        while place.committed() < 4 * kill:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    proxy.bytes_per_second = None
+    place.call("resume", "out")
+    assert stored(place) == []
+    assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
+
+
+def test_a_signal_does_not_wait_for_a_server(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    files = sharded(1, layers=3, numel=500_000)
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    place.document("plan", "merge.yaml")
+    proxy.bytes_per_second = 20_000
+    forget(proxy)
+    process = place.start("run", "merge.yaml", "out", "--stream")
+    until = time.monotonic() + 60
+    while of_weights(proxy) < 20_000:
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, told = process.communicate(timeout=60)
+    assert time.monotonic() - began < STOP_SECONDS and process.returncode == 130, told
+    proxy.bytes_per_second = None
+    place.call("resume", "out")
+    assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
+
+
+def test_an_object_that_changes_is_told(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    files, last = sharded(1, layers=4, numel=100_000), shard(4, 4)
+    other = sharded(2, layers=4, numel=100_000)[last]
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    place.document("plan", "merge.yaml")
+    left = [last]
+
+    def change(method: str, path: str) -> None:
+        if method == "GET" and left and shard(2, 4) in path:
+            bucket.put(f"m/{left.pop()}", other)
+
+    proxy.choose = change
+    told = place.call("run", "merge.yaml", "out", "--stream", expect=75).stderr
+    assert f"m/{last} changed" in told and "Nothing of the new content was used" in told
+    told = place.call("resume", "out", expect=2).stderr
+    assert "A source has changed since the run was created" in told
+    bucket.put(f"m/{last}", files[last])
+    place.call("resume", "out")
+    assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
+
+
+def test_a_server_that_is_away_stops_the_run_for_now(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    """What was committed before is kept."""
+    files = sharded(1, layers=4, numel=100_000)
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    place.document("plan", "merge.yaml")
+    proxy.choose = lambda method, path: "403" if shard(3, 4) in path else None
+    told = place.call("run", "merge.yaml", "out", "--stream", expect=75).stderr
+    assert "HTTP 403" in told and "resumerge resume" in told
+    proxy.choose = lambda method, path: None
+    place.call("resume", "out")
+    assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
+
+
+def test_a_run_may_stream_or_not_from_one_attempt_to_the_next(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    """What the cache has is read there."""
+    files = sharded(1, layers=4, numel=100_000)
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    proxy.choose = lambda method, path: "403" if shard(3, 4) in path else None
+    place.document("plan", "merge.yaml", "--stream", expect=2)
+    proxy.choose = lambda method, path: None
+    place.document("plan", "merge.yaml")
+    proxy.choose = lambda method, path: "403" if shard(3, 4) in path else None
+    place.call("run", "merge.yaml", "out", expect=75)
+    there = {path.name for path in (place.folder / "hf").rglob("*-of-00004.safetensors")}
+    assert shard(1, 4) in there and shard(3, 4) not in there
+    proxy.choose = lambda method, path: None
+    forget(proxy)
+    place.call("resume", "out", "--stream")
+    assert shard(1, 4) not in sent(proxy) and sent(proxy)[shard(3, 4)] > 0
+    assert {path.name for path in (place.folder / "hf").rglob("*-of-00004.safetensors")} == there
+    assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
+    place.call("run", "merge.yaml", "cached", "--evict")
+    assert place.output("cached") == place.output()
+
+
+def test_what_cannot_be_streamed_is_a_problem(s3: Server, bucket: Bucket, tmp_path: Path) -> None:
+    config = {"config.json": whole(1)["config.json"]}
+    data = io.BytesIO()
+    torch.save({"model.layers.0.a.weight": torch.zeros(3, 4).T}, data)
+    address = upload(bucket, "m", {**config, "pytorch_model.bin": data.getvalue()})
+    place = Place(s3, tmp_path / "place", linear(address))
+    told = place.call("run", "merge.yaml", "out", "--stream", expect=2).stderr
+    assert "A file cannot be read by ranges" in told and "pytorch_model.bin" in told
+    assert not (place.folder / "out").exists()
+    place.call("run", "merge.yaml", "out")
+    (place.folder / "local.yaml").write_text(linear(write(tmp_path / "m", whole(1))))
+    plan = place.document("plan", "local.yaml", "--stream")
+    assert plan["notes"] == ["--stream has no effect: every model is on this disk already"]
+    for other in ("--evict", "--offline"):
+        told = place.call("run", "merge.yaml", "no", "--stream", other, expect=2).stderr
+        assert f"--stream and {other}" in told
