@@ -191,25 +191,28 @@ class RangeReader:
             with self._changed:
                 while (piece := self._next()) is None and not self._stopped.is_set():
                     self._changed.wait()
-                if piece is None or self._stopped.is_set():
-                    return
-                target = piece.target or _READ
-            try:
-                self._request(piece, target)
-            except _Stopped:
+            if piece is None or self._stopped.is_set():
                 return
-            except Exception as error:
-                with self._changed:
-                    self._failure = self._failure or _for_now(error)
-                    self._changed.notify_all()
-            else:
-                with self._changed:
-                    piece.is_received = True
-                    self._changed.notify_all()
+            self._receive(piece)
 
-    def _request(self, piece: Piece[RemoteFile], target: memoryview) -> None:
+    def _receive(self, piece: Piece[RemoteFile]) -> None:
+        """Request a piece, and tell those who wait for it."""
+        try:
+            self._request(piece)
+        except _Stopped:
+            return
+        except Exception as error:
+            with self._changed:
+                self._failure = self._failure or _for_now(error)
+                self._changed.notify_all()
+        else:
+            with self._changed:
+                piece.is_received = True
+                self._changed.notify_all()
+
+    def _request(self, piece: Piece[RemoteFile]) -> None:
         """Receive a piece, with as many requests as it takes."""
-        file, done = piece.file, 0
+        file, target, done = piece.file, piece.target or _READ, 0
         if len(target) < piece.nbytes:
             return  # it was forgotten meanwhile
 

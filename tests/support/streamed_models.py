@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from resumerge.planning.estimates.memory import CLIENT_RSS
 from resumerge.remote.file import Response
 from resumerge.sources.types import Source
 
@@ -65,7 +66,5 @@ def serve_local_models(patch: pytest.MonkeyPatch) -> Counter[str]:
             lambda source, name: ServedFile(source.path(name), sent),
         )
     patch.setattr(Source, "is_streamed", lambda self, name: self.streams)
-    patch.setitem(
-        __import__("resumerge.planning.estimates.memory", fromlist=["_"]).CLIENT_RSS, "local", 0
-    )
+    patch.setitem(CLIENT_RSS, "local", 0)
     return sent

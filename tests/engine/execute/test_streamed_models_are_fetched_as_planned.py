@@ -16,8 +16,10 @@ from streamed_models import serve_local_models
 from resumerge.engine.lifecycle.session import Session
 from resumerge.methods import METHODS
 from resumerge.options import Options
+from resumerge.planning.estimates.memory import CLIENT_RSS, memory_need
 from resumerge.planning.estimates.streaming import streamed_bytes
-from resumerge.recipe import load_recipe
+from resumerge.recipe import load_recipe, parse_recipe
+from resumerge.remote.range_reader import AHEAD_BYTES
 
 ONE_MODEL = {"passthrough"}
 TWO_MODELS = {"slerp", "nearswap", "arcee_fusion"}
@@ -92,3 +94,16 @@ def test_stages_that_are_spilled(
 ) -> None:
     sent, planned = fetched(models, RECIPES[name], tmp_path, monkeypatch, materialize="always")
     assert dict(sent) == pytest.approx(dict(planned), rel=0.02)
+
+
+def test_memory_is_planned_for_what_is_read_ahead(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_local_models(monkeypatch)
+    monkeypatch.setitem(CLIENT_RSS, "local", 7)
+    recipe = parse_recipe(recipe_of("linear"))
+    with working_in(models):
+        plans = [Session(Options(stream=stream)).plan(recipe) for stream in (False, True)]
+    stored, streamed = (memory_need(plan, 2) for plan in plans)
+    assert streamed.base - stored.base == 7
+    assert streamed.peak_rss - stored.peak_rss == 7 + AHEAD_BYTES
