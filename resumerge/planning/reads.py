@@ -51,18 +51,19 @@ def is_kept(unit: Unit) -> bool:
     return several and not spilled and stored <= KEPT_BYTES
 
 
-def passes_of_plan(plan: Plan) -> Iterator[Iterator[list[Read]]]:
-    """All that a merge reads, in passes, each of which reads its runs one after the other."""
-    held: set[Tensor] = set()
+def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:
+    """All that a unit reads, in passes, each of which reads its runs one after the other."""
+    yield reads_of_blocks(unit)
+    if not is_kept(unit):
+        yield from _passes_before_blocks(unit)
+
+
+def reads_of_plan_once(plan: Plan) -> Iterator[Read]:
+    """What is read once and held for many blocks, and what steps read."""
     for step in {step for unit in plan.units for step in steps_of(unit.expression)}:
-        yield ([read] for read in _stored(step.reads()))
-    for unit in plan.units:
-        yield reads_of_blocks(unit)
-        yield from () if is_kept(unit) else _passes_before_blocks(unit)
-        for node in unit.expression.nodes():
-            if node not in held:
-                held.add(node)
-                yield ([read] for read in _stored(node.reads_once()))
+        yield from _stored(step.reads())
+    for node in dict.fromkeys(plan.nodes()):
+        yield from _stored(node.reads_once())
 
 
 def _passes_before_blocks(unit: Unit) -> Iterator[Iterator[list[Read]]]:

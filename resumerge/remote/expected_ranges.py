@@ -84,9 +84,7 @@ class ExpectedRanges(Generic[File]):
                     start = last
             before = now
         self._waiting = deque(pieces)
-        self._cover: _Cover[File] = _Cover()
-        for piece in pieces:
-            self._cover.add(piece)
+        self._cover: _Cover[File] = _Cover(pieces)
 
     def __iter__(self) -> Iterator[Piece[File]]:
         return iter(self._cover)
@@ -110,8 +108,10 @@ class ExpectedRanges(Generic[File]):
 class _Cover(Generic[File]):
     """Pieces by their places."""
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: Iterable[Piece[File]] = ()) -> None:
         self._of_file: dict[File, list[Piece[File]]] = {}
+        for piece in sorted(pieces, key=_start):
+            self._of_file.setdefault(piece.file, []).append(piece)
 
     def __iter__(self) -> Iterator[Piece[File]]:
         for pieces in self._of_file.values():

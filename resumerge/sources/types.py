@@ -15,7 +15,7 @@ from resumerge.recipe.types import ModelRef
 from resumerge.tensors import Stored, Tensor, with_stored
 
 REMOTE = frozenset({"hub", "bucket"})
-"""Kinds of sources whose files are downloaded before they are read."""
+"""Kinds of sources whose files are on a server: downloaded before they are read, or streamed."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Source:
 
     @property
     def is_remote(self) -> bool:
-        """Whether its files are downloaded before they are read; of one without parts."""
+        """Whether its files are on a server; of one without parts."""
         return self.kind in REMOTE
 
     @property

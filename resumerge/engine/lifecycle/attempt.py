@@ -34,7 +34,7 @@ from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Plan
 from resumerge.sources.reader import SourceReader
 
-STOP_SECONDS = 1.0
+STOP_SECONDS = 0.5
 """Seconds that an answer of a server may take after a signal."""
 
 STREAMED = "streamed"
