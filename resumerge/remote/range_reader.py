@@ -18,8 +18,8 @@ from resumerge.errors import InputError, Resumable
 from resumerge.remote.expected_ranges import PIECE_BYTES, ExpectedRanges, Piece, Range
 from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
 
-THREADS = 4
-"""Requests at once."""
+THREADS = 16
+"""Requests at once. `AHEAD_BYTES` bounds the large ones to fewer; samples are many small ones."""
 
 AHEAD_BYTES = 32 << 20
 """Bytes that were requested and are not read yet, at most."""
