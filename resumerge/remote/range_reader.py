@@ -27,7 +27,7 @@ AHEAD_BYTES = 32 << 20
 WAIT_SECONDS = 0.2
 """Seconds between two calls of `check` while something is waited for."""
 
-STOP_SECONDS = 0.5
+STOP_SECONDS = 0.2
 """Seconds that the threads get to end."""
 
 
