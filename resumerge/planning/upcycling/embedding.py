@@ -58,6 +58,14 @@ class EmbeddedPrompts(Step):
     def tensors(self, part: int) -> tuple[Tensor, ...]:
         return (self.table,)
 
+    def reads(self) -> Iterator[tuple[Tensor, int, int]]:
+        """The rows of the prompts' tokens."""
+        width = self._width
+        for expert in self.experts:
+            for prompt in (*expert.positive, *expert.negative):
+                for token in prompt:
+                    yield from self.table.reads(token * width, (token + 1) * width)
+
     def prepare(self, evaluation: Evaluation) -> Advance:
         return lambda state, piece: {"gates": self._gates(evaluation)[None]}
 
