@@ -27,7 +27,8 @@ from bucket_merges import (
 from loopback_s3 import Bucket, Proxy, Server, before, servers, start
 from merging import merge
 
-STOP_SECONDS = 2.0
+STOP_SECONDS = 5.0
+"""Two, and what other tests beside this one take; the server would take five minutes."""
 NAMES_A_RUN = ("README.md", "mergekit_config.yml")
 
 
