@@ -11,9 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dense_models import CONFIGS, EXPERTS, write_dense
 from merging import merge, shards_of, working_in
 from tiny_models import LLAMA, write_family
 
+from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.cluster.outcomes import Failed, Finished, Node
 from resumerge.engine.cluster.retries import Tries
 from resumerge.engine.cluster.shard_plan import shard_plan
@@ -111,6 +113,28 @@ def test_each_shard_has_the_bytes_of_the_whole(models: Path, tmp_path: Path, rec
     assert not (shards.out / TASKS).exists()
     assert not shards.ledger.open_shards()
     shards.ledger.check_rows()
+
+
+def test_gates_of_an_embedding_are_made_by_each_task(tmp_path: Path) -> None:
+    write_dense(tmp_path, CONFIGS["mistral"])
+    recipe = "base_model: ./base\ngate_mode: {}\n" + EXPERTS
+    (run := tmp_path / "run").mkdir()
+    shards = Shards(tmp_path, recipe.format("cheap_embed"), run)
+    assert not check_cluster(Options(ray="local"), shards.plan, None)
+    for shard in shards.plan.shards:
+        shards.compute(shard.index)
+    assert shards_of(shards.out) == shards_of(shards.whole)
+
+
+def test_gates_of_hidden_states_are_one_machines(tmp_path: Path) -> None:
+    """Their bits depend on its processor."""
+    write_dense(tmp_path, CONFIGS["mistral"])
+    with working_in(tmp_path):
+        (tmp_path / "moe.yaml").write_text("base_model: ./base\ngate_mode: hidden\n" + EXPERTS)
+        session = Session(Options(state_dir=tmp_path / "state"))
+        plan = session.plan(load_recipe(tmp_path / "moe.yaml"))
+    [problem] = check_cluster(Options(ray="local"), plan, None)
+    assert problem.what == "Gates from hidden states are computed by one machine"
 
 
 def test_a_plan_of_a_shard_is_small(models: Path, tmp_path: Path) -> None:
