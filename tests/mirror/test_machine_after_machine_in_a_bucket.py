@@ -61,12 +61,15 @@ def test_killed_again_and_again_and_always_another_machine(
     def shards() -> set[str]:
         return {name for name in open_store(url).list() if name.endswith(".safetensors")}
 
+    most = sum(name.endswith(".safetensors") for name in reference)
     for seed in range(20):
         draw = random.Random(seed)
         machine, before = new(), in_mirror(url)
         process = machine.begin(url, **SLOW)
         for _ in range(3):
             target = len(shards()) + draw.randint(1, 2)
+            if target >= most - 1:  # it would be done before it is killed
+                break
             wait_until(lambda: len(shards()) >= target, process)  # noqa: B023
             time.sleep(draw.uniform(0.0, 0.2))
             kill(process)
