@@ -30,9 +30,9 @@ demo: $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 # Each process has whole files: what a file's tests share is made once. Half of a test's time is
-# spent waiting (for signals, servers, timeouts), so that four processes keep two cores busy.
+# spent waiting (for signals, servers, timeouts), so that three processes keep two cores busy.
 test: $(VENV)/.ready-test lint
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 soak: $(VENV)/.ready-test
 	$(BIN)/python -m pytest --soak --timeout 0

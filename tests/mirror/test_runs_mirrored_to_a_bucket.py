@@ -158,6 +158,7 @@ def test_a_server_that_is_away_is_resumed_later(
             }.items()
         )
         proxy.choose = lambda method, path: None
+        merge.options["mirror_wait"] = 60
         ended = merge.resume()
         assert ended.code == 0, ended.stderr
         merge.assert_done(reference)

@@ -57,7 +57,7 @@ class RayCluster:
                 "_system_config": {  # so that a machine that is gone is missed soon
                     "health_check_initial_delay_ms": 1000,
                     "health_check_period_ms": 500,
-                    "health_check_timeout_ms": 2000,
+                    "health_check_timeout_ms": 30_000,  # a busy machine is none that is gone
                     "health_check_failure_threshold": 3,
                 },
             },
@@ -191,7 +191,7 @@ def counted(out: Path) -> Counter[str]:
     return Counter(kind for kind, _ in events(out))
 
 
-def wait_for(happened: Callable[[], Any], seconds: float = 30.0) -> Any:
+def wait_for(happened: Callable[[], Any], seconds: float = 120.0) -> Any:
     """What a function returns, once that is true."""
     deadline = time.monotonic() + seconds
     while not (found := happened()):

@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-EPOCH = datetime.now(UTC)
 STUCK_SECONDS = 60
 
 
@@ -129,6 +128,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self._epoch = datetime.now(UTC)
         self.current: Task | None = None
         self.turn = threading.Semaphore(0)
         self.processes: list[Process] = []
@@ -269,7 +269,7 @@ class World:
     def wall(self) -> datetime:
         """The machine's wall clock; the world's, if no thread runs."""
         ahead = self.here.machine.ahead if self.current else 0.0
-        return EPOCH + timedelta(seconds=self.now + ahead)
+        return self._epoch + timedelta(seconds=self.now + ahead)
 
     def birth(self, pid: int) -> int | None:
         """See `resumerge.host.processes.birth`."""

@@ -235,4 +235,5 @@ def test_the_plan_counts_what_is_read_of_both(models: Path, tmp_path: Path) -> N
         "kind": "lora",
         "revision": None,
         "bytes_needed": expected,
+        "streamed_bytes": 0,
     }
