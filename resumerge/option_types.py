@@ -266,7 +266,10 @@ def read_task_resources(text: str) -> dict[str, Any]:
         ValueError: the text names none, or not by numbers.
     """
     if text.lstrip().startswith("{"):
-        found: dict[str, Any] = json.loads(text)
+        try:
+            found: dict[str, Any] = json.loads(text)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
     else:
         pairs = (part.partition("=") for part in text.split(","))
         found = {name.strip(): _number(value) for name, _, value in pairs}
@@ -274,6 +277,12 @@ def read_task_resources(text: str) -> dict[str, Any]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
         if not name or not (is_number or (name == "accelerator_type" and isinstance(value, str))):
             raise ValueError(f"{name or text!r} has no number: write {name or 'NAME'}=1")
+        if name in ("CPU", "GPU"):
+            raise ValueError(f"{name} is named num_{name.lower()}s here")
+        if is_number and not (value < 1e18 and round(value, 4) == value):
+            raise ValueError(f"{name} must be finite, with four decimals at most")
+        if name == "num_gpus" and value > 1 and value != int(value):
+            raise ValueError("num_gpus above 1 must be a whole number")
     return found
 
 

@@ -32,12 +32,15 @@ def check_cluster(options: Options, plan: Plan, out: OutputPath | None) -> list[
                 fix="pip install 'resumerge[ray]', here and on every machine of the cluster",
             )
         )
-    for given, why in (
-        (options.mirror_then_delete, "shards stay in OUT, where tasks publish them"),
-        (options.evict, "each machine downloads to its own cache"),
+    for name, given, why in (
+        (
+            "--mirror-then-delete",
+            options.mirror_then_delete,
+            "shards stay in OUT, where tasks publish them",
+        ),
+        ("--evict", options.evict, "each machine downloads to its own cache"),
     ):
         if given:
-            name = "--mirror-then-delete" if given is options.mirror_then_delete else "--evict"
             problems.append(
                 Problem(
                     f"--ray and {name} cannot be combined",

@@ -13,7 +13,14 @@ from typing import Any
 
 from resumerge.engine.cluster.connection import Cluster, connected
 from resumerge.engine.cluster.journal import ShardJournal
-from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome, Refused
+from resumerge.engine.cluster.outcomes import (
+    HASH_CONFLICT,
+    Failed,
+    Finished,
+    Node,
+    Outcome,
+    Refused,
+)
 from resumerge.engine.cluster.retries import UNSCHEDULED, Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
@@ -245,6 +252,9 @@ class _Dispatcher:
         if failed.reason != UNSCHEDULED:
             self._started(running, node)
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
+        if failed.reason == HASH_CONFLICT:
+            facts = {"shard": running.shard.name, "task": running.task.id, "node": str(node or "")}
+            self._ledger.event(HASH_CONFLICT, **facts, message=failed.message)
         if stops_the_run(failed):
             self._journal.watch.check_all()  # says which tensors are concerned
             raise Resumable(failed.reason, f"{node}: {failed.message}")
@@ -352,6 +362,12 @@ class _Dispatcher:
                 f"{shard.name} cannot be computed, on the cluster or here: {outcome.message}",
             )
         self._over(running, outcome)
+        if shard.index in self._left:
+            raise Resumable(
+                "cluster",
+                f"{shard.name} was computed here, and is not in the output, or another file is: "
+                "see what else writes there, then resume.",
+            )
 
     def _started(self, running: _Running, node: Node | None) -> None:
         """Note that a task started, if that is news."""

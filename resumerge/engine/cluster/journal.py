@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from resumerge.engine.cluster.outcomes import Finished
+from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Finished
 from resumerge.engine.execute.committer import bytes_committed
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.execute.source_watch import SourceWatch
@@ -19,9 +19,6 @@ from resumerge.storage import Storage
 
 VISIBLE_SECONDS = 60.0
 """So long a network filesystem may take to show a file that another machine renamed."""
-
-HASH_CONFLICT = "hash_conflict"
-"""The event, and the reason: two machines computed different bytes."""
 
 
 @dataclass

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from resumerge.engine.recovery.published import ShardRecord
 
+HASH_CONFLICT = "hash_conflict"
+"""The event, and the reason: two machines computed different bytes."""
+
 
 @dataclass(frozen=True)
 class Node:

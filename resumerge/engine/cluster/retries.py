@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from resumerge.engine.cluster.outcomes import Failed
+from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Failed
 
 TRIES = 3
 """Tasks of a shard that may fail before the driver computes it."""
@@ -12,13 +12,13 @@ TRIES = 3
 UNSCHEDULED = "unscheduled"
 """The reason of a task that no machine had room for: another one would wait as long."""
 
-_ABOUT_THE_DISK = ("disk_full", "source_changed")
-"""Reasons that another machine has, too: the disk that all share, a source that changed."""
+_EVERYWHERE = ("disk_full", "source_changed", HASH_CONFLICT)
+"""Reasons that another machine has, too: of the disk that all share, and what lies there."""
 
 
 def stops_the_run(failed: Failed) -> bool:
     """Whether it would happen anywhere."""
-    return failed.reason in _ABOUT_THE_DISK
+    return failed.reason in _EVERYWHERE
 
 
 @dataclass

@@ -15,15 +15,24 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome, Refused
+from resumerge.engine.cluster.outcomes import (
+    HASH_CONFLICT,
+    Failed,
+    Finished,
+    Node,
+    Outcome,
+    Refused,
+)
 from resumerge.engine.cluster.task_reporter import TaskAbandoned, TaskReporter
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.compute.budget import resource_budget
 from resumerge.engine.compute.local import LocalComputation
 from resumerge.engine.compute.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.context import RunContext
+from resumerge.engine.execute.checksums import first_mismatch
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.execute.space_reservation import allocates_lazily
+from resumerge.engine.recovery.ownership import rename_to_backup
 from resumerge.engine.recovery.published import ShardRecord, write_record
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.allocator import reuse_freed_memory
@@ -161,17 +170,41 @@ def _compute(context: RunContext, task: ShardTask, plan: Plan) -> ShardRecord:
 def _publish(storage: Storage, task: ShardTask, plan: Plan, record: ShardRecord) -> None:
     """Give the complete shard its final name, with its record beside it.
 
-    A shard that is there already has the same bytes, and stays.
+    A shard that is there already stays, if it has the same bytes.
+
+    Raises:
+        Resumable: it has others.
     """
     [shard] = plan.shards
-    final = task.out / shard.name
-    if final.exists():
+    files = ShardFiles(plan, task.out, storage)
+    final = files.final(shard)
+    if files.is_intact(shard, final):
+        _compare(final, plan, record)
         return
     if not task.own_folder.is_dir():
         raise TaskAbandoned
+    if os.path.lexists(final):
+        rename_to_backup(final, storage)
     storage.make_folder(final.parent)
     write_record(task.folder, task.shard, record, storage)
     storage.rename(task.own_folder / shard.name, final)
+
+
+def _compare(path: Path, plan: Plan, record: ShardRecord) -> None:
+    """Compare a shard that somebody published with what was computed here."""
+    with path.open("rb") as shard:
+        for unit, known in zip(plan.units, record.units):
+            block = first_mismatch(shard.fileno(), unit, known.hashes)
+            if block is not None:
+                raise Resumable(
+                    HASH_CONFLICT,
+                    f"block {block} of {unit.name} in {path.name} has other bytes than this "
+                    f"machine computed (hash {known.hashes[16 * block :][:16].hex()}). The shard "
+                    "that was published first is kept. Its machine or this one has faulty memory "
+                    "or other code: find out which (compute the shard without --ray in another "
+                    "folder), remove it from the cluster, and resume; if the first was wrong, "
+                    "start over with --restart",
+                )
 
 
 def _run_row(task: ShardTask) -> dict[str, object]:

@@ -41,9 +41,12 @@ class Beat:
 
 def read_beat(folder: Path) -> Beat | None:
     """The last heartbeat of the task with this folder; None before the first one."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         value: dict[str, Any] = json.loads(read_foreign(folder / _BEAT, _LARGEST_BEAT))
-        return Beat(**{**value, "node": Node(**value["node"])})
+        beat = Beat(**{**value, "node": Node(**value["node"])})
+        texts, numbers = (beat.node.id, beat.node.host), (beat.count, beat.budget, beat.nbytes)
+        if all(type(t) is str for t in texts) and all(type(n) is int for n in numbers):
+            return beat
     return None
 
 

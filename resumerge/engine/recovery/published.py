@@ -151,7 +151,8 @@ def files_of_tasks(out: Path) -> set[str]:
 
 
 def _read_record(path: Path) -> ShardRecord | None:
-    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+    wrong = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
+    with suppress(OSError, *wrong):
         return ShardRecord.of_json(json.loads(read_foreign(path, _LARGEST_RECORD)))
     return None
 

@@ -99,7 +99,11 @@ def test_resources_of_a_task(text: str, read: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "=1", "gpu=", "gpu=-1", "gpu=true", "{", '{"gpu": "x"}', "[]"]
+    "text",
+    [
+        *("", "=1", "gpu=", "gpu=-1", "gpu=true", "{", '{"gpu": "x"}', "[]", "CPU=1"),
+        *("num_gpus=1.5", "num_cpus=0.00001", '{"num_gpus": 1e999}', '{"a":' + "[" * 100_000),
+    ],
 )
 def test_what_is_no_resource(text: str) -> None:
     with pytest.raises(ValueError):

@@ -16,10 +16,11 @@ from merging import merge, shards_of, working_in
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.checks.cluster import check_cluster
-from resumerge.engine.cluster.outcomes import Failed, Finished, Node
-from resumerge.engine.cluster.retries import Tries
+from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome
+from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
+from resumerge.engine.cluster.task_reporter import read_beat
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.abandon_output import abandon_output
@@ -80,6 +81,11 @@ class Shards:
         self.fingerprint = (self.ledger.run() or {})["fingerprint"]
 
     def compute(self, number: int) -> Finished:
+        outcome = self.outcome(number)
+        assert isinstance(outcome, Finished), outcome
+        return outcome
+
+    def outcome(self, number: int) -> Outcome:
         plan = shard_plan(self.plan, number)
         task = ShardTask(
             f"t{number}",
@@ -92,9 +98,7 @@ class Shards:
             pickle.dumps(plan),
             Options(threads=2),
         )
-        outcome = run_task(task, Node("", "here"), StopRequest())
-        assert isinstance(outcome, Finished), outcome
-        return outcome
+        return run_task(task, Node("", "here"), StopRequest())
 
     def adopt(self) -> list[int]:
         with closing(ShardFiles(self.plan, self.out, Storage())) as files:
@@ -174,6 +178,10 @@ def record_that_is_none(shards: Shards) -> None:
     (shards.attempt / "1.json").write_text("[1, 2")
 
 
+def record_without_end(shards: Shards) -> None:
+    (shards.attempt / "1.json").write_text("[" * 200_000)
+
+
 def change_record(shards: Shards, change: Callable[[dict], dict]) -> None:  # type: ignore[type-arg]
     path = shards.attempt / "1.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
@@ -188,6 +196,7 @@ def change_record(shards: Shards, change: Callable[[dict], dict]) -> None:  # ty
         record_of_another_run,
         record_with_fewer_units,
         record_that_is_none,
+        record_without_end,
     ],
 )
 def test_what_is_not_as_its_record_is_not_journaled(
@@ -211,6 +220,34 @@ def test_what_was_committed_first_is_kept(models: Path, tmp_path: Path) -> None:
     assert shards.adopt() == []
     assert shards.ledger.progress()[first.number].hashes == other.hashes
     assert not list(shards.out.iterdir()), "what contradicts it is no shard of this run"
+
+
+def test_a_shard_that_another_task_published_is_compared(models: Path, tmp_path: Path) -> None:
+    shards = Shards(models, RECIPES["copies"], tmp_path)
+    first = shards.compute(1)
+    assert shards.compute(1).record.units[0].hashes == first.record.units[0].hashes
+    other_byte(shards)
+    failed = shards.outcome(1)
+    assert isinstance(failed, Failed) and failed.reason == "hash_conflict"
+    assert stops_the_run(failed) and first.record.units[-1].hashes[-16:].hex() in failed.message
+
+
+def test_a_file_of_somebody_else_is_set_aside(models: Path, tmp_path: Path) -> None:
+    shards = Shards(models, RECIPES["copies"], tmp_path)
+    path = shards.out / shards.plan.shards[1].name
+    path.write_text("mine")
+    shards.compute(1)
+    assert path.with_name(path.name + ".kept").read_text() == "mine"
+    assert shards.adopt() == [1]
+
+
+@pytest.mark.parametrize(
+    "beat",
+    ["[" * 200_000, '{"node": {"id": "n", "host": "h"}, "nbytes": "x"}', '{"node": {"id": []}}'],
+)
+def test_a_heartbeat_that_is_none(tmp_path: Path, beat: str) -> None:
+    (tmp_path / "heartbeat.json").write_text(beat)
+    assert read_beat(tmp_path) is None
 
 
 def test_an_abandoned_run_leaves_nothing_of_its_tasks(models: Path, tmp_path: Path) -> None:
