@@ -90,7 +90,9 @@ def test_a_task_that_fails_is_done_elsewhere_then_here(runs: ClusterRuns, tmp_pa
     assert here == failed[0]["shard"] and len(finished) == 4
 
 
-def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
+def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path, soak: bool) -> None:
+    if not soak:
+        pytest.skip("on a busy machine Ray may miss the loss for minutes: with --soak")
     out = tmp_path / "model"
     runs.cluster.lay("middle-stop-0")
     process = runs.begin(out)
