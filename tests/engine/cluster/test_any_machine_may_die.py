@@ -92,7 +92,7 @@ def test_a_task_that_fails_is_done_elsewhere_then_here(runs: ClusterRuns, tmp_pa
 
 def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path, soak: bool) -> None:
     if not soak:
-        pytest.skip("on a busy machine Ray may miss the loss for minutes: with --soak")
+        pytest.skip("did not end within 200 s in whole runs, why is not known: with --soak")
     out = tmp_path / "model"
     runs.cluster.lay("middle-stop-0")
     process = runs.begin(out)
