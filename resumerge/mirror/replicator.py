@@ -101,6 +101,7 @@ class Replicator:
         self._manifests: set[bytes] = set()
         """Manifests that are written, or may be: the answer of the store can be lost."""
         self._finished = False
+        """Whether the mirror has a manifest of this model. The thread ends then."""
         self._error: BaseException | None = None
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
@@ -161,8 +162,7 @@ class Replicator:
             self._companions = companions
             self._wake()
         began = time.monotonic()
-        while not self._finished:
-            self.check()
+        while self._thread.is_alive():
             check()
             waited = time.monotonic() - began
             self._check_stall(waited, "All tensors are merged")
@@ -170,8 +170,8 @@ class Replicator:
                 self._waiting(
                     f"Waiting for the mirror at {self.store.url}, which lacks {self._missing()}"
                 )
-            with self._changed:
-                self._changed.wait_for(lambda: self._finished or self._error, CHECK_SECONDS)
+            self._thread.join(CHECK_SECONDS)
+        self.check()
 
     def close(self) -> None:
         """End the thread. It interrupts an upload, which the next attempt continues."""
@@ -196,14 +196,12 @@ class Replicator:
 
     def _work(self) -> None:
         try:
-            while True:
+            while not self._finished:
                 self._do(self._next())
         except _Closed:
             pass
         except BaseException as error:
-            with self._changed:
-                self._error = error
-                self._changed.notify_all()
+            self._error = error
 
     def _next(self) -> Callable[[], None]:
         """Wait for the next operation."""
@@ -219,7 +217,7 @@ class Replicator:
             missing = self._ledger.unmirrored_shards()
             if missing:
                 return lambda: self._upload(missing[0])
-            if self._companions is not None and not self._finished:
+            if self._companions is not None:
                 return self._finish
             self._sleep(None)
 
@@ -242,7 +240,6 @@ class Replicator:
         with self._changed:
             recovered, self._failure = self._failure is not None, None
             self._progress.succeeded()
-            self._changed.notify_all()
         if recovered:
             self._ledger.event("mirror_recovered", mirror=self.store.url)
             self._note(f"The mirror at {self.store.url} works again")

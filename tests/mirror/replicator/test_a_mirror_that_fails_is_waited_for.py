@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from made_up_leases import ELSEWHERE, SECONDS, wait_for, write
@@ -134,7 +135,10 @@ def test_who_is_denied_does_not_wait(replication: Replication) -> None:
 def test_the_last_answer_may_be_lost(
     replication: Replication, monkeypatch: pytest.MonkeyPatch, taken_over: str
 ) -> None:
-    """The lease is gone with it; what a machine has that takes the mirror meanwhile, stays."""
+    """The lease is gone with it; what a machine has that takes the mirror meanwhile, stays.
+
+    Who waits for the mirror goes on only when the end of the failures is recorded as well.
+    """
     pause = Backoff(first=0.8 * SECONDS, longest=SECONDS)
     monkeypatch.setattr("resumerge.mirror.replicator.BACKOFF", pause)
     answers = []
@@ -150,6 +154,13 @@ def test_the_last_answer_may_be_lost(
                 store.put({MANIFEST_FILE: edited_manifest(store.get(MANIFEST_FILE), **later)})
             raise OSError("Connection reset by peer")
 
+    event = replication.ledger.event
+
+    def slow_event(kind: str, **data: Any) -> None:
+        time.sleep(0.3 if kind == "mirror_recovered" else 0)
+        event(kind, **data)
+
+    monkeypatch.setattr(replication.ledger, "event", slow_event)
     replication.store.fails = happens
     replication.begin()
     replication.finish()
