@@ -5,6 +5,7 @@
 #include "changes.h"
 #include "clamp.h"
 #include "energies.h"
+#include "hashes.h"
 #include "order.h"
 #include "random.h"
 #include "ranks.h"
@@ -18,6 +19,7 @@
 
 #define KERNELS                                             \
     {                                                       \
+        .hash = hash_unchecked,                             \
         .weighted_sum = weighted_sum_unchecked,             \
         .weighted_sum_along = weighted_sum_along_unchecked, \
         .round_to = round_to_unchecked,                     \

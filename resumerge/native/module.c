@@ -710,52 +710,98 @@ done:
     return result;
 }
 
+/* Room for the hashes of a buffer's blocks, as bytes; empty where a block is too short. */
+static PyObject *make_hashes(const Py_buffer *view, int64_t block, Hashes *to) {
+    int64_t count = blocks_of(view->len, block), last = view->len - (count - 1) * block;
+    int hashed = count && last >= SHORTEST_HASHED;
+    PyObject *found = PyBytes_FromStringAndSize(NULL, hashed ? count * HASH_BYTES : 0);
+    if (!found || !hashed) return found;
+    to->hash = kernels->hash;
+    to->block = block;
+    to->to = (uint8_t *)PyBytes_AsString(found);
+    return found;
+}
+
+PyDoc_STRVAR(hash_blocks_doc,
+             "hash_blocks(data, block): xxh3-128 of each block of so many bytes, one after the "
+             "other; nothing where one is shorter than 241 bytes");
+
+static PyObject *hash_blocks(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *data, *given_block, *result = NULL;
+    int64_t block;
+    Array from = {0};
+    Hashes to = {0};
+    if (!PyArg_ParseTuple(args, "OO:hash_blocks", &data, &given_block)) return NULL;
+    if (!take_array(data, "data", "B", 1, 0, ANY_LENGTH, &from) ||
+        !take_block(given_block, &block) || !(result = make_hashes(&from.view, block, &to)))
+        goto done;
+    const uint8_t *bytes = from.view.buf;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t start = 0; to.block && start < from.view.len; start += block, to.to += HASH_BYTES)
+        to.hash(bytes + start, elements_of(start, block, from.view.len), to.to);
+    Py_END_ALLOW_THREADS;
+done:
+    drop_array(&from);
+    return result;
+}
+
 PyDoc_STRVAR(read_ranges_doc,
-             "read_ranges(ranges): read (descriptor, offset in bytes, array) each; False if a range "
-             "could not be read, or a file was too short");
+             "read_ranges(ranges): read (descriptor, offset in bytes, array, block) each; for each "
+             "the hashes of its blocks as of hash_blocks, nothing where block is 0; None if a "
+             "range could not be read, or a file was too short");
 
 static PyObject *read_ranges(PyObject *self, PyObject *given) {
     (void)self;
-    PyObject *objects = PySequence_Tuple(given), *result = NULL;
+    PyObject *objects = PySequence_Tuple(given), *found = NULL, *result = NULL;
     if (!objects) return NULL;
     Py_ssize_t number = PyTuple_Size(objects);
     Range *ranges = calloc((size_t)number + 1, sizeof *ranges);
     Py_buffer *views = calloc((size_t)number + 1, sizeof *views);
     Py_ssize_t taken = 0;
-    int failed;
+    int whole;
     if (!ranges || !views) {
         PyErr_NoMemory();
         goto done;
     }
-    for (; taken < number; taken++) {
-        PyObject *one = PyTuple_GetItem(objects, taken);
-        int64_t file;
+    if (!(found = PyTuple_New(number))) goto done;
+    while (taken < number) {
+        PyObject *one = PyTuple_GetItem(objects, taken), *hashes;
+        int64_t file, block;
         Range *range = &ranges[taken];
-        if (!PyTuple_Check(one) || PyTuple_Size(one) != 3) {
-            PyErr_SetString(PyExc_TypeError, "ranges: expected (descriptor, offset, array)");
+        Py_buffer *view = &views[taken];
+        if (!PyTuple_Check(one) || PyTuple_Size(one) != 4) {
+            PyErr_SetString(PyExc_TypeError, "ranges: expected (descriptor, offset, array, block)");
             goto done;
         }
         if (!take_integer(PyTuple_GetItem(one, 0), "descriptor", 0, INT32_MAX, &file) ||
             !take_integer(PyTuple_GetItem(one, 1), "offset", 0, INT64_MAX, &range->offset) ||
-            !take_buffer(PyTuple_GetItem(one, 2), "array", &views[taken]))
+            !take_integer(PyTuple_GetItem(one, 3), "block", 0, INT64_MAX / 8, &block) ||
+            !take_buffer(PyTuple_GetItem(one, 2), "array", view))
             goto done;
+        taken++;
         range->file = (int)file;
-        range->to = views[taken].buf;
-        range->size = views[taken].len;
-        if (!check_format(&views[taken], "array", "BbHhIiLlQqefd", views[taken].itemsize) ||
-            !check_writable(&views[taken], "array") ||
-            range->size > INT64_MAX - range->offset) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "ranges: too far");
-            taken++;
+        range->to = view->buf;
+        range->size = view->len;
+        if (!check_format(view, "array", "BbHhIiLlQqefd", view->itemsize) ||
+            !check_writable(view, "array"))
+            goto done;
+        if (range->size > INT64_MAX - range->offset) {
+            PyErr_SetString(PyExc_ValueError, "ranges: too far");
             goto done;
         }
+        hashes = block ? make_hashes(view, block, &range->hashes)
+                       : PyBytes_FromStringAndSize(NULL, 0);
+        if (!hashes) goto done;
+        PyTuple_SetItem(found, taken - 1, hashes);
     }
-    RUN(failed = read_ranges_unchecked(ranges, number));
-    result = PyBool_FromLong(!failed);
+    RUN(whole = read_ranges_unchecked(ranges, number));
+    result = Py_NewRef(whole ? found : Py_None);
 done:
     while (taken) PyBuffer_Release(&views[--taken]);
     free(views);
     free(ranges);
+    Py_XDECREF(found);
     Py_DECREF(objects);
     return result;
 }
@@ -826,6 +872,7 @@ static PyMethodDef functions[] = {
     FUNCTION(count_changes),
     FUNCTION(equal_counts),
     FUNCTION(gram),
+    FUNCTION(hash_blocks),
     FUNCTION(key_of_rank),
     FUNCTION(keys),
     FUNCTION(keys_in_bracket),

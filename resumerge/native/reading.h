@@ -13,23 +13,44 @@
 #include <stdint.h>
 #include <unistd.h>
 
+#include "table.h"
+
+/* Where the hashes of blocks go, 16 bytes each; the last block may be shorter. */
+typedef struct {
+    void (*hash)(const uint8_t *, int64_t, uint8_t *);
+    int64_t block;
+    uint8_t *to;
+} Hashes;
+
 typedef struct {
     uint8_t *to;
     int64_t offset;
     int64_t size;
     int file;
+    Hashes hashes;
 } Range;
 
-/* Returns 0, or 1 where something could not be read, or was not there. */
+static int read_unchecked(int file, int64_t offset, uint8_t *to, int64_t size) {
+    for (int64_t done = 0; done < size;) {
+        ssize_t number = pread(file, to + done, (size_t)(size - done), (off_t)(offset + done));
+        if (number <= 0 && !(number < 0 && errno == EINTR)) return 0;
+        if (number > 0) done += number;
+    }
+    return 1;
+}
+
+/* What is hashed is read block by block: it is still in the processor's cache then. Returns 0 where
+ * something could not be read, or was not there. */
 static int read_ranges_unchecked(const Range *ranges, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        const Range *range = ranges + i;
-        for (int64_t done = 0; done < range->size;) {
-            ssize_t number = pread(range->file, range->to + done, (size_t)(range->size - done),
-                                   (off_t)(range->offset + done));
-            if (number <= 0 && !(number < 0 && errno == EINTR)) return 1;
-            if (number > 0) done += number;
+    for (const Range *range = ranges; range < ranges + count; range++) {
+        const Hashes *hashes = &range->hashes;
+        int64_t piece = hashes->block ? hashes->block : range->size;
+        for (int64_t start = 0; start < range->size; start += piece) {
+            int64_t size = range->size - start < piece ? range->size - start : piece;
+            uint8_t *to = range->to + start;
+            if (!read_unchecked(range->file, range->offset + start, to, size)) return 0;
+            if (hashes->block) hashes->hash(to, size, hashes->to + start / piece * HASH_BYTES);
         }
     }
-    return 0;
+    return 1;
 }

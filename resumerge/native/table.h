@@ -12,7 +12,12 @@ typedef struct {
 /* Of add_task_vectors. */
 enum { CONSENSUS = 1, NORMALIZE = 2 };
 
+/* Bytes: what is shorter is hashed in other ways, which are not here. */
+#define SHORTEST_HASHED 241
+#define HASH_BYTES 16
+
 typedef struct {
+    void (*hash)(const uint8_t *, int64_t, uint8_t *);
     void (*weighted_sum)(const Vector *, const float *, int, int64_t, const Output *);
     void (*weighted_sum_along)(const Vector *, const float *, int64_t, int, int64_t, int, int64_t,
                                const Output *);

@@ -45,12 +45,11 @@ class MethodCall(Protocol):
         """Compute consecutive blocks into `out`, rounded to its type."""
 
 
-Seen = Callable[[int, Vector], None]
-"""Is called with the number of an operand and its elements, which are valid during the call."""
+InputHashes = Mapping[int, bytearray]
+"""Numbers of the root's operands whose blocks are hashed as they are read, before a rounding, and
+where the hashes go (xxh3-128, 16 bytes each)."""
 
-
-def unseen(operand: int, vector: Vector) -> None:
-    """For reads that nobody looks at."""
+NO_HASHES: InputHashes = {}
 
 
 class HeldValues:
@@ -92,7 +91,7 @@ class Evaluation:
     Args:
         call: the call of the method of a `Merged`.
         statistics: by `Merged`, what the reductions over the whole of it found.
-        seen: called with the operands of the root, as they are before a rounding.
+        hashes: of the root's operands.
         device: where steps compute that use torch.
     """
 
@@ -103,12 +102,12 @@ class Evaluation:
         held: HeldValues,
         call: Callable[[Any], MethodCall],
         statistics: Mapping[Any, Any],
-        seen: Seen = unseen,
+        hashes: InputHashes = NO_HASHES,
         depth: int = 0,
         device: str = "cpu",
     ) -> None:
         self.files, self.held = files, held
-        self.call, self.statistics, self.seen = call, statistics, seen
+        self.call, self.statistics, self.hashes = call, statistics, hashes
         self._buffers, self._depth = buffers, depth
         self.device = device
 

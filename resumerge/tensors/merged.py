@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels import Run, round_to
+from resumerge.kernels.hashes import hash_blocks
 from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
 from resumerge.native import Vector, read_ranges
 from resumerge.tensors.base import RUN_BYTES, Tensor
-from resumerge.tensors.dtypes import BITS
-from resumerge.tensors.evaluation import Evaluation, Files, as_vector, bytes_of, code_of
+from resumerge.tensors.dtypes import BITS, nbytes
+from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
 from resumerge.tensors.stored import Stored
 
 FLOAT32 = 4
@@ -137,10 +138,11 @@ class Merged(Tensor):
         """The elements of a run of every operand, one block after the other."""
         length, ranges = run.length, run.ranges()
         vectors = [evaluation.vector(k, length, code) for k, code in enumerate(self._codes)]
-        places = self._places(evaluation.files, vectors, ranges)
-        if places and read_ranges(places):
-            for k, vector in enumerate(vectors):
-                evaluation.seen(k, vector)
+        hashes, places = evaluation.hashes, self._places(evaluation, vectors, ranges)
+        found = read_ranges(places) if places else None
+        if found:
+            for k in hashes:
+                hashes[k].extend(found[k] or self._hash_blocks(vectors[k]))
             return vectors
         inner = evaluation.inner()
         for k, (operand, vector) in enumerate(zip(self.operands, vectors)):
@@ -149,7 +151,8 @@ class Merged(Tensor):
                 read = evaluation.vector("unrounded", length, code_of(before.dtype))
             for (start, stop), part in zip(ranges, _parts(read, ranges)):
                 before.read(inner, start, stop, part.view(np.uint8))
-            evaluation.seen(k, read)
+            if k in hashes:
+                hashes[k].extend(self._hash_blocks(read))
             if read is not vector:
                 round_to(read, vector)
         return vectors
@@ -186,19 +189,27 @@ class Merged(Tensor):
         return stored if len(stored) == len(self.operands) else []
 
     def _places(
-        self, files: Files, vectors: Sequence[Vector], ranges: Sequence[tuple[int, int]]
-    ) -> list[tuple[int, int, np.ndarray]]:
-        """Where the operands are (descriptor, offset in bytes), and where they go; nothing where
-        some are computed, or not on this disk.
+        self,
+        evaluation: Evaluation,
+        vectors: Sequence[Vector],
+        ranges: Sequence[tuple[int, int]],
+    ) -> list[tuple[int, int, np.ndarray, int]]:
+        """Where the operands are (descriptor, offset in bytes), where they go, and the bytes of the
+        blocks to be hashed, or 0; nothing where some are computed, or not on this disk.
         """
         places = []
-        for stored, vector in zip(self._stored, vectors):
-            descriptor = files.descriptor(stored)
+        for k, (stored, vector) in enumerate(zip(self._stored, vectors)):
+            descriptor = evaluation.files.descriptor(stored)
             if descriptor is None:
                 return []
+            hashed = nbytes(stored.dtype, self.block_elements) if k in evaluation.hashes else 0
             for (start, stop), part in zip(ranges, _parts(vector, ranges)):
-                places.append((descriptor, stored.byte_range(start, stop)[0], part))
+                places.append((descriptor, stored.byte_range(start, stop)[0], part, hashed))
         return places
+
+    def _hash_blocks(self, vector: Vector) -> bytes:
+        data = bytes_of(vector).data
+        return hash_blocks(data, self.block_elements * len(data) // len(vector))
 
 
 def _parts(vector: Vector, ranges: Sequence[tuple[int, int]]) -> list[np.ndarray]:

@@ -49,7 +49,7 @@ class Stored(Tensor):
         if self.strides is None:
             offset = self.offset + nbytes(self.dtype, start)
             descriptor = files.descriptor(self)
-            if descriptor is None or not read_ranges([(descriptor, offset, out)]):
+            if descriptor is None or not read_ranges([(descriptor, offset, out, 0)]):
                 files.fill(self, offset, out.data)  # which says what is wrong
             return
         fill, elements = partial(files.fill, self), out.view(f"u{BITS[self.dtype] // 8}")

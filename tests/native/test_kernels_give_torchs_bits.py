@@ -32,7 +32,8 @@ FACTORS = st.floats(-2, 2)
 
 def test_every_kernel_has_an_oracle() -> None:
     functions = {name for name in dir(_kernels) if callable(getattr(_kernels, name))}
-    assert functions - {"Vector", "instruction_sets", "use", "read_ranges"} == set(ORACLES)
+    others = {"Vector", "hash_blocks", "instruction_sets", "read_ranges", "use"}
+    assert functions - others == set(ORACLES)
 
 
 @varied

@@ -16,9 +16,9 @@ import torch
 from made_up_plans import plan
 from safetensors.torch import save_file
 
-from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.evaluation.input_hashes import hashed_operands
+from resumerge.kernels.hashes import hash_block
 from resumerge.methods import METHODS
 from resumerge.planning import Plan
 from resumerge.planning.estimates.memory import blocks_bytes, memory_need

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Iterator, Set
 from contextlib import closing
 
-from resumerge.engine.execute.checksums import HASH_BYTES
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.evaluation.input_hashes import (
     hashed_operands,
     known_hashes,
     operand_hashes,
 )
+from resumerge.kernels.hashes import HASH_BYTES
 from resumerge.ledger import Ledger
 from resumerge.ledger.connection import Row
 from resumerge.planning.plan import Plan, SourceFileKey, Unit

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from resumerge.engine.checks.contents import stamps_of
-from resumerge.engine.execute.checksums import hash_block
+from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Row
 from resumerge.planning import Plan
 from resumerge.sources import Source

@@ -11,21 +11,10 @@ from pathlib import Path
 
 import xxhash
 
+from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.planning.plan import Unit
 
-HASH_BYTES = 16
 _PIECE = 1 << 20
-
-
-def hash_block(data: bytes | memoryview) -> bytes:
-    """16 bytes."""
-    return xxhash.xxh3_128_digest(data)
-
-
-def hash_blocks(data: memoryview, size: int) -> bytes:
-    """16 bytes for each block of `size` bytes; the last one may be shorter, or empty if alone."""
-    starts = range(0, len(data), size) if size else [0]
-    return b"".join(hash_block(data[start : start + size]) for start in starts)
 
 
 def hash_file(path: Path) -> str:

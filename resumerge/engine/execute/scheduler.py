@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from resumerge.engine.execute.checksums import hash_blocks
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.execute.evaluation.evaluator import Evaluator, Statistics
 from resumerge.engine.execute.execution import Execution
@@ -18,6 +17,7 @@ from resumerge.engine.execute.scratch import Scratch
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
+from resumerge.kernels.hashes import hash_blocks
 from resumerge.planning.plan import BLOCK, Unit
 from resumerge.tensors import Merged, Spilled
 from resumerge.tensors.base import RUN_BYTES

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from resumerge.backup_names import CARD
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.recovery.ownership import has_checksum, rename_to_backup
 from resumerge.errors import InputError, Resumable
 from resumerge.foreign_files import UnfitFile, read_foreign
+from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
 from resumerge.output import companions
 from resumerge.planning.plan import Plan

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.execute.checksums import HASH_BYTES, first_mismatch, unit_checksum
+from resumerge.engine.execute.checksums import first_mismatch, unit_checksum
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.foreign_files import read_foreign
+from resumerge.kernels.hashes import HASH_BYTES
 from resumerge.ledger import Ledger, Progress, UnitCommit
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage

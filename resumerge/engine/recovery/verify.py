@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.backup_names import CARD
-from resumerge.engine.execute.checksums import first_mismatch, hash_block
+from resumerge.engine.execute.checksums import first_mismatch
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
 from resumerge.engine.recovery.ownership import has_checksum
@@ -22,6 +22,7 @@ from resumerge.engine.resources.disk_errors import resumable_disk_errors
 from resumerge.engine.resources.lock import LOCK_FILE, lock_holder, run_lock
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.audit import compare

@@ -15,13 +15,7 @@ from reading import evaluation, read
 from safetensors.torch import save_file
 from torch import Tensor
 
-from resumerge.engine.execute.checksums import (
-    HASH_BYTES,
-    first_mismatch,
-    hash_block,
-    hash_file,
-    unit_checksum,
-)
+from resumerge.engine.execute.checksums import first_mismatch, hash_file, unit_checksum
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.evaluation.input_hashes import (
     hashed_operands,
@@ -29,6 +23,7 @@ from resumerge.engine.execute.evaluation.input_hashes import (
     operand_hashes,
 )
 from resumerge.engine.execute.evaluation.method_failures import keeps_inputs
+from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.native import BF16, F16, F32, Vector
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit

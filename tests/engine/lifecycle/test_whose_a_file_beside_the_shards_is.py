@@ -12,7 +12,7 @@ from ledger_rows import change, query
 from merging import merge
 from tiny_models import TWO_LAYERS, write_family
 
-from resumerge.engine.execute.checksums import hash_block
+from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 

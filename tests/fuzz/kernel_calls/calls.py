@@ -66,10 +66,16 @@ def _read_ranges(a: Arguments) -> list[Any]:
                 a.draw.choice(descriptors),
                 a.draw.choice((0, 1, 8, 100, 999, FILE_SIZE - 9, FILE_SIZE, 2**62)),
                 a.array(a.draw.choice(list(KINDS.values()))),
+                a.draw.choice((0, 1, 240, 241, 1024, 4096, 2**59)),
             )
             for _ in range(a.draw.randrange(5))
         )
     ]
+
+
+@_call(_kernels.hash_blocks)
+def _hash_blocks(a: Arguments) -> list[Any]:
+    return [a.array(np.uint8), a.draw.choice((1, 240, 241, 1024, 4096, 2**59))]
 
 
 @_call(_kernels.round_to)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.evaluation.input_hashes import hashed_operands
 from resumerge.engine.execute.evaluation.kernel_backend import KernelBackend
 from resumerge.engine.execute.evaluation.method_failures import (
@@ -23,7 +22,7 @@ from resumerge.engine.execute.evaluation.method_failures import (
 )
 from resumerge.engine.execute.scratch import Scratch
 from resumerge.kernels.blocks import MapFunction, Scan
-from resumerge.native import Vector
+from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.estimates.memory import held_limit
 from resumerge.planning.plan import Plan, Unit
@@ -31,7 +30,7 @@ from resumerge.sources.reader import SourceReader
 from resumerge.tensors import Merged, ScratchFile, Spilled, Step, Stored, Tensor
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import nbytes
-from resumerge.tensors.evaluation import Evaluation, HeldValues, Seen, unseen
+from resumerge.tensors.evaluation import NO_HASHES, Evaluation, HeldValues, InputHashes
 
 if TYPE_CHECKING:
     from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
@@ -125,9 +124,9 @@ class Evaluator:
         Raises:
             Resumable: a method fails, or returns something else than a block.
         """
-        hashes = _Hashes(self._hashed(unit.index), unit.block_elements)
-        data = self._read(unit, indices, self._evaluation(statistics, hashes.add))
-        return data, hashes.of_blocks()
+        hashes = {operand: bytearray() for operand in self._hashed(unit.index)}
+        data = self._read(unit, indices, self._evaluation(statistics, hashes))
+        return data, _by_block([*hashes.values()])
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
         """Read some operands of a block again, and hash them as `compute` does.
@@ -167,14 +166,14 @@ class Evaluator:
         stop = min(indices.stop * unit.block_elements, unit.numel)
         return _elements(unit.expression, start, stop, evaluation)
 
-    def _evaluation(self, statistics: Statistics, seen: Seen = unseen) -> Evaluation:
+    def _evaluation(self, statistics: Statistics, hashes: InputHashes = NO_HASHES) -> Evaluation:
         return Evaluation(
             self._reader,
             self._buffers,
             self._held,
             self._backend,
             statistics,
-            seen,
+            hashes,
             device=self.device,
         )
 
@@ -272,24 +271,7 @@ def _elements(tensor: Tensor, start: int, stop: int, evaluation: Evaluation) -> 
     return out.data
 
 
-class _Hashes:
-    """Collects the hashes of blocks' operands while they are read, one run after the other.
-
-    Args:
-        wanted: numbers of the operands, ascending.
-        size: elements of a block.
-    """
-
-    def __init__(self, wanted: Sequence[int], size: int) -> None:
-        self._found: dict[int, list[bytes]] = {operand: [] for operand in wanted}
-        self._size = size
-
-    def add(self, operand: int, vector: Vector) -> None:
-        if operand in self._found:
-            data, size = vector.data.data, self._size
-            hashes = (hash_block(data[at : at + size]) for at in range(0, len(data), size))
-            self._found[operand].extend(hashes)
-
-    def of_blocks(self) -> bytes:
-        """For each block its operands' hashes, one after the other."""
-        return b"".join(chain.from_iterable(zip(*self._found.values())))
+def _by_block(hashes: Sequence[bytearray]) -> bytes:
+    """For each block its operands' hashes, one after the other."""
+    arrays = [np.frombuffer(found, f"V{HASH_BYTES}") for found in hashes]
+    return np.stack(arrays, axis=1).tobytes() if arrays else b""
