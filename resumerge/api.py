@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
-from resumerge.engine.checks.paths import OUTPUT, STATE
+from resumerge.engine.checks.paths import STATE
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.engine.push import push as upload
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
@@ -29,6 +29,7 @@ from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
+from resumerge.local_path import OUTPUT, is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.option_types import StrPath, parse_age, read_address
 from resumerge.options import (
@@ -36,7 +37,6 @@ from resumerge.options import (
     Options,
     ResumeOptions,
     RunOptions,
-    as_path,
     declared,
 )
 from resumerge.recipe.as_yaml import as_yaml, extraction
@@ -122,7 +122,7 @@ def init(
         InputError: there is no such method, it does not take these models, or the file cannot be
             written.
     """
-    write_recipe(as_path(file, RECIPE), new_recipe(method, models, base, dtype))
+    write_recipe(local_path(file, RECIPE), new_recipe(method, models, base, dtype))
 
 
 @_with_options("run")
@@ -157,7 +157,7 @@ def run(
         that of the command.
     """
     chosen = Options.read("run", options)
-    folder = as_path(out, OUTPUT)
+    folder = local_path(out, OUTPUT)
     with _recipe_file(config) as recipe:
         return merge_in_process(
             chosen, lambda session: session.run(recipe, folder), reporter, progress
@@ -252,7 +252,7 @@ def plan(
         InputError: the value of an argument is invalid.
     """
     chosen = Options.read("plan", options)
-    folder = None if out is None else as_path(out, OUTPUT)
+    folder = None if out is None else local_path(out, OUTPUT)
     with _recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
         return DisplayedPlan(describe_plan(recipe, folder, chosen, progress))
 
@@ -291,7 +291,7 @@ def push(out: StrPath, repo: str, *, state_dir: StrPath | None = None) -> dict[s
         InputError: the model is not finished or is damaged, or the repo cannot accept it.
         Resumable: the repo cannot be reached; call it again.
     """
-    folder = as_path(out, OUTPUT)
+    folder = local_path(out, "model")
     with UploadProgress(err) as progress:
         pushed = upload(folder, repo, _runs(state_dir), progress.begins, progress.moved)
     return pushed.as_json()
@@ -366,7 +366,7 @@ def _recipe_file(config: Config) -> Iterator[Path]:
     if isinstance(config, Mapping):
         config = [config]
     if isinstance(config, str) or not isinstance(config, Sequence):
-        yield as_path(config, RECIPE)
+        yield local_path(config, RECIPE)
         return
     documents = [document for document in config if isinstance(document, Mapping)]
     if not documents or len(documents) < len(config):
@@ -379,11 +379,12 @@ def _recipe_file(config: Config) -> Iterator[Path]:
 
 
 def _runs(state_dir: StrPath | None) -> RunStore:
-    return RunStore(None if state_dir is None else as_path(state_dir, STATE))
+    return RunStore(None if state_dir is None else local_path(state_dir, STATE))
 
 
 def _address(run: StrPath | None) -> str | None:
     if run is None:
         return None
-    as_path(run, RUN)
+    if not is_path(run):
+        raise refuse(f"The {RUN} is not a path", expected="text, or a Path", found=repr(run))
     return read_address(run)

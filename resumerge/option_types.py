@@ -7,13 +7,13 @@ line, as a Python value (where ``"2GB"`` may stand for bytes), and as JSON in a 
 from __future__ import annotations
 
 import json
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from resumerge.local_path import expand, is_path, local_path
 
 StrPath = str | Path
 
@@ -84,6 +84,7 @@ class OptionType(ABC):
 
         Raises:
             ValueError: with a message that says more than `expected`.
+            InputError: with all that there is to say.
         """
         return value
 
@@ -197,12 +198,19 @@ class Words(OptionType):
 
 
 class Folder(OptionType):
-    """A folder's path; in Python ``~`` is the home folder, as in a shell."""
+    """A folder's path; in Python ``~`` is the home folder, as in a shell.
+
+    Args:
+        what: the folder is, in messages.
+    """
 
     expected, metavar, accepts = "a path, as text or as a Path", "DIR", StrPath
 
+    def __init__(self, what: str) -> None:
+        self.what = what
+
     def read(self, value: object) -> object:
-        return expand(value) if _is_path(value) else value
+        return local_path(value, self.what) if is_path(value) else value
 
     def is_valid(self, value: object) -> bool:
         return isinstance(value, Path)
@@ -217,10 +225,10 @@ class Address(OptionType):
     expected, metavar, accepts = "a folder, hf://org/name, or s3://bucket/prefix", "DEST", StrPath
 
     def read(self, value: object) -> object:
-        return read_address(value) if _is_path(value) else value
+        return read_address(value) if is_path(value) else value
 
     def is_valid(self, value: object) -> bool:
-        return isinstance(value, str) and _is_path(value)
+        return isinstance(value, str) and is_path(value)
 
 
 LOCAL_CLUSTER = "local"
@@ -291,17 +299,6 @@ def _number(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text.strip()
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
-
-
-def expand(path: Any) -> Path:
-    """A path in which ``~`` is the home folder, as in a shell."""
-    with suppress(RuntimeError):  # the home of an unknown user: a shell leaves it as it is, too
-        return Path(path).expanduser()
-    return Path(path)
 
 
 def read_address(address: Any) -> str:

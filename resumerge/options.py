@@ -10,7 +10,6 @@ the functions that take it; a test compares the two.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -18,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
-from resumerge.errors import InputError, Problem, refuse
+from resumerge.errors import InputError, Problem
+from resumerge.local_path import OUTPUT
 from resumerge.option_types import (
     Address,
     Choice,
@@ -34,7 +34,6 @@ from resumerge.option_types import (
     TaskResources,
     Word,
     Words,
-    expand,
 )
 
 SHARD_SIZE = 5_000_000_000
@@ -126,7 +125,7 @@ class Options:
     """
 
     state_dir: Path | None = _option(
-        Folder(), "Folder for the ledgers.", *_ALL, *_READERS,
+        Folder("state folder"), "Folder for the ledgers.", *_ALL, *_READERS,
         default_text="./state, or RESUMERGE_STATE_DIR",
     )  # fmt: skip
     memory: int | None = _option(
@@ -164,8 +163,9 @@ class Options:
         "times.", *_NEW, kept=Kept.PLANNED,
     )  # fmt: skip
     intermediate_dir: Path | None = _option(
-        Folder(), "Of a recipe of several documents: keep the results of all, as with --keep, and "
-        "name them DIR/NAME, too, by links.", *_NEW, kept=Kept.PLANNED, short="-I",
+        Folder("folder of the stages"), "Of a recipe of several documents: keep the results of "
+        "all, as with --keep, and name them DIR/NAME, too, by links.", *_NEW, kept=Kept.PLANNED,
+        short="-I",
     )  # fmt: skip
     materialize: str | None = _option(
         Choice("auto", "always", "never"), "Of a recipe of several documents: which results of "
@@ -241,7 +241,7 @@ class Options:
         "started again; 0: never.", *_ALL, default=STALL_SECONDS,
     )  # fmt: skip
     output: Path | None = _option(
-        Folder(), "Output of a run that is resumed from a mirror.", "resume",
+        Folder(OUTPUT), "Output of a run that is resumed from a mirror.", "resume",
         default_text="./NAME",
     )  # fmt: skip
 
@@ -301,6 +301,8 @@ class Options:
                 read[name] = option.type.read(value)
             except ValueError as error:
                 problems.append(_problem(option, value, str(error)))
+            except InputError as error:
+                problems += error.problems
         try:
             options = cls(**read)
         except InputError as error:
@@ -371,20 +373,6 @@ def are_kept_options(values: Mapping[str, Any]) -> bool:
         for option in declared()
         if option.kept is not Kept.NO
     )
-
-
-def as_path(path: str | os.PathLike[str], what: str) -> Path:
-    """A path that a caller gave; ``~`` is the home folder, as it is in a shell.
-
-    Args:
-        what: it is for, in the message: ``output``.
-
-    Raises:
-        InputError: this cannot be a path.
-    """
-    if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
-        return expand(path)
-    raise refuse(f"The {what} is not a path", expected="text, or a Path", found=repr(path))
 
 
 def _problem(option: Option, value: object, why: str = "") -> Problem:

@@ -9,6 +9,7 @@ import click
 
 from resumerge.cli.merge_command import merge
 from resumerge.cli.parsing.arguments import (
+    LocalPath,
     argument,
     json_option,
     options_of,
@@ -17,6 +18,7 @@ from resumerge.cli.parsing.arguments import (
 )
 from resumerge.cli.parsing.command import Command
 from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.local_path import OUTPUT
 from resumerge.options import Options
 from resumerge.recipe.as_yaml import as_yaml, extraction
 from resumerge.ui.progress.styles import Style
@@ -25,7 +27,7 @@ from resumerge.ui.progress.styles import Style
 @click.command("extract-expert", cls=Command)
 @argument("model", "MODEL", "A mixture of experts: a folder, or a repo on the Hub.")
 @argument("number", "N", "The number of the expert, from 0.", type=click.IntRange(min=0))
-@argument("out", "OUT", "The folder to write the model to.", type=click.Path(path_type=Path))
+@argument("out", "OUT", "The folder to write the model to.", type=LocalPath(OUTPUT))
 @options_of("run")
 @process_options
 @progress_option

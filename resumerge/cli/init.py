@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from resumerge.cli.parsing.arguments import argument
+from resumerge.cli.parsing.arguments import LocalPath, argument
 from resumerge.cli.parsing.command import Command
 from resumerge.errors import refuse
 from resumerge.methods import METHODS
@@ -20,7 +20,13 @@ NEW_RECIPE = "merge.yaml"
 
 
 @click.command("init", cls=Command)
-@argument("file", "[FILE]", f"The recipe to write. Default: {NEW_RECIPE}.", default=NEW_RECIPE)
+@argument(
+    "file",
+    "[FILE]",
+    f"The recipe to write. Default: {NEW_RECIPE}.",
+    default=NEW_RECIPE,
+    type=LocalPath("recipe"),
+)
 @click.option("--method", metavar="METHOD", help="The merge method: see `resumerge methods`.")
 @click.option(
     "--models", metavar="MODEL,...", multiple=True, help="Folders or Hub repos: org/name."
@@ -33,18 +39,19 @@ NEW_RECIPE = "merge.yaml"
     help="Data type of the output. Default: bfloat16.",
 )
 def command(
-    file: str, method: str | None, models: tuple[str, ...], base: str | None, dtype: str
+    file: Path, method: str | None, models: tuple[str, ...], base: str | None, dtype: str
 ) -> None:
     """Write a recipe with comments, from three questions or from options."""
-    check_is_new(Path(file))
+    check_is_new(file)
     named = [name for words in models for name in words.split(",") if name]
     if not (method and named):
         method, named, base = _ask(method, named, base)
-    write_recipe(Path(file), new_recipe(method, named, base, dtype))
-    print_text(f"Wrote {printable(file)}. To check it, and to merge:", err)
-    file = f"./{file}" if file.startswith("-") else file
-    print_command(shell_line(["resumerge", "plan", file]))
-    print_command(shell_line(["resumerge", "run", file, "merged"]))
+    write_recipe(file, new_recipe(method, named, base, dtype))
+    name = str(file)
+    print_text(f"Wrote {printable(name)}. To check it, and to merge:", err)
+    name = f"./{name}" if name.startswith("-") else name
+    print_command(shell_line(["resumerge", "plan", name]))
+    print_command(shell_line(["resumerge", "run", name, "merged"]))
 
 
 def _ask(

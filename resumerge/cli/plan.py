@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from resumerge.cli.parsing.arguments import (
+    LocalPath,
     argument,
     json_option,
     json_style,
@@ -20,6 +21,7 @@ from resumerge.cli.parsing.command import Command
 from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.engine.resources.allocation_errors import check_address_space
 from resumerge.errors import Problem
+from resumerge.local_path import OUTPUT
 from resumerge.options import Options
 from resumerge.ui.progress.console_reporter import QuietReporter
 from resumerge.ui.progress.keepalive import keepalive
@@ -36,7 +38,7 @@ from resumerge.ui.terminal.terminal import out as stdout
     "[OUT]",
     "The folder or file that the model would be written to.",
     required=False,
-    type=click.Path(path_type=Path),
+    type=LocalPath(OUTPUT),
 )
 @options_of("plan")
 @process_options

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
-from resumerge.cli.parsing.arguments import argument, json_option, options_of
+from resumerge.cli.parsing.arguments import LocalPath, argument, json_option, options_of
 from resumerge.cli.parsing.command import Command
 from resumerge.engine.push import push
 from resumerge.engine.resources.signals import StopRequest
@@ -27,7 +27,7 @@ from resumerge.ui.terminal.terminal import err, print_command_to_resume, print_d
     "out",
     "OUT",
     "The folder of a finished model, or its only file.",
-    type=click.Path(path_type=Path),
+    type=LocalPath("model"),
 )
 @argument(
     "repo",

@@ -8,6 +8,7 @@ import click
 
 from resumerge.cli.merge_command import merge
 from resumerge.cli.parsing.arguments import (
+    LocalPath,
     argument,
     json_option,
     options_of,
@@ -16,6 +17,7 @@ from resumerge.cli.parsing.arguments import (
     recipe_argument,
 )
 from resumerge.cli.parsing.command import Command
+from resumerge.local_path import OUTPUT
 from resumerge.options import Options
 from resumerge.ui.progress.styles import Style
 
@@ -26,7 +28,7 @@ from resumerge.ui.progress.styles import Style
     "out",
     "OUT",
     "The folder to write the model to; for models that are single files, also NAME.safetensors.",
-    type=click.Path(path_type=Path),
+    type=LocalPath(OUTPUT),
 )
 @options_of("run")
 @process_options

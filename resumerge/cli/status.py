@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from resumerge.cli.parsing.arguments import json_option, options_of, run_argument
+from resumerge.cli.parsing.arguments import LocalPath, json_option, options_of, run_argument
 from resumerge.cli.parsing.command import Command
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
@@ -21,7 +21,7 @@ from resumerge.ui.terminal.terminal import out, print_document, print_text
 @click.option("--watch", is_flag=True, help="Refresh until the run ends.")
 @click.option(
     "--html",
-    type=click.Path(path_type=Path),
+    type=LocalPath("page"),
     metavar="FILE",
     help="Write an HTML page to this file.",
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from resumerge.errors import refuse
 from resumerge.ledger.ledger import LEDGER_FILE, read_run
 from resumerge.ledger.snapshot import SNAPSHOT_FILE
+from resumerge.local_path import local_path
 from resumerge.storage import Storage
 
 RECIPE_FILE = "recipe.yaml"
@@ -27,7 +28,8 @@ class RunStore:
         Args:
             folder: default ``RESUMERGE_STATE_DIR``, else ``./state``.
         """
-        self.folder = Path(folder or os.environ.get("RESUMERGE_STATE_DIR") or "state").absolute()
+        usual = os.environ.get("RESUMERGE_STATE_DIR") or "state"
+        self.folder = Path(folder or local_path(usual, "state folder")).absolute()
 
     def runs(self) -> list[Path]:
         """The folders of all runs, oldest first."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from resumerge.cli.parsing.command import Argument
+from resumerge.local_path import local_path
 from resumerge.option_types import (
     Count,
     Flag,
@@ -88,8 +89,24 @@ def _click_type(type: OptionType) -> Any:
     if isinstance(type, Seconds):
         return click.FloatRange(min=0)
     if isinstance(type, Folder):
-        return click.Path(path_type=Path)
+        return LocalPath(type.what)
     return click.BOOL if isinstance(type, Flag) else click.STRING
+
+
+class LocalPath(click.Path):
+    """A path on this machine.
+
+    Args:
+        what: it is for, in messages.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(path_type=Path)
+        self._what = what
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        local_path(value, self._what)  # the shell has seen to ~
+        return super().convert(value, param, ctx)
 
 
 def argument(name: str, metavar: str, help: str, **more: Any) -> Decorator[Any]:
@@ -98,7 +115,7 @@ def argument(name: str, metavar: str, help: str, **more: Any) -> Decorator[Any]:
 
 
 recipe_argument = argument(
-    "config", "CONFIG", "A mergekit recipe (YAML).", type=click.Path(path_type=Path)
+    "config", "CONFIG", "A mergekit recipe (YAML).", type=LocalPath("recipe")
 )
 
 
@@ -125,7 +142,7 @@ def process_options(function: Function) -> Function:
         click.option(
             "--chdir",
             metavar="DIR",
-            type=click.Path(path_type=Path),
+            type=LocalPath("working folder"),
             callback=_enter,
             is_eager=True,
             expose_value=False,

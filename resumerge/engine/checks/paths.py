@@ -10,11 +10,12 @@ from pathlib import Path
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.errors import Problem
 from resumerge.ledger.file_names import is_output_name
+from resumerge.local_path import OUTPUT
 from resumerge.output_path import SUFFIX, OutputPath
 from resumerge.planning import Plan
 from resumerge.sources.formats.registry import is_readable
 
-OUTPUT, STATE, STAGES = "output", "state folder", "folder of the stages"
+STATE, STAGES = "state folder", "folder of the stages"
 
 SHOWN = 5
 """Files that a message names."""

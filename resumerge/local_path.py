@@ -1,0 +1,59 @@
+"""Paths on this machine, as a user writes them.
+
+`Path` makes ``s3:/bucket`` of ``s3://bucket``, a folder that nobody asked for. So a path is looked
+at here, as text, where it enters the program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from resumerge.errors import refuse
+
+OUTPUT = "output"
+
+_URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+"""One slash is left of two in a `Path`. A folder ``s3:`` can be written ``./s3:/…``."""
+
+
+def local_path(path: object, what: str) -> Path:
+    """A path that a user gave; ``~`` is the home folder, as it is in a shell.
+
+    Args:
+        what: it is for, in the message: ``output``.
+
+    Raises:
+        InputError: this cannot be a path, or it is an address of something elsewhere.
+    """
+    if not is_path(path):
+        raise refuse(f"The {what} is not a path", expected="text, or a Path", found=repr(path))
+    if url := _URL.fullmatch(str(path)):
+        scheme, rest = url.groups()
+        address = f"{scheme}://{rest}"
+        fix = f"write the path alone: /{rest}" if scheme == "file" else "name one on this machine"
+        if what == OUTPUT and scheme != "file":
+            fix += f"; --mirror {address} copies the model while it is merged"
+        raise refuse(
+            f"The {what} has to be on this machine",
+            where=address,
+            expected="a path",
+            found=f"an address that begins with {scheme}",
+            fix=fix,
+        )
+    return expand(path)
+
+
+def is_path(value: object) -> bool:
+    """Whether this can be a path, or an address."""
+    return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
+
+
+def expand(path: Any) -> Path:
+    """A path in which ``~`` is the home folder, as in a shell."""
+    with suppress(RuntimeError):  # the home of an unknown user: a shell leaves it as it is, too
+        return Path(path).expanduser()
+    return Path(path)
