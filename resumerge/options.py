@@ -5,7 +5,7 @@ parameter of the Python function and its documentation (``api.py``), the check o
 run's ledger keeps and a resumed run inherits, and the words of the command that resumes a run.
 
 To add an option, add a field to `Options`. For type checkers, add its name to the `TypedDict` of
-the functions that take it; a test compares the two.
+the functions that take it (`option_hints.py`); a test compares the two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from resumerge.errors import InputError, Problem
 from resumerge.local_path import OUTPUT
@@ -30,7 +30,6 @@ from resumerge.option_types import (
     OptionType,
     Seconds,
     Size,
-    StrPath,
     TaskResources,
     Word,
     Words,
@@ -45,11 +44,16 @@ STALL_SECONDS = 600.0
 
 
 class Kept(Enum):
-    """What a run's ledger keeps of an option."""
+    """How long an option holds that was given to an attempt at a run."""
 
-    NO = "nothing"
-    INHERITED = "its value, which a resumed run takes where none is given"
-    PLANNED = "the value that the run was planned with"
+    NO = "for this attempt"
+    REPEATED = "as long as it is given: the command that resumes the run repeats it"
+    INHERITED = "until another value is given: it is in the run's ledger"
+    BEGUN_WITH = "for all attempts, if the run began with it; else like REPEATED"
+    PLANNED = "for all attempts: the run is planned with it"
+
+
+_INHERITED = (Kept.INHERITED, Kept.BEGUN_WITH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +65,7 @@ class Option:
         help: one sentence, for the command line and for Python.
         commands: that take it.
         default_text: what help says of the default where that is None.
-        kept: what a run's ledger keeps of it.
-        repeated: whether the command that resumes a run repeats it.
+        kept: how long it holds.
         needs_mirror: whether it is refused where a run has no mirror.
         short: its name of one letter on the command line, like ``-u``; empty for none.
         name: of the field; filled in by `declared`.
@@ -74,7 +77,6 @@ class Option:
     commands: tuple[str, ...]
     default_text: str = ""
     kept: Kept = Kept.NO
-    repeated: bool = False
     needs_mirror: bool = False
     short: str = ""
     name: str = ""
@@ -139,7 +141,7 @@ class Options:
     device: str = _option(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
         "Device for dense computation such as SVD: cpu, cuda, cuda:1 or auto.", *_ALL,
-        default="cpu",
+        default="cpu", kept=Kept.REPEATED,
     )  # fmt: skip
     shard_size: int | None = _option(
         Size("5GB"), "Size of the largest output shard.", *_NEW,
@@ -174,23 +176,23 @@ class Options:
     )  # fmt: skip
     offline: bool = _option(
         Flag(), "Do not use the network: every source must be local or cached.",
-        *_ALL, "cache check", default=False,
+        *_ALL, "cache check", default=False, kept=Kept.REPEATED,
     )  # fmt: skip
     trust_sources: bool = _option(
         Flag(), "Do not check whether local models changed between attempts. If they did, the "
         "output mixes old and new weights. If a run begins with this option, its inputs are not "
-        "hashed.", *_ALL, default=False, kept=Kept.INHERITED,
+        "hashed.", *_ALL, default=False, kept=Kept.BEGUN_WITH,
     )  # fmt: skip
     no_recheck: bool = _option(
         Flag(), "After an interruption, do not check the data that was committed before it.", *_ALL,
-        default=False, repeated=True,
+        default=False, kept=Kept.REPEATED,
     )  # fmt: skip
     restart: bool = _option(
         Flag(), "Abandon the unfinished run and start over.", *_ALL, default=False
     )
     memory_wait: float = _option(
         Seconds(), "Seconds to wait for free memory before the run stops.", *_ALL,
-        default=MEMORY_WAIT,
+        default=MEMORY_WAIT, kept=Kept.REPEATED,
     )  # fmt: skip
     evict: bool = _option(
         Flag(), "Delete each download of this run as soon as it is no longer needed.",
@@ -204,41 +206,41 @@ class Options:
     mirror: str | None = _option(
         Address(),
         "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) "
-        "while it works.", *_ALL, repeated=True,
+        "while it works.", *_ALL, kept=Kept.REPEATED,
     )  # fmt: skip
     mirror_then_delete: bool | None = _option(
         Flag(), "Delete each shard on this machine once the mirror has it.", *_ALL,
-        kept=Kept.INHERITED, repeated=True, needs_mirror=True,
+        kept=Kept.INHERITED, needs_mirror=True,
     )  # fmt: skip
     mirror_rate: int | None = _option(
         Size("10MB"), "Limit for transfers to and from the mirror in bytes per second, like "
         "10MB.", *_ALL,
-        default_text="no limit", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
+        default_text="no limit", kept=Kept.INHERITED, needs_mirror=True,
     )  # fmt: skip
     mirror_wait: float | None = _option(
         Seconds(), "Seconds to retry a failing mirror before the run stops.", *_ALL,
-        default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, repeated=True, needs_mirror=True,
+        default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, needs_mirror=True,
     )  # fmt: skip
     take_over: bool = _option(
         Flag(), "Take over the mirror from another machine that is known to be dead.",
-        *_ALL, default=False, repeated=True, needs_mirror=True,
+        *_ALL, default=False, kept=Kept.REPEATED, needs_mirror=True,
     )  # fmt: skip
     bring_back: bool = _option(
         Flag(), "Download shards that only the mirror has, and keep them here.", *_ALL,
-        default=False, repeated=True, needs_mirror=True,
+        default=False, kept=Kept.REPEATED, needs_mirror=True,
     )  # fmt: skip
     ray: str | None = _option(
         ClusterAddress(), "Compute the shards on a Ray cluster, by tasks that write to OUT, which "
         "all machines share. Without an address a cluster is started on this machine alone.",
-        *_ALL, repeated=True,
+        *_ALL, kept=Kept.REPEATED,
     )  # fmt: skip
     ray_resources: str | None = _option(
         TaskResources(), "What Ray reserves for each task beside --threads and --memory: NAME=N, "
-        "separated by commas, or JSON.", *_ALL, repeated=True,
+        "separated by commas, or JSON.", *_ALL, kept=Kept.REPEATED,
     )  # fmt: skip
     stall_timeout: float = _option(
         Seconds(), "Seconds without progress after which the worker, or a task of --ray, is "
-        "started again; 0: never.", *_ALL, default=STALL_SECONDS,
+        "started again; 0: never.", *_ALL, default=STALL_SECONDS, kept=Kept.REPEATED,
     )  # fmt: skip
     output: Path | None = _option(
         Folder(OUTPUT), "Output of a run that is resumed from a mirror.", "resume",
@@ -317,11 +319,19 @@ class Options:
         Args:
             planned: values of the options that are `Kept.PLANNED`.
         """
-        inherited = {option.name: value for option, value in self._values(Kept.INHERITED)}
-        return planned | inherited
+        return planned | {option.name: value for option, value in self._values(*_INHERITED)}
+
+    def kept_from_now(self, began: Mapping[str, Any]) -> dict[str, Any]:
+        """What the ledger of a run that is resumed with these options keeps of them from then on.
+
+        Args:
+            began: what it has kept until now.
+        """
+        now = {option.name: value for option, value in self._values(Kept.INHERITED)}
+        return {**began, **now}
 
     def inherit(self, began: Mapping[str, Any], mirror: str | None) -> Options:
-        """These options; what is not given is as it was when the run began.
+        """These options; what is not given is as the run's ledger keeps it.
 
         Args:
             began: the options that the run's ledger keeps.
@@ -330,7 +340,7 @@ class Options:
         now = replace(self, mirror_then_delete=False) if self.bring_back else self
         inherited = {
             option.name: began[option.name]
-            for option, value in now._values(Kept.INHERITED)
+            for option, value in now._values(*_INHERITED)
             if value == option.default and began.get(option.name) is not None
         }
         if now.evict or now.offline:
@@ -339,23 +349,27 @@ class Options:
             inherited.pop("evict", None)
         return replace(now, mirror=now.mirror or mirror, **inherited)
 
+    def given_again(self, began: Mapping[str, Any]) -> dict[str, Any]:
+        """Those that have to be given again when the run is resumed, by name.
+
+        Args:
+            began: the options that the run's ledger keeps.
+        """
+        again: dict[str, Any] = {}
+        for option, value in self._values(Kept.REPEATED, *_INHERITED):
+            known = began.get(option.name) if option.kept in _INHERITED else None
+            if value not in (option.default, known):
+                again[option.name] = value
+        return again
+
     def needing_mirror(self) -> list[str]:
         """The options that were given and need a mirror, as the command line names them."""
         given = ((option, value) for option, value in self._values() if option.needs_mirror)
         return [option.flag for option, value in given if option.words(value)]
 
-    def repeated(self) -> list[str]:
-        """The words of a command line that give again what the command that resumes a run needs."""
-        return [
-            word
-            for option, value in self._values()
-            if option.repeated
-            for word in option.words(value)
-        ]
-
-    def _values(self, kept: Kept | None = None) -> Iterator[tuple[Option, Any]]:
+    def _values(self, *kept: Kept) -> Iterator[tuple[Option, Any]]:
         for option in declared():
-            if kept is None or option.kept is kept:
+            if not kept or option.kept in kept:
                 yield option, getattr(self, option.name)
 
 
@@ -371,54 +385,10 @@ def are_kept_options(values: Mapping[str, Any]) -> bool:
     return all(
         values.get(option.name) is None or option.type.is_kept_as(values[option.name])
         for option in declared()
-        if option.kept is not Kept.NO
+        if option.kept in (Kept.PLANNED, *_INHERITED)
     )
 
 
 def _problem(option: Option, value: object, why: str = "") -> Problem:
     what = why or f"The value of the option {option.name} is invalid"
     return Problem(what, expected=option.type.expected, found=repr(value))
-
-
-# What type checkers see of `resumerge.run`, `resume` and `plan`.
-
-
-class _MergeOptions(TypedDict, total=False):
-    state_dir: StrPath | None
-    memory: int | str | None
-    threads: int | None
-    device: str
-    materialize: str | None
-    offline: bool
-    trust_sources: bool
-    no_recheck: bool
-    restart: bool
-    memory_wait: float
-    evict: bool
-    stream: bool
-    mirror: StrPath | None
-    mirror_then_delete: bool | None
-    mirror_rate: int | str | None
-    mirror_wait: float | None
-    take_over: bool
-    bring_back: bool
-    ray: str | None
-    ray_resources: str | None
-    stall_timeout: float
-
-
-class RunOptions(_MergeOptions, total=False):
-    """Options that `resumerge.run` takes, and `resumerge.plan`."""
-
-    shard_size: int | str | None
-    seed: int | None
-    tensor_union: bool | None
-    tensor_intersection: bool | None
-    keep: Sequence[str] | None
-    intermediate_dir: StrPath | None
-
-
-class ResumeOptions(_MergeOptions, total=False):
-    """Options that `resumerge.resume` takes."""
-
-    output: StrPath | None

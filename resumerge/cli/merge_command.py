@@ -96,6 +96,7 @@ class MergeCommand:
         self._as_json = style is Style.JSON
         self._clock = PrintClock()
         self._announced = False
+        self._memory_limit: int | None = None
         self._session: Session | None = None
         self._shown: PrintedReporter | None = None
 
@@ -112,8 +113,7 @@ class MergeCommand:
 
     def _worker(self, pipe: HeartbeatPipe, spec: WorkerSpec) -> int:
         """Merge in a worker process: the first one does `work`, the later ones resume its run."""
-        if spec.memory is not None:
-            self._options = replace(self._options, memory=spec.memory)
+        self._memory_limit = spec.memory
         if spec.run is not None:
             run = spec.run
             self._options = replace(self._options, restart=False, take_over=False)
@@ -172,7 +172,7 @@ class MergeCommand:
             from resumerge.supervisor.heartbeat_reporter import HeartbeatReporter
 
             reporter = HeartbeatReporter(reporter, pipe)
-        self._session = Session(self._options, reporter, stop=stop)
+        self._session = Session(self._options, reporter, stop=stop, memory_limit=self._memory_limit)
         return self._session
 
     @property

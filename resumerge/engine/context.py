@@ -25,6 +25,8 @@ class RunContext:
 
     Args:
         options: as given; from `adopt` on those of the run, where they were left out.
+        memory_limit: bytes; after the kernel killed a worker for its memory, the next one has less
+            than the options say.
         run_id: of the run, as soon as there is one.
         mirror: the session with the mirror, once it is opened.
     """
@@ -34,6 +36,7 @@ class RunContext:
     storage: Storage
     stop: StopRequest
     runs: RunStore
+    memory_limit: int | None = None
     metadata: MetadataCache = field(init=False)
     run_id: str | None = None
     mirror: MirrorSession | None = None
@@ -63,6 +66,11 @@ class RunContext:
         folder = TemporaryFolder()
         self._temporary.append(folder)
         return folder.path
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of RSS that the attempt may have; None for what this machine has."""
+        return self.memory_limit or self.options.memory
 
     @property
     def frees_shards(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -95,6 +96,10 @@ class Ledger(UnitTables):
     def set_state(self, state: str) -> None:
         """``planned``, ``running``, ``interrupted``, ``failed`` or ``done``."""
         self._set("run", {"state": state})
+
+    def set_options(self, options: Mapping[str, Any]) -> None:
+        """Store what is kept of the options: `Options.kept_from_now`."""
+        self._set("run", {"options": json.dumps(options)})
 
     def set_mirror(self, url: str) -> None:
         """Give the run another mirror; nothing is in it yet."""

@@ -34,7 +34,7 @@ _DEATHS = {"worker_killed", "worker_crashed", "worker_stalled"}
 _TASKS = {"task_started", "task_finished"}
 """Kinds of events of a cluster's tasks: each shard has them."""
 
-_COVERED = {"went_on", "batch_lowered", "batch_raised", "stopped", *_DEATHS, *_TASKS}
+_COVERED = {"went_on", "batch_lowered", "batch_raised", "stopped", "streamed", *_DEATHS, *_TASKS}
 """Kinds of events that other sentences cover."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
@@ -58,7 +58,6 @@ _SENTENCES = {
         "A cached source file was damaged. It was downloaded again, and the tensors made from "
         "it were computed again"
     ),
-    "streamed": "Models were read from their servers by ranges, and not stored (--stream)",
     "download_damaged": "A download did not match its hash, and was repeated",
     "download_evicted": "Downloads that were no longer needed were deleted",
     "shard_lost": "A shard was missing or truncated, and its tensors were computed again",
@@ -93,6 +92,7 @@ def narrative_of(run: Mapping[str, Any], history: History) -> list[str]:
         *_batches(run["events"]),
         *_others(history),
         *_over_budget(history),
+        *_streamed(run["events"]),
         *_other_events(run["events"]),
     ]
 
@@ -188,6 +188,19 @@ def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
 def _over_budget(history: History) -> list[str]:
     over = [p.rss_high - p.budget for p in history.points if p.budget and p.rss_high > p.budget]
     return [f"Memory exceeded the budget by up to {show_size(max(over))}."] if over else []
+
+
+def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What all attempts fetched together."""
+    found = [event["data"] for event in events if event["kind"] == "streamed"]
+    if not found:
+        return []
+    fetched, requests = (sum(data.get(n) or 0 for data in found) for n in ("bytes", "requests"))
+    attempts = f" in {counted(len(found), 'attempt')}" if len(found) > 1 else ""
+    return [
+        f"Models were read from their servers by ranges, and not stored (--stream): "
+        f"{show_size(fetched)} by {counted(requests, 'request')}{attempts}."
+    ]
 
 
 def _other_events(events: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from resumerge.ledger import LEDGER_FILE, read_run
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import normalise
-from resumerge.options import Options
+from resumerge.options import Options, declared
 from resumerge.printable import shell_line
 
 TO_GO_ON = "To go on:"
@@ -27,12 +27,33 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
     Args:
         options: of the command that stopped; those that have to be given again are in the result.
     """
-    words: list[str] = []
-    if options is not None:
-        mirror = options.mirror and normalise(options.mirror)
-        known = has_mirror(run, options)
-        words = replace(options, mirror=None if known else mirror).repeated()
+    again = {} if options is None else given_again(run, options)
+    words = [
+        word
+        for option in declared()
+        if option.name in again
+        for word in option.words(again[option.name])
+    ]
     return shell_line(["resumerge", "resume", run, *_in_state(state_dir), *words])
+
+
+def resume_call(run: str, state_dir: Path | None, options: Options) -> str:
+    """The call in Python that does what `resume_command` says."""
+    again = {"state_dir": str(RunStore(state_dir).folder), **given_again(run, options)}
+    given = ", ".join(f"{name}={value!r}" for name, value in again.items())
+    return f"resumerge.resume({run!r}, {given})"
+
+
+def given_again(run: str, options: Options) -> dict[str, Any]:
+    """The options of a command that stopped that its run's ledger does not keep, by name."""
+    try:
+        kept = json.loads(_recorded(run, options, "options"))
+    except (sqlite3.Error, ValueError):
+        kept = None
+    mirror = options.mirror and normalise(options.mirror)
+    known = has_mirror(run, options)
+    unknown = replace(options, mirror=None if known else mirror)
+    return unknown.given_again(kept if isinstance(kept, dict) else {})
 
 
 def watch_command(run: str, state_dir: Path | None) -> str:
@@ -76,12 +97,15 @@ def start_over_command() -> str:
 
 def has_mirror(run: str, options: Options) -> bool:
     """Whether the run's ledger records the mirror that these options name."""
-    path = RunStore(options.state_dir).folder / run / LEDGER_FILE
     try:
-        recorded = read_run(path, "mirror")
+        recorded = _recorded(run, options, "mirror")
     except sqlite3.Error:
         return False
     return options.mirror is not None and recorded == normalise(options.mirror)
+
+
+def _recorded(run: str, options: Options, column: str) -> Any:
+    return read_run(RunStore(options.state_dir).folder / run / LEDGER_FILE, column)
 
 
 def mirror_command(url: str) -> str:

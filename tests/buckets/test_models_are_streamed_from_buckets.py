@@ -216,6 +216,27 @@ def test_a_run_may_stream_or_not_from_one_attempt_to_the_next(
     assert place.output("cached") == place.output()
 
 
+def test_a_run_that_ends_streaming_does_not_begin_again(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    """What one attempt is told holds for the next ones, whoever resumes the run."""
+    files = sharded(1, layers=4, numel=100_000)
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    place.document("plan", "merge.yaml")
+    proxy.choose = lambda method, path: "403" if shard(3, 4) in path else None
+    forget(proxy)
+    place.call("run", "merge.yaml", "out", "--stream", expect=75)
+    fetched = of_weights(proxy)
+    told = place.call("resume", "out", "--evict", expect=75).stderr
+    assert told.splitlines()[-1].endswith("state"), "what the ledger keeps is not repeated"
+    proxy.choose = lambda method, path: None
+    place.call("resume", "out")
+    [streamed] = place.events("streamed")
+    assert streamed["bytes"] == fetched > 0, "of an attempt that was stopped"
+    assert stored(place) == []
+    assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
+
+
 def test_what_cannot_be_streamed_is_a_problem(s3: Server, bucket: Bucket, tmp_path: Path) -> None:
     config = {"config.json": whole(1)["config.json"]}
     data = io.BytesIO()

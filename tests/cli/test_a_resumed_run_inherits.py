@@ -25,7 +25,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
 
 
 def test_these_are_inherited() -> None:
-    assert {option.name for option in declared() if option.kept is Kept.INHERITED} == set(VALUES)
+    kept = (Kept.INHERITED, Kept.BEGUN_WITH)
+    assert {option.name for option in declared() if option.kept in kept} == set(VALUES)
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -72,6 +73,31 @@ def test_a_run_that_streams_may_go_on_with_files_of_this_disk(given: str) -> Non
     with pytest.raises(InputError, match="as files of this disk alone") as refused:
         Options(stream=True, **{given: True})
     assert f"--stream and --{given}" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"trust_sources"}))
+def test_what_is_given_to_one_attempt_holds_for_the_next_ones(name: str) -> None:
+    began, given = VALUES[name]
+    before = Options(**{name: began}).kept(seed=4)
+    second = Options(**{name: given}).inherit(before, None)
+    kept = json.loads(json.dumps(second.kept_from_now(before)))
+    assert Options().inherit(kept, None) == second
+    assert kept["seed"] == 4, "what the run was planned with"
+
+
+@pytest.mark.parametrize("given", ["evict", "offline"])
+def test_a_run_that_does_not_stream_any_more_does_not_begin_again(given: str) -> None:
+    before = Options(stream=True).kept()
+    second = Options(**{given: True}).inherit(before, None)
+    third = Options().inherit(second.kept_from_now(before), None)
+    assert (third.stream, third.evict, third.offline) == (False, given == "evict", False)
+
+
+def test_whether_inputs_are_hashed_is_as_it_was_when_the_run_began() -> None:
+    before = Options().kept()
+    second = Options(trust_sources=True).inherit(before, None)
+    assert second.kept_from_now(before) == before
+    assert Options(trust_sources=True).given_again(before) == {"trust_sources": True}
 
 
 def test_what_a_ledger_keeps_is_what_the_next_attempt_inherits() -> None:

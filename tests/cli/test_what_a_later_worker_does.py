@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from resumerge.cli.merge_command import MergeCommand
+from resumerge.engine.lifecycle.session import Session
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.options import Options
 from resumerge.supervisor import HeartbeatPipe, WorkerSpec
@@ -81,11 +82,21 @@ def test_a_later_one_resumes_the_run_and_starts_nothing_over(works: Callable[...
     assert again == (Options(**given), "a-run")
 
 
-def test_it_has_the_memory_that_the_supervisor_gives_it(works: Callable[..., Worked]) -> None:
-    assert works(WorkerSpec("a-run", memory=10**8), memory=10**9) == (
-        Options(memory=10**8),
-        "a-run",
+def test_it_has_the_memory_that_the_supervisor_gives_it(tmp_path: Path) -> None:
+    """For itself: what the user gave stays what the ledger keeps."""
+    found: list[tuple[int | None, int | None]] = []
+
+    def work(session: Session) -> None:
+        found.append((session._context.memory, session._context.options.memory))
+
+    ends = os.pipe()
+    command = MergeCommand(
+        Options(state_dir=tmp_path / "state", memory=10**9), work, style=Style.NONE
     )
+    assert command._worker(HeartbeatPipe(ends[1]), WorkerSpec(memory=10**8)) == 0
+    assert found == [(10**8, 10**9)]
+    for end in ends:
+        os.close(end)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledger_rows import change
 from made_up_ledgers import make_ledger
 
 from resumerge.cli import resume, run
@@ -23,6 +25,7 @@ from resumerge.report.resume_command import (
     remake_command,
     repair_command,
     repeat_command,
+    resume_call,
     resume_command,
     start_over_command,
 )
@@ -160,15 +163,9 @@ def test_whatever_is_repeated_is_read_as_it_was(
     )
     found, again = parsed(resume_command("a run", Path("/nowhere"), options))
     assert found == "a run"
-    kept = {option.name: getattr(options, option.name) for option in declared() if option.repeated}
-    assert {name: getattr(again, name) or None for name in kept} == {
-        name: value or None for name, value in kept.items()
-    }
+    expected = replace(options, restart=False, seed=None)
     assert again.mirror_wait == mirror_wait
-    unsaid = {option.name: option.default for option in declared() if option.repeated}
-    assert replace(again, **unsaid) == Options(state_dir=Path("/nowhere")), (
-        "the rest is in the ledger, or not wanted"
-    )
+    assert again == expected, "there is no ledger that keeps any of it"
 
 
 GIVEN: dict[str, Any] = {
@@ -189,18 +186,38 @@ GIVEN: dict[str, Any] = {
     "take_over": True,
     "bring_back": True,
     "output": Path("elsewhere"),
+    "stall_timeout": 0.0,
+    "stream": True,
+    "materialize": "never",
+    "ray": "auto",
+    "ray_resources": "num_gpus=1",
+    "tensor_union": True,
+    "tensor_intersection": True,
+    "keep": ["a"],
+    "intermediate_dir": Path("stages"),
 }
 AGAIN = {
+    "memory": ["--memory", "1000000000"],
+    "threads": ["--threads", "3"],
+    "device": ["--device", "cuda"],
+    "offline": ["--offline"],
+    "trust_sources": ["--trust-sources"],
     "no_recheck": ["--no-recheck"],
+    "memory_wait": ["--memory-wait", "5"],
+    "stall_timeout": ["--stall-timeout", "0"],
+    "evict": ["--evict"],
+    "stream": ["--stream"],
+    "materialize": ["--materialize", "never"],
+    "ray": ["--ray", "auto"],
+    "ray_resources": ["--ray-resources", "num_gpus=1"],
     "mirror_then_delete": ["--mirror-then-delete"],
     "mirror_rate": ["--mirror-rate", "1000000"],
     "mirror_wait": ["--mirror-wait", "7.5"],
     "take_over": ["--take-over"],
     "bring_back": ["--bring-back"],
 }
-"""What the attempt that stopped may not have got as far as to write into the ledger, or what its
-user wanted of all that is left to do. Starting over is wanted once; so is taking over, and the
-command leaves it out as soon as it has the lease."""
+"""All but what the run was planned with, or is called by, and starting over, which is wanted once.
+So is taking over: the command leaves it out as soon as it has the lease."""
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -208,6 +225,29 @@ def test_only_these_options_are_given_again(home: Path, name: str) -> None:
     options = Options(**{name: GIVEN[name]})
     line = resume_command("made-up", home / "state", options)
     assert words(line)[5:] == AGAIN.get(name, [])
+
+
+def test_every_option_is_among_them() -> None:
+    assert {option.name for option in declared("resume")} - {"state_dir", "mirror"} <= GIVEN.keys()
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_the_ledger_keeps_is_not(home: Path, name: str) -> None:
+    """It has what was given last: a later command takes that, too."""
+    options = Options(**{name: GIVEN[name]})
+    kept = json.dumps(options.kept())
+    change(home / "state" / "made-up" / "ledger.db", "UPDATE run SET options = ?", [kept])
+    line = resume_command("made-up", home / "state", options)
+    in_ledger = name in options.kept() and name in AGAIN
+    assert words(line)[5:] == ([] if in_ledger else AGAIN.get(name, []))
+
+
+def test_the_call_in_python_says_the_same(home: Path) -> None:
+    options = Options(state_dir=home / "state", offline=True, threads=3, restart=True)
+    call = resume_call("made-up", home / "state", options)
+    assert call == (
+        f"resumerge.resume('made-up', state_dir={str(home / 'state')!r}, threads=3, offline=True)"
+    )
 
 
 def test_these_options_are_nothing_without_a_mirror() -> None:

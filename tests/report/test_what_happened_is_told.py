@@ -64,6 +64,14 @@ def test_memory_of_its_own_is_not_another_process(tmp_path: Path) -> None:
     assert "Other processes" not in told(tmp_path, [attempt(1, "done")], samples)
 
 
+def test_what_all_attempts_fetched_is_summed_up(tmp_path: Path) -> None:
+    fetched = [(n, "streamed", {"bytes": n * GB, "requests": n}) for n in (1, 2)]
+    text = told(tmp_path, [attempt(1, "interrupted"), attempt(2, "done")], (), fetched)
+    assert "not stored (--stream): 3 GB by 3 requests in 2 attempts." in text
+    text = told(tmp_path / "one", [attempt(1, "done")], (), fetched[:1])
+    assert "not stored (--stream): 1 GB by 1 request." in text
+
+
 def test_events_that_nobody_told_it_of(tmp_path: Path) -> None:
     events = [(1, "moon_was_full", {"of": [1, {"a": None}]})] * 3
     text = told(tmp_path, [attempt(1, "done")], (), events)

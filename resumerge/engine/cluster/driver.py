@@ -201,7 +201,7 @@ class _Dispatcher:
                 mirror=None,
                 mirror_then_delete=None,
                 threads=threads,
-                memory=tries.memory or self._context.options.memory,
+                memory=tries.memory or self._context.memory,
             ),
         )
 

@@ -48,14 +48,14 @@ def resource_budget(
     options = context.options
     device, notes = device_for(plan, options.device)
     if memory_wait is None:
-        memory = memory_budget(options.memory)
+        memory = memory_budget(context.memory)
     else:
         memory = wait_for_budget(
-            plan, options.memory, memory_wait, context.reporter, options.mirror
+            plan, context.memory, memory_wait, context.reporter, options.mirror
         )
     for note in (*notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
-    threads = fit_threads(plan, options.threads, memory, options.memory, options.mirror)
+    threads = fit_threads(plan, options.threads, memory, context.memory, options.mirror)
     speed = probe(largest_file(plan), computes=computes(plan))
     predicted = estimate(plan, threads, speed, options.mirror)
     return ResourceBudget(threads, memory, device, predicted)

@@ -152,6 +152,14 @@ def _inherit_options(context: RunContext, record: Mapping[str, Any]) -> str | No
     return url
 
 
+def keep_options(context: RunContext, run: AdoptedRun) -> None:
+    """Have the run's ledger keep what the command gave, for the attempts after this one."""
+    began = json.loads(run.record["options"])
+    now = context.options.kept_from_now(began)
+    if now != began:
+        run.ledger.set_options(now)
+
+
 def _check_output_stays(out: Path, named: Path | None) -> None:
     if named is not None and os.path.realpath(named) != os.path.realpath(out):
         raise refuse(

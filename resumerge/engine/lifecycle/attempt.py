@@ -32,6 +32,7 @@ from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
 from resumerge.mirror import Replicator
 from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Plan
+from resumerge.remote.range_reader import RangeReader
 from resumerge.sources.reader import SourceReader
 
 STOP_SECONDS = 0.5
@@ -165,7 +166,8 @@ class Attempt:
         reporter = self.context.reporter
         sparse = allocates_lazily(self.plan, self.out.folder, frees=self.context.frees_shards)
         files = ShardFiles(self.plan, self.out.folder, self.context.storage, sparse=sparse)
-        with closing(files), closing(self._reader()) as reader:
+        reader = self._reader()
+        with closing(files), self._counting(reader.ranges), closing(reader):
             reporter.doing("comparing downloads with their hashes")
             forget_damaged(self.plan, self.ledger, self.context.metadata, self._check_in)
             started = time.monotonic()
@@ -181,9 +183,19 @@ class Attempt:
                 if not all(known.checksum for known in progress):
                     loading += self._compute(record.number, files, reader, progress)
             record.merging_seconds = time.monotonic() - started - loading
-            if reader.ranges.requests:
-                facts = {"bytes": reader.ranges.bytes_received, "requests": reader.ranges.requests}
-                self.ledger.event(STREAMED, **facts)
+
+    @contextmanager
+    def _counting(self, ranges: RangeReader) -> Iterator[None]:
+        """Note what was streamed, however the merge ends: it may be paid for by the byte."""
+        ignored: tuple[type[Exception], ...] = DISK_ERRORS
+        try:
+            yield
+            ignored = ()
+        finally:
+            if ranges.requests:
+                with suppress(*ignored), self.context.stop.deferred():
+                    facts = {"bytes": ranges.bytes_received, "requests": ranges.requests}
+                    self.ledger.event(STREAMED, **facts)
 
     def _reader(self) -> SourceReader:
         """Reads the sources; a signal ends its waiting for a server."""

@@ -17,7 +17,13 @@ from resumerge.engine.checks.new_run import check_new
 from resumerge.engine.compute.budget import ResourceBudget, resource_budget
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.lifecycle.adopt import AdoptedRun, adopt, plan_adopted, replace_run
+from resumerge.engine.lifecycle.adopt import (
+    AdoptedRun,
+    adopt,
+    keep_options,
+    plan_adopted,
+    replace_run,
+)
 from resumerge.engine.lifecycle.attempt import Attempt
 from resumerge.engine.lifecycle.create_run import create_run
 from resumerge.engine.lifecycle.find import FinishedInMirror, Found, NewRun
@@ -97,6 +103,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     plan = _check_companions(context, plan, run.out)
     context.storage.make_folder(run.out.folder)
     with output_lock(run.out):
+        keep_options(context, run)
         if run.mirror is not None and context.options.bring_back:
             reconciler.bring_back(only_in_mirror)
         return _attempt(

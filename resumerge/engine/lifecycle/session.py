@@ -27,13 +27,19 @@ class Session:
         reporter: Reporter | None = None,
         storage: Storage | None = None,
         stop: StopRequest | None = None,
+        memory_limit: int | None = None,
     ) -> None:
+        """
+        Args:
+            memory_limit: bytes; overrules the options for this command.
+        """
         self._context = RunContext(
             options,
             reporter or Reporter(),
             storage or Storage(),
             stop or StopRequest(),
             RunStore(options.state_dir),
+            memory_limit,
         )
 
     @property

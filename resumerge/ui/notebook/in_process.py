@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from resumerge.engine.lifecycle.session import Session
@@ -14,7 +14,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.report.resume_command import GONE, is_gone
+from resumerge.report.resume_command import GONE, is_gone, resume_call
 from resumerge.ui.notebook.results import DisplayedResult
 from resumerge.ui.progress.keepalive import PrintClock, keepalive
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
@@ -51,7 +51,7 @@ def merge_in_process(
         try:
             return DisplayedResult.of(work(session))
         except (Interrupted, Resumable) as stopped:
-            stopped.how_to_resume = _resume_call(session.run_id, options.state_dir)
+            stopped.how_to_resume = _resume_call(session, options)
             if cell is not None:
                 cell.stopped(stopped)
             raise
@@ -101,10 +101,13 @@ def _reporters(
     return None, reporter_of(style, console_of(style), PrintClock())
 
 
-def _resume_call(run: str | None, state_dir: Path | None) -> str:
+def _resume_call(session: Session, options: Options) -> str:
     """The call that resumes, in Python."""
+    run = session.run_id
     if run is None:
         return "run the same call again"
-    if is_gone(run, state_dir):
+    if is_gone(run, options.state_dir):
         return f"{GONE} run the same call again"
-    return f"resumerge.resume({run!r}, state_dir={str(RunStore(state_dir).folder)!r})"
+    if session.has_had_lease:  # its owner now may be alive
+        options = replace(options, take_over=False)
+    return resume_call(run, options.state_dir, options)

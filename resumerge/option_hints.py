@@ -1,0 +1,49 @@
+"""The options as type checkers see them, of `resumerge.run`, `resume` and `plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from resumerge.option_types import StrPath
+
+
+class _MergeOptions(TypedDict, total=False):
+    state_dir: StrPath | None
+    memory: int | str | None
+    threads: int | None
+    device: str
+    materialize: str | None
+    offline: bool
+    trust_sources: bool
+    no_recheck: bool
+    restart: bool
+    memory_wait: float
+    evict: bool
+    stream: bool
+    mirror: StrPath | None
+    mirror_then_delete: bool | None
+    mirror_rate: int | str | None
+    mirror_wait: float | None
+    take_over: bool
+    bring_back: bool
+    ray: str | None
+    ray_resources: str | None
+    stall_timeout: float
+
+
+class RunOptions(_MergeOptions, total=False):
+    """Options that `resumerge.run` takes, and `resumerge.plan`."""
+
+    shard_size: int | str | None
+    seed: int | None
+    tensor_union: bool | None
+    tensor_intersection: bool | None
+    keep: Sequence[str] | None
+    intermediate_dir: StrPath | None
+
+
+class ResumeOptions(_MergeOptions, total=False):
+    """Options that `resumerge.resume` takes."""
+
+    output: StrPath | None
