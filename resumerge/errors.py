@@ -129,6 +129,15 @@ class Resumable(ResumergeError):
         return super().as_json() | {"reason": self.reason}
 
 
+def unavailable(error: InputError) -> Resumable:
+    """What a run that exists is told of a model that cannot be read: once it could."""
+    return Resumable(
+        "source_unavailable",
+        "A model that could be read when the run was created cannot be read now. If it, or a part "
+        f"of it, was deleted or moved, put it back, then resume.\n{error}",
+    )
+
+
 @dataclass
 class Interrupted(ResumergeError):
     """A signal asked to stop; every computed block is committed (exit 128 + signal)."""

@@ -91,8 +91,8 @@ def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
         return Resumable(
             "network",
             f"{error} (needed for {where})\n"
-            "Downloaded bytes are kept. Resume when the server can be reached again, "
-            "or add --offline if every file is in the cache.",
+            "Try again when the server can be reached: downloaded bytes are kept. If every file is "
+            "in the cache, --offline needs no network.",
         )
     return None
 

@@ -91,8 +91,8 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
         return Resumable(
             "network",
             f"The Hub cannot be reached (needed for {repo}): {brief(error)}\n"
-            "Downloaded bytes are kept. Resume when the network is back, "
-            "or add --offline if every file is in the cache.",
+            "Try again when the network is back: downloaded bytes are kept. If every file is in "
+            "the cache, --offline needs no network.",
         )
     return None
 

@@ -101,10 +101,16 @@ def _from_text(text: str) -> ModelRef:
 def _in_bucket(text: str) -> ModelRef:
     """A folder or a weight file in a bucket, by its address."""
     if not is_bucket(text):
+        scheme, _, rest = text.partition("://")
+        if is_bucket(f"{scheme.lower()}://"):
+            fix = f"{scheme.lower()}://{rest}"
+            raise InvalidValue(
+                "An address begins with small letters", expected=EXAMPLE, found=text, fix=fix
+            )
         raise InvalidValue(
             "Models are not read from such addresses yet, but from s3:// alone",
             expected=f"{EXAMPLE}, a folder, or org/name",
-            found=f"an address that begins with {text.partition('://')[0]}://",
+            found=f"an address that begins with {scheme}://",
             fix="Copy the model to a folder, mount it as one, or to a bucket that speaks S3's "
             "protocol (AWS_ENDPOINT_URL leads to the server)",
         )

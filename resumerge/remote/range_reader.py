@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from resumerge.errors import InputError, Resumable
+from resumerge.errors import InputError, Resumable, unavailable
 from resumerge.remote.expected_ranges import PIECE_BYTES, ExpectedRanges, Piece, Range
 from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
 
@@ -266,7 +266,7 @@ class _Stopped(Exception):
 def _for_now(error: Exception) -> Exception:
     """What a run that exists is told: a file that is denied now may be readable again."""
     if isinstance(error, InputError):
-        return Resumable("source_unavailable", str(error))
+        return unavailable(error)
     return error
 
 

@@ -158,12 +158,17 @@ class Source:
             "kind": self.kind,
             "revision": self.revision,
             **({"single": True} if self.single else {}),
-            "config": xxhash.xxh3_128_hexdigest(json.dumps(self.config, sort_keys=True).encode()),
+            "config": config_digest(self.config),
             "files": {
                 name: {"size": f.size, **f.identity} for name, f in sorted(self.files.items())
             },
             **({"adapter_config": dict(self.adapter.config)} if self.adapter else {}),
         }
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """What pins a config.json; one that is not there counts as empty."""
+    return xxhash.xxh3_128_hexdigest(json.dumps(config, sort_keys=True).encode())
 
 
 def numbered(sources: Mapping[ModelRef, Source]) -> dict[ModelRef, Source]:

@@ -63,7 +63,24 @@ def test_a_changed_config_is_told(
     killed(place, proxy, after=500_000)
     bucket.put("m/config.json", files["config.json"].replace(b"}", b', "vocab_size": 7}'))
     told = place.call("resume", "out", expect=2).stderr
-    assert "m/config.json has different contents" in told
+    assert f"s3://{bucket.name}/m/config.json has different contents" in told
+
+
+def test_a_deleted_one_is_told(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path, files: Files
+) -> None:
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    killed(place, proxy, after=500_000)
+    bucket.delete("m/config.json")
+    told = place.call("resume", "out", expect=2).stderr
+    assert f"s3://{bucket.name}/m/config.json is missing" in told
+    bucket.put("m/config.json", files["config.json"])
+    bucket.delete(f"m/{LAST}")
+    told = place.call("resume", "out", expect=75).stderr
+    assert "could be read when the run was created" in told and "put it back" in told
+    assert f"missing: {LAST}" in told
+    bucket.put(f"m/{LAST}", files[LAST])
+    place.call("resume", "out")
 
 
 @pytest.mark.parametrize("ignored", ["", "if-match"])

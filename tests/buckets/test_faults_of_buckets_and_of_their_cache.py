@@ -4,6 +4,7 @@ ones are explained, and no secret is written anywhere."""
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from bucket_merges import Place, forget, linear, sent, shard, sharded, upload, whole
 from loopback_s3 import Bucket, Proxy, Server
 from loopback_s3.servers import KEY_ID, SECRET
+from small_disks import mounted
 
 from resumerge.buckets.file import BucketFile
 from resumerge.errors import InputError, Resumable
@@ -65,6 +67,38 @@ def test_a_damaged_file_alone_is_fetched_again(
     assert states(repaired) == {name: "repaired"}
     assert sent(proxy) == {name: len(files[name])}
     assert "already done" in place.call("resume", "out").stderr
+
+
+def test_one_that_is_damaged_is_told_where_the_rest_is_streamed(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    """It was stored before; what was not is not stored now."""
+    files, name = sharded(1, layers=3), shard(2, 3)
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
+    place.call("run", "merge.yaml", "out")
+    flip(place.cached(name))
+    place.cached(shard(3, 3)).unlink()
+    told = place.call("run", "merge.yaml", "again", "--stream").stderr
+    assert f"The cached file {name} of s3://{bucket.name}/m is damaged, and is downloaded" in told
+    assert "--stream stores no other" in told and told.count("is damaged") == 1
+    there = [
+        path for path in (place.folder / "hf").rglob("blobs/*") if len(path.read_bytes()) > 9999
+    ]
+    assert len(there) == 2
+    assert place.output("again") == place.output()
+
+
+def test_a_cache_that_is_read_only_is_named(s3: Server, bucket: Bucket, tmp_path: Path) -> None:
+    address = upload(bucket, "m", sharded(1))
+    (tmp_path / "disk").mkdir()
+    with mounted(tmp_path / "disk", 1 << 20) as disk:
+        place = Place(s3, tmp_path / "place", linear(address), HF_HOME=str(disk / "hf"))
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for stream in ([], ["--stream"]):
+            told = place.call("run", "merge.yaml", "out", *stream, expect=2).stderr
+            assert "The cache folder is not usable" in told and str(disk) in told
+            assert "Read-only file system" in told and "set HF_HOME" in told
+        assert not (place.folder / "out").exists()
 
 
 def test_downloads_are_deleted_with_evict(s3: Server, bucket: Bucket, tmp_path: Path) -> None:

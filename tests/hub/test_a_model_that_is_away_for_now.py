@@ -33,12 +33,13 @@ def test_access_lost_between_two_attempts(hub: Hub, tmp_path: Path) -> None:
     process.communicate()
     hub.bytes_per_second = None
 
-    for status, code in ((401, None), (403, "GatedRepo")):
+    for status, code in ((401, None), (403, "GatedRepo"), (404, "RepoNotFound")):
         hub.fail(status=status, code=code, times=None)
         ended = place.call("resume", "--json", expect=75)
         last = json.loads(ended.stdout.splitlines()[-1])
         assert (last["kind"], last["reason"]) == ("error", "source_unavailable")
         assert f"HTTP {status}" in last["message"]
+        assert "could be read when the run was created" in last["message"]
         assert ended.stderr.splitlines()[-1] == last["resume"]
         assert last["resume"].startswith("resumerge resume out-")
         hub.faults.clear()

@@ -49,6 +49,12 @@ def test_addresses_of_other_storage(run: Run, mirror: str) -> None:
     assert mirror in str(refused.value)
 
 
+@pytest.mark.parametrize("mirror", ["S3://bucket/x", "HF://org/name"])
+def test_an_address_in_capitals(run: Run, mirror: str) -> None:
+    with pytest.raises(InputError, match=f"write {mirror[:2].lower()}:// in small letters"):
+        run(mirror=mirror)
+
+
 @pytest.mark.parametrize("name", ["file", "nodrive/mirror", "file/mirror", "/dev/null"])
 def test_what_is_no_folder(run: Run, tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="a folder whose parent exists") as refused:

@@ -61,6 +61,12 @@ def test_other_addresses_are_not_taken_for_paths_or_repos(scheme: str) -> None:
     assert (problem.line, problem.found) == (2, f"an address that begins with {scheme}://")
 
 
+def test_an_address_in_capitals_is_told_how_to_write_it() -> None:
+    with pytest.raises(InvalidValue, match="begins with small letters") as refused:
+        read_reference("S3://bucket/Model")
+    assert refused.value.fix == "s3://bucket/Model"
+
+
 def test_a_password_is_not_repeated() -> None:
     with pytest.raises(InvalidValue) as refused:
         read_reference("s3://AKIA:hunter2@bucket/k")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from resumerge.ledger.validators import SOURCE
 from resumerge.planning import changes
 from resumerge.planning.fingerprint import CHAT_TEMPLATE, KEPT, LIBRARIES, TOKENIZER, UNSHARED
+from resumerge.sources.types import config_digest
 
 _KINDS = {
     "recipe": ("The recipe", "undo the change and resume, or continue with the recipe as it was"),
@@ -69,9 +69,10 @@ def _kind(key: str) -> str:
 def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """The files of a source that differ, and in what."""
     lines = []
+    model = key.removeprefix(SOURCE).rstrip("/")
     old, new = was.get("files", {}), now.get("files", {})
     for name in sorted(old.keys() | new.keys()):
-        where = f"{Path(key.removeprefix(SOURCE)) / name}"
+        where = f"{model}/{name}"
         if name not in new:
             lines.append(f"{where} is missing")
         elif name not in old:
@@ -79,7 +80,9 @@ def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
         elif old[name] != new[name]:
             lines.append(f"{where} has {_difference(old[name], new[name])}")
     if was.get("config") != now.get("config"):
-        lines.append(f"{Path(key.removeprefix(SOURCE)) / 'config.json'} has different contents")
+        is_gone = now.get("config") == config_digest({})
+        how = "is missing" if is_gone else "has different contents"
+        lines.append(f"{model}/config.json {how}")
     return lines or changes({key: was}, {key: now})
 
 

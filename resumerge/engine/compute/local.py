@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from resumerge.engine.compute.computation import Computation
 from resumerge.engine.execute.committer import Committer
@@ -23,6 +24,7 @@ from resumerge.errors import Resumable
 from resumerge.host.memory import rss
 from resumerge.ledger import Progress
 from resumerge.planning.plan import Unit
+from resumerge.sources.remote.files import DAMAGED
 from resumerge.sources.remote.prefetch import Prefetcher
 
 
@@ -105,9 +107,20 @@ class LocalComputation(Computation):
             offline=self.context.options.offline,
             evicting=self.context.options.evict,
             on_start=evictor.started,
-            on_event=self.ledger.event,
+            on_event=self._told,
             reserved_bytes=space.reserved_bytes,
         )
+
+    def _told(self, kind: str, **facts: Any) -> None:
+        """Note what happened to a download; a user reads of a cached file that was damaged."""
+        self.ledger.event(kind, **facts)
+        if kind == DAMAGED:
+            then = "" if self.context.options.offline else ", and is downloaded again"
+            stored = " (it was stored before: --stream stores no other)"
+            self.context.reporter.note(
+                f"The cached file {facts['file']} of {facts['model']} is damaged{then}"
+                + (stored if self.context.options.stream else "")
+            )
 
     def _pending(self, progress: Sequence[Progress]) -> list[Unit]:
         """The units that are not committed."""

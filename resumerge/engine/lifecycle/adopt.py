@@ -24,7 +24,7 @@ from resumerge.engine.replication.abandon import abandon_mirror, find_written, m
 from resumerge.engine.replication.checks import check_has_mirror
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import output_lock, run_lock
-from resumerge.errors import InputError, Resumable, refuse
+from resumerge.errors import InputError, refuse, unavailable
 from resumerge.ledger import Ledger
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
@@ -135,7 +135,7 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:
     try:
         plan = pinned_plan(context, run.recipe, run.out, pins, json.loads(run.record["options"]))
     except SourcesUnavailable as error:
-        raise Resumable("source_unavailable", str(error)) from error
+        raise unavailable(error) from error
     folder = run.mirror.store.local_folder if run.mirror is not None else None
     if folder is not None and (problems := check_outside(folder, source_folders(plan), "mirror")):
         raise InputError(problems)

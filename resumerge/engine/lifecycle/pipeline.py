@@ -40,7 +40,7 @@ from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.replication.setup import replicator_of
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
-from resumerge.errors import InputError, Resumable
+from resumerge.errors import InputError, Resumable, unavailable
 from resumerge.ledger import Ledger
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
@@ -163,7 +163,7 @@ def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
     try:
         return check_companions(context, plan, out.model)
     except InputError as error:
-        raise Resumable("source_unavailable", str(error)) from error
+        raise unavailable(error) from error
 
 
 def _check_mirror(out: OutputPath, mirror: MirrorSession, *, named: bool) -> None:

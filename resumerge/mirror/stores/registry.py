@@ -34,7 +34,9 @@ def open_store(address: str, *, offline: bool = False) -> Store:
             where=address,
             expected=expected_address(),
             found=f"an address that begins with {scheme}",
-            fix="name one of these; mount other storage as a folder",
+            fix=f"write {scheme.lower()}:// in small letters"
+            if scheme.lower() in STORES
+            else "name one of these; mount other storage as a folder",
         )
     return STORES[scheme].open(address, offline=offline)
 

@@ -10,7 +10,7 @@ from resumerge.hub.cache import snapshot_folder
 from resumerge.hub.file import HubFile
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.download import download
-from resumerge.remote.file import RemoteFile
+from resumerge.remote.file import RemoteFile, usable_cache
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.companions import folder_companions
 from resumerge.sources.types import Source
@@ -69,8 +69,10 @@ def ensure_cached(
         if offline or file.is_offline:
             raise file.offline_error([describe_missing(file)])
         reserve(file.size - partial_bytes(file))
-        download(file, metadata, callbacks, damaged=file.inode)
-    file.link()
+        with usable_cache(file):
+            download(file, metadata, callbacks, damaged=file.inode)
+    with usable_cache(file):
+        file.link()
 
 
 def is_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
-from resumerge.errors import InputError, Problem, Resumable, ResumergeError
+from resumerge.errors import InputError, Problem, Resumable, ResumergeError, unavailable
 from resumerge.host.disk import free_bytes
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.file import RemoteFile
@@ -345,4 +345,4 @@ def _combined(failures: list[ResumergeError]) -> ResumergeError:
         if not isinstance(error, InputError):
             return error
         problems += error.problems
-    return Resumable("source_unavailable", "\n".join(str(problem) for problem in problems))
+    return unavailable(InputError(problems))

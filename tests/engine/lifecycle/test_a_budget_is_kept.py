@@ -32,7 +32,7 @@ class Began(Reporter):
         self.budgets.append(budget)
 
 
-def test_what_a_run_began_with_holds_until_something_else_is_given(
+def test_what_was_given_last_holds_until_something_else_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = write_family(tmp_path / "models", TWO_LAYERS)
@@ -57,9 +57,9 @@ def test_what_a_run_began_with_holds_until_something_else_is_given(
     attempt(resume=True)
     attempt(resume=True, memory=MEMORY // 2, threads=1)
     attempt(resume=False)
-    expected = [MEMORY, MEMORY, MEMORY // 2, MEMORY]
+    expected = [MEMORY, MEMORY, MEMORY // 2, MEMORY // 2]
     assert [(budget, threads) for budget, threads, _ in used] == [
-        (MEMORY, 3), (MEMORY, 3), (MEMORY // 2, 1), (MEMORY, 3)
+        (MEMORY, 3), (MEMORY, 3), (MEMORY // 2, 1), (MEMORY // 2, 1)
     ]  # fmt: skip
     assert [wait for *_, wait in used] == [5.0, *[Options().memory_wait] * 3]
     assert told.budgets == expected

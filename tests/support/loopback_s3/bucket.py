@@ -41,6 +41,9 @@ class Bucket:
     def put(self, key: str, data: bytes) -> None:
         self.api.put_object(Bucket=self.name, Key=key, Body=data)
 
+    def delete(self, key: str) -> None:
+        self.api.delete_object(Bucket=self.name, Key=key)
+
     def begun_uploads(self) -> list[str]:
         """The keys of multipart uploads that were begun, and neither completed nor aborted."""
         answer = self.api.list_multipart_uploads(Bucket=self.name)
