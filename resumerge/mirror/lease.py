@@ -19,6 +19,7 @@ from resumerge.errors import InputError, Resumable, refuse
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, clock, pid_space
 from resumerge.mirror.lease_record import LeaseRecord, read_lease
+from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.names import LARGEST_TOKEN, MANIFEST_FILE, fencing_tokens, lease_name, leases
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import Store
@@ -118,7 +119,7 @@ class Lease:
                 _wait_until_dead(store, found, note, heartbeat)
             # The token follows from the files listed above: a machine that has acquired the lease
             # since then is alive, and this write fails.
-            token = min(max(fencing_tokens(files), default=0) + 1, LARGEST_TOKEN)
+            token = min(max(_tokens(store, files), default=0) + 1, LARGEST_TOKEN)
             mine = mine.with_token(token)
             name, data = lease_name(token), mine.as_bytes()
             if name in files:
@@ -238,6 +239,15 @@ class Lease:
             if not self._store.put_if_unchanged(name, data, found.raw, older):
                 raise OSError(f"The lease of {self._store.url} was changed while it was renewed")
             self._renewed_at = began
+
+
+def _tokens(store: Store, files: Collection[str]) -> list[int]:
+    """The fencing tokens of a mirror, also that of a finished one, whose leases are gone: what a
+    machine sent long before may still arrive."""
+    manifest = None
+    if MANIFEST_FILE in files:
+        manifest = retry(store, lambda: read_manifest(store))
+    return [*fencing_tokens(files), manifest.token if manifest is not None else 0]
 
 
 def retry_seconds(interval: float) -> float:

@@ -61,6 +61,8 @@ class Manifest:
         attempts: rows of the ledger's table, in order.
         seed, shard_size: options that the run was started with.
         output: the last part of the output's path; None if it is not usable.
+        token: the fencing token of the machine that finished the run; 0 if it is not known. The
+            leases are gone, and whoever opens the mirror again must have a higher one.
     """
 
     run: str
@@ -72,6 +74,7 @@ class Manifest:
     seed: int | None = None
     shard_size: int | None = None
     output: str | None = None
+    token: int = 0
 
 
 def read_manifest(store: Store) -> Manifest | None:
@@ -104,6 +107,7 @@ def _parse(data: bytes) -> Manifest | None:
             seed=content["seed"],
             shard_size=content["shard_size"],
             output=name if is_output_name(name) else None,
+            token=content.get("token", 0),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -123,6 +127,8 @@ def _is_valid(manifest: Manifest) -> bool:
         and all(isinstance(n, int | None) for n in (manifest.seed, manifest.shard_size))
         and time(manifest.created)
         and integer()(manifest.units)
+        and isinstance(manifest.token, int)
+        and 0 <= manifest.token <= LARGEST_TOKEN
         and _are_attempts(manifest.attempts)
     )
 
@@ -193,11 +199,12 @@ def upload_companions(
                 yield name, path.stat().st_size, store.upload(name, path, moved)
 
 
-def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]]) -> bytes:
+def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int) -> bytes:
     """The manifest of a run that is finished now.
 
     Args:
         files: bytes and SHA-256 of each file of the model.
+        token: the fencing token of the lease.
     """
     run = ledger.run() or {}
     options = json.loads(run["options"])
@@ -207,6 +214,7 @@ def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]]) -> bytes:
         "seed": options.get("seed"),
         "shard_size": options.get("shard_size"),
         "output": Path(run["output"]).name,
+        "token": token,
         "created": run["created"],
         "finished": now(),
         "units": ledger.totals().units,

@@ -336,7 +336,7 @@ class Replicator:
             files[name] = (nbytes, sha256)
         self._lease.check()
         self._lease.stop()
-        manifest = manifest_of(self._ledger, files)
+        manifest = manifest_of(self._ledger, files, self._lease.token)
         self._manifests.add(manifest)
         write_manifest(self.store, manifest, self._lease.token, files)
         self._finished = True

@@ -18,8 +18,9 @@ from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.mirror.manifest import SHARD, Manifest, missing_files
-from resumerge.mirror.names import MANIFEST_FILE
+from resumerge.mirror.names import MANIFEST_FILE, snapshot_names
 from resumerge.mirror.retrying import retry
+from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, MirrorState
 from resumerge.mirror.stores.folder import PART
 from resumerge.storage import Storage
@@ -67,13 +68,20 @@ class Reconciler:
             lease = self._mirror.acquire_lease(self._run["id"])
             if incomplete is not None:
                 lease.check()
-                self._reopen(incomplete, state.files)
+                if self._is_new_mirror:
+                    self._change_mirror(state)
+                self._reopen(incomplete, state.files, lease.token)
                 named = True
             state = self._mirror.read_state(folder / LEDGER_FILE)
             self._adopt(state, folder / LEDGER_FILE, named=named)
-        if self._run["mirror"] != self._mirror.url:
+        if self._is_new_mirror:
             self._change_mirror(state)
         return None
+
+    @property
+    def _is_new_mirror(self) -> bool:
+        """Whether the run has another mirror until now, or none."""
+        return bool((self._ledger.run() or {})["mirror"] != self._mirror.url)
 
     def _check_not_emptied(self, state: MirrorState, *, named: bool) -> None:
         """A mirror that is empty now, and was not, is probably a drive that is not mounted."""
@@ -108,23 +116,35 @@ class Reconciler:
             for name in sorted((shards - self._mirrored) | set(open_shards))
         )
 
-    def _reopen(self, manifest: Manifest, files: Mapping[str, int]) -> None:
-        """Remove the manifest of a mirror that is incomplete: this attempt finishes it again.
+    def _reopen(self, manifest: Manifest, files: Mapping[str, int], token: int) -> None:
+        """Make a finished mirror that is incomplete that of an unfinished run, which this attempt
+        finishes again.
 
-        The files beside the shards are written again, too; those that the user edited get backup
-        names.
+        A snapshot is there before the manifest is removed, so that whoever looks finds the run at
+        every instant. The files beside the shards are written again, too; those that the user
+        edited get backup names.
+
+        Args:
+            token: the fencing token of the lease.
         """
+        store = self._mirror.store
         edited = [
             name
             for name, (_, sha256) in manifest.files.items()
             if name in files and not name.endswith(SHARD) and self._sha256(name) != sha256
         ]
+        for name, (nbytes, _) in self._ledger.mirrored_files().items():
+            if files.get(name) != nbytes:
+                self._ledger.forget_mirrored(name)
+                self._ledger.event("mirror_lost_file", mirror=self._mirror.url, name=name)
+        self._ledger.set_state("interrupted")
+        older = snapshot_names(files)
+        retry(store, lambda: write_snapshot(store, self._ledger, token, older))
+        retry(store, lambda: store.put({}, [MANIFEST_FILE]))
         names = backup_names(edited, files)
         back_up(self._mirror, names)
         for name, now in names.items():
             self._ledger.event("file_set_aside", name=name, now=now, mirror=self._mirror.url)
-        store = self._mirror.store
-        retry(store, lambda: store.put({}, [MANIFEST_FILE]))
         self._mirrored |= set(manifest.files)
 
     def _adopt(self, state: MirrorState, path: Path, *, named: bool) -> None:

@@ -222,7 +222,7 @@ class Promise:
 
     def _consistent(self) -> None:
         state, named = self.promised()
-        if state == "empty" and self.begun and self.unhindered():
+        if state == "empty" and self.begun and not self.metadata_harmed:
             raise Broken("no snapshot is intact any more")
         self.begun = self.begun or state != "empty"
         if self.finished is not None and state != "finished":

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
-from any_order import AnyOrder
+from any_order import PATIENCE, AnyOrder
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from memory_s3 import Server
-from mirrored_run import Made
-from promise import Broken
-from shared_stores import KINDS, SharedBucket, digest, share
-from virtual_machines import World
+from mirrored_run import Made, Mirrored, virtual
+from promise import Broken, Promise
+from shared_stores import KINDS, Shared, SharedBucket, digest, share
+from virtual_machines import Machine, Process, World
 
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
@@ -54,11 +55,11 @@ def played(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture
 def machine(played: Made) -> type[AnyOrder]:
-    class Played(AnyOrder):
+    class OfThisRun(AnyOrder):
         made = played
         total: ClassVar[Counter[str]] = Counter()
 
-    return Played
+    return OfThisRun
 
 
 def play(machine: type[AnyOrder], number: int, examples: int = EXAMPLES) -> None:
@@ -203,6 +204,107 @@ def test_a_fault_that_is_planted_is_found(
             machine.total["seed"] = number
             play(machine, number)
     print(str(found.value).splitlines()[-1], dict(machine.total))
+
+
+# One order, of a finished mirror that is opened again
+
+
+@dataclass
+class Played:
+    """A bucket, and machines at it that a test lets go on."""
+
+    world: World
+    store: Shared
+    promise: Promise
+    run: Mirrored
+    folder: Path
+
+    def machine(self, name: str) -> Machine:
+        (self.folder / name).mkdir()
+        return Machine(name, self.folder / name)
+
+    def start(self, machine: Machine) -> Process:
+        self.world.now += 200.0  # the lease of whoever was killed has expired
+        return self.world.start(machine, self.run.work)
+
+    def let(self, process: Process, until: Callable[[], bool]) -> None:
+        """Let a process go on until something is true, or it ends."""
+        for _ in range(PATIENCE):
+            if until() or not process.alive:
+                return
+            tasks = [task for task in process.tasks if task.can_go_on()]
+            for task in tasks:
+                if task.can_go_on() and not until():
+                    task.go_on()
+                    self.promise.check()
+            self.world.now += 0.01 if tasks else 1.0
+        raise AssertionError("it does not end")
+
+    def finish(self, machine: Machine) -> Process:
+        process = self.start(machine)
+        self.let(process, lambda: False)
+        assert process.outcome == "done", self.world.log[-20:]
+        return process
+
+    def killed_while_a_snapshot_is_under_way(
+        self, machine: Machine, patch: pytest.MonkeyPatch
+    ) -> None:
+        """The snapshot arrives when the world lands it; a later one than the first."""
+        process = self.start(machine)
+        self.let(process, lambda: bool(self.snapshots() and self.snapshots()[0].token > 1))
+        request = self.world.request
+
+        def late(what: str, do: Callable[[], Any], *, changes: Any = (), **facts: Any) -> Any:
+            if what.startswith("put") and "/ledger-" in what:
+                process.fault = "late"
+            return request(what, do, changes=changes, **facts)
+
+        with patch.context() as changed:
+            changed.setattr(self.world, "request", late)
+            self.let(process, lambda: bool(self.world.late))
+        assert "/ledger-" in str(self.world.late)
+        self.world.kill(process)
+
+    def snapshots(self) -> list[SnapshotName]:
+        return snapshot_names(self.store.names())
+
+    def is_open(self) -> bool:
+        return MANIFEST_FILE not in self.store.names()
+
+
+@pytest.fixture
+def place(played: Made, tmp_path: Path) -> Iterator[Played]:
+    world = World()
+    store = share("bucket", world, tmp_path)
+    promise = Promise(world, store, played.model)
+    promise.watch()
+    run = Mirrored(played, world, store, promise)
+    with virtual(world, store, promise):
+        yield Played(world, store, promise, run, tmp_path)
+        for process in world.processes:
+            if process.alive:
+                world.kill(process)
+
+
+def test_what_was_sent_before_the_end_does_not_fence_off_who_opens_the_mirror_again(
+    place: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine with token 2 is dead, its snapshot still under way, when another one finishes."""
+    first = place.start(place.machine("first"))
+    place.let(first, lambda: bool(place.snapshots()))
+    place.world.kill(first)
+    place.killed_while_a_snapshot_is_under_way(place.machine("second"), monkeypatch)
+    third = place.machine("third")
+    place.finish(third)
+    place.promise.harm(min(name for name in place.run.made.shards), None)
+    again = place.start(third)
+    place.let(again, place.is_open)
+    assert place.is_open() and [found.token for found in place.snapshots()] == [4]
+    place.world.land()
+    assert [found.token for found in place.snapshots()] == [4, 2], "the newest is ours"
+    place.let(again, lambda: False)
+    assert again.outcome == "done"
+    place.promise.nothing_is_left_over()
 
 
 # The stores that it is played on are stores
