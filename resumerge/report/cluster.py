@@ -25,15 +25,26 @@ def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | No
         data = event["data"]
         tasks[what] += 1
         name = str(data.get("node") or UNKNOWN)
-        blank = {"node": name, **dict.fromkeys(_KINDS.values(), 0), "bytes": 0, "seconds": 0.0}
+        counts = dict.fromkeys(_KINDS.values(), 0)
+        blank = {"node": name, **counts, "bytes": 0, "seconds": 0.0, "peak_rss": 0}
         node = nodes.setdefault(name, blank)
         node[what] += 1
         if what == "finished":
             node["bytes"] += data.get("bytes") or 0
             node["seconds"] += data.get("seconds") or 0.0
+            node["peak_rss"] = max(node["peak_rss"], data.get("peak_rss") or 0)
     if not nodes:
         return None
     for node in nodes.values():
         seconds = node["seconds"] = round(node["seconds"], 3)
         node["bytes_per_s"] = round(node["bytes"] / seconds, 1) if seconds else None
     return {"tasks": tasks, "nodes": sorted(nodes.values(), key=lambda node: node["node"])}
+
+
+def task_peaks(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
+    """Bytes of RSS of the largest task of each attempt that had tasks, by its number."""
+    peaks: dict[int, int] = {}
+    for event in events:
+        if event["kind"] == "task_finished" and (attempt := event["attempt"]) is not None:
+            peaks[attempt] = max(peaks.get(attempt, 0), event["data"].get("peak_rss") or 0)
+    return peaks

@@ -56,7 +56,12 @@ def format_cluster(run: Mapping[str, Any]) -> list[str]:
         return []
     tasks = cluster["tasks"]
     total = f"{counted(len(cluster['nodes']), 'machine')}, {_tasks(tasks)}"
-    return [total, *(f"{node['node']}: {_tasks(node)}{_speed(node)}" for node in cluster["nodes"])]
+    return [total, *map(_node, cluster["nodes"])]
+
+
+def _node(node: Mapping[str, Any]) -> str:
+    peak = f", peak memory of a task {show_size(node['peak_rss'])}" if node["peak_rss"] else ""
+    return f"{node['node']}: {_tasks(node)}{_speed(node)}{peak}"
 
 
 def _tasks(counts: Mapping[str, int]) -> str:

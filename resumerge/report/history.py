@@ -124,6 +124,8 @@ class History:
     """Every attempt of a run over time, in order."""
 
     lifetimes: tuple[Lifetime, ...] = ()
+    of_driver: bool = False
+    """Whether the samples are of a process that had tasks on a cluster merge."""
 
     @property
     def points(self) -> list[Point]:
@@ -141,14 +143,14 @@ def history_of(run: Mapping[str, Any]) -> History:
     except sqlite3.DatabaseError:
         return History()
     try:
-        return _history(run["attempts"], ledger)
+        return _history(run["attempts"], ledger, of_driver=bool(run["cluster"]))
     except sqlite3.DatabaseError:
         return History()
     finally:
         ledger.close()
 
 
-def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
+def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger, *, of_driver: bool) -> History:
     points: dict[int, list[Point]] = {}
     done = 0
     for attempt, point in _points(ledger):
@@ -168,7 +170,7 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger) -> History:
         lifetimes.append(
             Lifetime(row["n"], started, ended, row["outcome"], before, done, mine, row["peak_rss"])
         )
-    return History(tuple(lifetimes))
+    return History(tuple(lifetimes), of_driver)
 
 
 def _points(ledger: Ledger) -> list[tuple[int, Point]]:

@@ -55,19 +55,23 @@ class Panel:
 
 
 def panels_of(history: History) -> list[Panel]:
-    """The three panels of a run; none where no sample was taken."""
+    """The panels of a run; none where no sample was taken.
+
+    Tasks on a cluster have batches and memory of their own, of which the run has no samples.
+    """
     if not history.points:
         return []
     last = history.points[-1]
     alive = history.lifetimes[-1].outcome is None
-    peak = max(life.peak for life in history.lifetimes) or last.rss_high  # before a first commit
+    peak = 0 if history.of_driver else max(life.peak for life in history.lifetimes)
+    peak = peak or max(point.rss_high for point in history.points)  # before a first commit
     now = f"{show_size(last.rss_high)} now, " if alive else ""
     worked = sum(life.seconds for life in history.lifetimes)
     done = max(last.done, history.lifetimes[-1].done_after)
-    return [
+    panels = [
         Panel(
             "memory",
-            "memory",
+            "memory of the driver" if history.of_driver else "memory",
             f"{now}peak {show_size(peak)}, budget {show_size(last.budget)}",
             "resident set size",
             lambda cell: cell.rss_high,
@@ -92,6 +96,9 @@ def panels_of(history: History) -> list[Panel]:
             clips=True,
         ),
     ]
+    if any(point.batch_high for point in history.points) or not history.of_driver:
+        return panels
+    return [panel for panel in panels if panel.kind != "batch"]
 
 
 def clipped_top(values: Iterable[float]) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
-from resumerge.report.cluster import describe_cluster
+from resumerge.report.cluster import describe_cluster, task_peaks
 
 Document = Mapping[str, Any]
 
@@ -77,6 +77,8 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
     rate = _rate(last)
     left = totals.nbytes - totals.nbytes_committed
     events = ledger.events()
+    peaks = task_peaks(events)  # what merged; the process of the attempt only journaled
+    attempts = [{**a, "peak_rss": peaks.get(a["n"]) or a["peak_rss"]} for a in attempts]
     return {
         "id": run.get("id"),
         "state": _state(run.get("state"), alive, bool(attempts)),

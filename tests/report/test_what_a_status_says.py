@@ -11,6 +11,9 @@ from ledger_rows import change
 from made_up_ledgers import at, make_ledger
 
 from resumerge.ledger import Ledger
+from resumerge.report.format import format_cluster
+from resumerge.report.history import history_of
+from resumerge.report.panels import panels_of
 from resumerge.report.run import describe
 
 ATTEMPTS: list[dict[str, Any]] = [
@@ -130,3 +133,35 @@ def test_a_mirror_has_the_shards_that_it_was_given(tmp_path: Path) -> None:
 
 def test_without_a_mirror_there_is_none(tmp_path: Path) -> None:
     assert status(tmp_path)["mirror"] is None
+
+
+def task(attempt: int, node: str, peak: int) -> tuple[int, str, dict[str, Any]]:
+    return attempt, "task_finished", {"node": node, "bytes": 10, "seconds": 1.0, "peak_rss": peak}
+
+
+def test_of_a_merge_on_a_cluster_the_memory_of_the_tasks_counts(tmp_path: Path) -> None:
+    """The process of the attempt only journals what they did; an attempt without tasks merges."""
+    tasks = [task(1, "a", 70), task(1, "b", 90), task(1, "b", 80)]
+    found = status(tmp_path, events=tasks)
+    assert [attempt["peak_rss"] for attempt in found["attempts"]] == [90, 300]
+    assert found["memory"]["peak_rss"] == 300
+    assert [node["peak_rss"] for node in found["cluster"]["nodes"]] == [70, 90]
+    assert "peak memory of a task 90 B" in format_cluster(found)[-1]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "batch", "shown"),
+    [
+        ([task(1, "a", 70)], 0, ["memory of the driver", "throughput"]),
+        ([task(1, "a", 70)], 8, ["memory of the driver", "batch size", "throughput"]),
+        ([], 0, ["memory", "batch size", "throughput"]),
+    ],
+    ids=["tasks alone", "an attempt without them", "no tasks"],
+)
+def test_what_a_cluster_has_no_samples_of_is_not_drawn(
+    tmp_path: Path, tasks: Any, batch: int, shown: list[str]
+) -> None:
+    samples = [(t, 1, 40 + t, 900, 500, batch, 10 * t) for t in range(5)]
+    panels = panels_of(history_of(status(tmp_path, events=tasks, samples=samples)))
+    assert [panel.title for panel in panels] == shown
+    assert panels[0].summary.startswith("peak 44 B" if tasks else "peak 900 B")
