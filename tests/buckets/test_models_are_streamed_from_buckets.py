@@ -6,10 +6,8 @@ from __future__ import annotations
 import io
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import torch
 from bucket_merges import (
     Files,
@@ -24,20 +22,12 @@ from bucket_merges import (
     whole,
     write,
 )
-from loopback_s3 import Bucket, Proxy, Server, before, servers, start
+from loopback_s3 import Bucket, Proxy, Server, before
 from merging import merge
 
 STOP_SECONDS = 5.0
 """Two, and what other tests beside this one take; the server would take five minutes."""
 NAMES_A_RUN = ("README.md", "mergekit_config.yml")
-
-
-@pytest.fixture(scope="module", params=["moto", "seaweedfs"])
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    if why := servers.missing(request.param):
-        pytest.skip(why)
-    with start(request.param) as server:
-        yield server
 
 
 def of_weights(proxy: Proxy) -> int:
@@ -180,15 +170,23 @@ def test_an_object_that_changes_is_told(
 def test_a_server_that_is_away_stops_the_run_for_now(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """What was committed before is kept."""
+    """What was committed before is kept. A run that goes on without streaming does not begin again:
+    what one attempt is told holds for the next ones, whoever resumes the run."""
     files = sharded(1, layers=4, numel=100_000)
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
     place.document("plan", "merge.yaml")
     proxy.choose = lambda method, path: "403" if shard(3, 4) in path else None
+    forget(proxy)
     told = place.call("run", "merge.yaml", "out", "--stream", expect=75).stderr
     assert "HTTP 403" in told and "resumerge resume" in told
+    fetched = of_weights(proxy)
+    told = place.call("resume", "out", "--evict", expect=75).stderr
+    assert told.splitlines()[-1].endswith("state"), "what the ledger keeps is not repeated"
     proxy.choose = lambda method, path: None
     place.call("resume", "out")
+    [streamed] = place.events("streamed")
+    assert streamed["bytes"] == fetched > 0, "of an attempt that was stopped"
+    assert stored(place) == []
     assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
 
 
@@ -214,27 +212,6 @@ def test_a_run_may_stream_or_not_from_one_attempt_to_the_next(
     assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
     place.call("run", "merge.yaml", "cached", "--evict")
     assert place.output("cached") == place.output()
-
-
-def test_a_run_that_ends_streaming_does_not_begin_again(
-    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
-) -> None:
-    """What one attempt is told holds for the next ones, whoever resumes the run."""
-    files = sharded(1, layers=4, numel=100_000)
-    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
-    place.document("plan", "merge.yaml")
-    proxy.choose = lambda method, path: "403" if shard(3, 4) in path else None
-    forget(proxy)
-    place.call("run", "merge.yaml", "out", "--stream", expect=75)
-    fetched = of_weights(proxy)
-    told = place.call("resume", "out", "--evict", expect=75).stderr
-    assert told.splitlines()[-1].endswith("state"), "what the ledger keeps is not repeated"
-    proxy.choose = lambda method, path: None
-    place.call("resume", "out")
-    [streamed] = place.events("streamed")
-    assert streamed["bytes"] == fetched > 0, "of an attempt that was stopped"
-    assert stored(place) == []
-    assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
 
 
 def test_what_cannot_be_streamed_is_a_problem(s3: Server, bucket: Bucket, tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from bucket_merges import (
     Place,
     adapter,
@@ -19,15 +17,7 @@ from bucket_merges import (
     whole,
     write,
 )
-from loopback_s3 import Bucket, Proxy, Server, before, servers, start
-
-
-@pytest.fixture(scope="module", params=["moto", "seaweedfs"])
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    if why := servers.missing(request.param):
-        pytest.skip(why)
-    with start(request.param) as server:
-        yield server
+from loopback_s3 import Bucket, Proxy, Server, before
 
 
 def test_the_same_bytes_as_from_folders(server: Server, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_it_says_whose_it_is_and_what_is_there(bed: Bed) -> None:
     manifest = manifest_of(bed)
     assert (manifest.run, manifest.fingerprint) == (folder.name, run["fingerprint"])
     assert (manifest.created, manifest.output) == (run["created"], "out")
+    assert manifest.token == 1, "of the lease, which is gone"
     assert (manifest.seed, manifest.shard_size, manifest.units) == (0, 8000, units)
     [attempt], [told] = attempts, manifest.attempts
     assert (told["outcome"], told["started"]) == ("done", attempt["started"])

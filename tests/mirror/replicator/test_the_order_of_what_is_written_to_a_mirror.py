@@ -115,7 +115,7 @@ def test_what_is_of_a_later_lease_stays_when_a_manifest_is_written(
     kept = {lease_name(3), snapshot(3, 1), snapshot(4, 1)}
     for name in {lease_name(2), snapshot(1, 7), snapshot(2, 1), *kept}:
         replication.store.put({name: b"of somebody"})
-    manifest = manifest_of(replication.ledger, {"model.safetensors": (1, "0" * 64)})
+    manifest = manifest_of(replication.ledger, {"model.safetensors": (1, "0" * 64)}, 2)
     write_manifest(replication.store, manifest, 2, ["model.safetensors"])
     metadata = {n for n in replication.store.list() if n.startswith(f"{METADATA}/")}
     assert metadata == {MANIFEST_FILE, *kept}
