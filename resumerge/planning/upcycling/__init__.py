@@ -1,7 +1,8 @@
-"""Upcycling: mixtures of experts made from dense models; a table for each output architecture.
+"""Upcycling: mixtures of experts made from dense models.
 
-`planner.py` has the order of the steps. A new architecture is one file, named in `registry.py`.
-Imports plan, shards and what is below planning/.
+`planner.py` has the order of the steps, `choice.py` finds the output architecture that the models
+fit, `architectures/` has a table for each, and `gates/` is what routers are made of. Imports plan,
+shards and what is below planning/.
 """
 
 from resumerge.planning.upcycling.planner import plan_mixture

@@ -9,8 +9,8 @@ from resumerge.errors import InputError
 from resumerge.layout import is_computed
 from resumerge.planning.mismatch import listed
 from resumerge.planning.model_views import ModelViews
-from resumerge.planning.upcycling.architecture import OutputArchitecture
-from resumerge.planning.upcycling.registry import ARCHITECTURES
+from resumerge.planning.upcycling.architectures.base import OutputArchitecture
+from resumerge.planning.upcycling.architectures.registry import ARCHITECTURES
 from resumerge.recipe import Recipe
 from resumerge.recipe.types import OF_PROMPTS, Mixture
 from resumerge.sizes import counted

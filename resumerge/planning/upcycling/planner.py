@@ -13,14 +13,14 @@ from resumerge.planning.mismatch import listed
 from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import MadeMixture, Plan, block_elements
 from resumerge.planning.shards import Target, pack
-from resumerge.planning.upcycling.architecture import OutputArchitecture
+from resumerge.planning.upcycling.architectures.base import OutputArchitecture
+from resumerge.planning.upcycling.architectures.dense_defaults import complete
 from resumerge.planning.upcycling.choice import MATRICES, OUTSIDE, STACK, Choice
-from resumerge.planning.upcycling.dense_defaults import complete
-from resumerge.planning.upcycling.directions import PromptTokens
-from resumerge.planning.upcycling.embedding import EmbeddedPrompts
-from resumerge.planning.upcycling.gates import Gates, drawn_gates, gates_of_prompts
-from resumerge.planning.upcycling.hidden_states import HiddenStates
-from resumerge.planning.upcycling.prompts import EXTRA, tokens_of_prompts
+from resumerge.planning.upcycling.gates.directions import PromptTokens
+from resumerge.planning.upcycling.gates.embedding import EmbeddedPrompts
+from resumerge.planning.upcycling.gates.hidden_states import HiddenStates
+from resumerge.planning.upcycling.gates.layer_gates import Gates, drawn_gates, gates_of_prompts
+from resumerge.planning.upcycling.gates.prompts import EXTRA, tokens_of_prompts
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import OF_HIDDEN_STATES, OF_PROMPTS, Expert, Mixture
 from resumerge.sources.tied_weights import ties_embeddings

@@ -22,8 +22,9 @@ from transformers import (
 
 from resumerge.engine.execute import steps
 from resumerge.errors import InputError
-from resumerge.planning.upcycling import hidden_states, planner
-from resumerge.planning.upcycling.decoder import Decoder
+from resumerge.planning.upcycling import planner
+from resumerge.planning.upcycling.gates import hidden_states
+from resumerge.planning.upcycling.gates.decoder import Decoder
 from resumerge.recipe.types import OF_HIDDEN_STATES
 
 FITTING = {

@@ -11,7 +11,7 @@ from merging import Told, working_in
 
 from resumerge.engine.lifecycle.session import Session
 from resumerge.options import Options
-from resumerge.planning.upcycling.directions import dependence_notes, dependent_gates
+from resumerge.planning.upcycling.gates.directions import dependence_notes, dependent_gates
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from resumerge.options import Options
 from resumerge.planning import Plan
 from resumerge.planning.estimates.memory import steps_of_plan
 from resumerge.planning.estimates.time import REFERENCE_COMPUTE, merge_seconds
-from resumerge.planning.upcycling.decoder import Decoder
-from resumerge.planning.upcycling.hidden_states import LOADING_SECONDS
+from resumerge.planning.upcycling.gates.decoder import Decoder
+from resumerge.planning.upcycling.gates.hidden_states import LOADING_SECONDS
 from resumerge.recipe import parse_recipe
 
 SPEED = Speed(read=1e9, write=1e9, compute=REFERENCE_COMPUTE)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from resumerge.planning.upcycling.architecture import PACKED, Config, OutputArchitecture, separate
+from resumerge.planning.upcycling.architectures.base import (
+    PACKED,
+    Config,
+    OutputArchitecture,
+    separate,
+)
 from resumerge.recipe.types import Mixture
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from resumerge.planning.upcycling.architecture import BIASES, Config, OutputArchitecture, separate
+from resumerge.planning.upcycling.architectures.base import (
+    BIASES,
+    Config,
+    OutputArchitecture,
+    separate,
+)
 from resumerge.recipe.types import Mixture
 
 _CODE = "deepseek-ai/deepseek-moe-16b-base--"

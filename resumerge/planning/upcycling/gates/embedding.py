@@ -11,7 +11,12 @@ from typing import ClassVar
 import numpy as np
 import xxhash
 
-from resumerge.planning.upcycling.directions import PromptTokens, Tokens, dependence_notes, unit
+from resumerge.planning.upcycling.gates.directions import (
+    PromptTokens,
+    Tokens,
+    dependence_notes,
+    unit,
+)
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.evaluation import Evaluation
