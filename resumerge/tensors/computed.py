@@ -49,6 +49,11 @@ class Step(ABC):
 
     @property
     @abstractmethod
+    def planning_bytes(self) -> int:
+        """What it took to find what it is made of, given back before the first piece."""
+
+    @property
+    @abstractmethod
     def working_bytes(self) -> int:
         """That a piece takes, and the libraries that it needs."""
 

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from merging import working_in
+from safetensors.numpy import load_file, save_file
 from tiny_models import LLAMA, write_family
 
 import resumerge
@@ -111,6 +113,21 @@ def test_a_merge_of_many_blocks_takes_what_was_predicted(
     assert shards == predicted["output_bytes"]
     assert shards <= written <= predicted["disk"]["needed"]
     shutil.rmtree(out)
+
+
+def test_a_merge_of_many_tensors_takes_what_was_predicted(tmp_path: Path) -> None:
+    """Experts of a large mixture are ten thousands of tensors: the plan itself takes memory."""
+    recipe = "merge_method: passthrough\nmodels: [{model: base}]\n"
+    few, many = (write_family(tmp_path / name, LLAMA) for name in ("few", "many"))
+    names = [f"model.layers.0.mlp.experts.{n}.up_proj.weight" for n in range(6000)]
+    tensors = load_file(many / "base" / "model.safetensors")
+    tensors |= {name: np.zeros((2, 2), np.float32) for name in names}
+    save_file(tensors, many / "base" / "model.safetensors")
+    little, assumed = merged(few, recipe, 2, tmp_path / "little")
+    predicted, measured = merged(many, recipe, 2, tmp_path / "large")
+    base = assumed["memory"]["peak_rss"] - little["memory"]["predicted_peak_rss"]
+    found = base + predicted["memory"]["predicted_peak_rss"]
+    assert 0.85 < found / measured["memory"]["peak_rss"] < 1.15
 
 
 def merged(

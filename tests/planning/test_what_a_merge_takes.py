@@ -19,7 +19,9 @@ from resumerge.planning.estimates.memory import (
     BASE_RSS,
     BUCKETS_RSS,
     KERNELS_RSS,
+    NODE_BYTES,
     SAFETY,
+    UNIT_BYTES,
     UPLOAD_RSS,
     blocks_bytes,
     memory_need,
@@ -33,7 +35,7 @@ from resumerge.planning.estimates.time import (
     merge_seconds,
 )
 from resumerge.sources.types import Source, SourceFile
-from resumerge.tensors import Adapted
+from resumerge.tensors import Adapted, Rounded
 from resumerge.tensors.base import RUN_BYTES
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
@@ -185,21 +187,38 @@ def test_the_disk_holds_the_shards_and_what_stands_beside_them() -> None:
 # Memory
 
 
+def besides_the_plan(found: Plan, mirror: str | None = None) -> int:
+    """What the process takes, without the objects of its plan."""
+    computed = sum(not isinstance(node, Rounded) for node in found.nodes())
+    objects = UNIT_BYTES * len(found.units) + NODE_BYTES * computed
+    return memory_need(found, 1, mirror).base - objects
+
+
 def test_the_process_with_torch_is_larger() -> None:
-    assert memory_need(plan(COPY, llama("a")), 1).base == KERNELS_RSS
-    assert memory_need(plan(ISO_C, llama("a"), llama("b")), 1).base == BASE_RSS
+    assert besides_the_plan(plan(COPY, llama("a"))) == KERNELS_RSS
+    assert besides_the_plan(plan(ISO_C, llama("a"), llama("b"))) == BASE_RSS
 
 
 def test_the_process_that_asks_buckets_is_larger() -> None:
     found = plan(COPY, llama("a"))
     source = replace(found.sources[0], kind="bucket")
     remote = replace(found, sources=(source,))
-    assert memory_need(remote, 1).base == KERNELS_RSS + BUCKETS_RSS
-    assert memory_need(found, 1, "/a/folder").base == KERNELS_RSS
-    assert memory_need(found, 1, "hf://org/name").base == KERNELS_RSS
-    mirrored = memory_need(found, 1, "s3://bucket/prefix").base
+    assert besides_the_plan(remote) == KERNELS_RSS + BUCKETS_RSS
+    assert besides_the_plan(found, "/a/folder") == KERNELS_RSS
+    assert besides_the_plan(found, "hf://org/name") == KERNELS_RSS
+    mirrored = besides_the_plan(found, "s3://bucket/prefix")
     assert mirrored == KERNELS_RSS + BUCKETS_RSS + UPLOAD_RSS
-    assert memory_need(remote, 1, "s3://bucket/prefix").base == mirrored
+    assert besides_the_plan(remote, "s3://bucket/prefix") == mirrored
+
+
+def test_the_plan_itself_counts() -> None:
+    """A mixture of many experts has ten thousands of tensors."""
+    few, many = (
+        plan(COPY, llama("a", others=[tensor(f"experts.{n}.weight", (8, 8)) for n in range(count)]))
+        for count in (10, 1010)
+    )
+    grown = memory_need(many, 1).peak_rss - memory_need(few, 1).peak_rss
+    assert grown == 1000 * (UNIT_BYTES + NODE_BYTES)
 
 
 def test_what_is_read_and_written_passes_through_the_page_cache() -> None:

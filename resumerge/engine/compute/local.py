@@ -57,7 +57,7 @@ class LocalComputation(Computation):
             )
             steps.run(self._pending(progress), prefetcher)
             context.reporter.doing("merging")
-            need = replace(self.budget.estimate.memory, base=rss())
+            need = replace(self.budget.estimate.memory, base=rss(), steps=0)  # which are done
             loading = time.monotonic() - started
             governor = Governor(
                 self.budget.memory,

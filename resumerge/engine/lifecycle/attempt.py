@@ -22,7 +22,7 @@ from resumerge.engine.recovery.damage import forget_damaged
 from resumerge.engine.recovery.published import adopt_published
 from resumerge.engine.recovery.recovery import Recovery
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
-from resumerge.engine.resources.allocator import reuse_freed_memory
+from resumerge.engine.resources.allocator import give_back_freed_memory, reuse_freed_memory
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.governor import LARGEST_BATCH
 from resumerge.errors import Interrupted, Resumable, ResumergeError
@@ -162,6 +162,7 @@ class Attempt:
 
     def _merge(self, record: _Record) -> None:
         """Recover the output, then compute and commit everything that is pending."""
+        give_back_freed_memory()  # of what was read to make the plan
         reuse_freed_memory()
         reporter = self.context.reporter
         sparse = allocates_lazily(self.plan, self.out.folder, frees=self.context.frees_shards)

@@ -11,18 +11,29 @@ from resumerge.planning.estimates.streaming import streamed_kinds
 from resumerge.planning.plan import Plan, Unit
 from resumerge.remote.range_reader import AHEAD_BYTES
 from resumerge.sizes import show_size
-from resumerge.tensors import Adapted, Gathered, Merged, Step, steps_of, stored_in
+from resumerge.tensors import Adapted, Gathered, Merged, Rounded, Step, steps_of, stored_in
 from resumerge.tensors.adapters.adapted import MATMUL_BYTES
 from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
 from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.generated import Drawn
 
-BASE_RSS = 249_000_000
-"""Bytes that the process takes besides its blocks with torch loaded (measured; another build of
-torch takes another amount, which a run measures before it computes)."""
+BASE_RSS = 261_000_000
+"""Bytes that the process takes besides its plan and its blocks with torch loaded (measured; another
+build of torch takes another amount, which a run measures before it computes)."""
 
-KERNELS_RSS = 46_000_000
+KERNELS_RSS = 54_000_000
 """The same without torch: the kernels compute, or the plan only copies bytes."""
+
+RANDOM_RSS = 4_600_000
+"""What NumPy's generators take, which random tensors load."""
+
+PROMPTS_RSS = 6_500_000
+"""What the library tokenizers takes, which splits the prompts that steps are made of."""
+
+UNIT_BYTES, NODE_BYTES = 3_000, 1_500
+"""Of a unit, and of each tensor in its tree that is more than a rounding: objects, names, hashes,
+the ledger's rows (measured on 12,000 units: 4.0 KB for a copy, 6.8 KB for linear of two models)."""
 
 BUCKETS_RSS = 40_000_000
 """What boto3 takes, which makes the requests to buckets (measured: 33 MB)."""
@@ -53,7 +64,7 @@ class MemoryNeed:
         least: the blocks of one thread.
         blocks: those of all threads.
         traffic: bytes read and written, which the page cache would like to keep.
-        steps: what is computed before the blocks.
+        steps: what comes before the blocks: what steps are made of, and then they themselves.
     """
 
     base: int
@@ -100,7 +111,10 @@ def memory_need(plan: Plan, threads: int, mirror: str | None = None) -> MemoryNe
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
-        steps=max((step.working_bytes for step in steps_of_plan(plan)), default=0),
+        steps=max(
+            (max(step.planning_bytes, step.working_bytes) for step in steps_of_plan(plan)),
+            default=0,
+        ),
     )
 
 
@@ -207,6 +221,10 @@ def _run_bytes(unit: Unit) -> int:
 
 def _base(plan: Plan, mirror: str | None) -> int:
     base = BASE_RSS if needs_torch(plan) else KERNELS_RSS
+    base += UNIT_BYTES * len(plan.units)
+    base += NODE_BYTES * sum(not isinstance(node, Rounded) for node in plan.nodes())
+    base += RANDOM_RSS * any(isinstance(node, Drawn) for node in plan.nodes())
+    base += PROMPTS_RSS * bool(steps_of_plan(plan))
     is_mirrored = mirror is not None and is_bucket(mirror)
     parts = [part for source in plan.sources for part in source.parts.values()]
     if is_mirrored or any(part.kind == "bucket" for part in parts):

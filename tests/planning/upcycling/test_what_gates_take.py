@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,10 +19,12 @@ from resumerge.errors import InputError
 from resumerge.host.speed import Speed
 from resumerge.options import Options
 from resumerge.planning import Plan
-from resumerge.planning.estimates.memory import steps_of_plan
+from resumerge.planning.estimates.memory import memory_need, steps_of_plan
 from resumerge.planning.estimates.time import REFERENCE_COMPUTE, merge_seconds
 from resumerge.planning.upcycling.gates.decoder import Decoder
+from resumerge.planning.upcycling.gates.embedding import EmbeddedPrompts
 from resumerge.planning.upcycling.gates.hidden_states import LOADING_SECONDS
+from resumerge.planning.upcycling.gates.prompts import TOKEN_BYTES
 from resumerge.recipe import parse_recipe
 
 SPEED = Speed(read=1e9, write=1e9, compute=REFERENCE_COMPUTE)
@@ -64,20 +67,30 @@ def test_time_grows_with_prompts_and_layers(llamas: Path) -> None:
     assert all_layers == pytest.approx(2 * short), "the last of two layers as well"
 
 
-def test_the_peak_is_predicted(llamas: Path, tmp_path: Path) -> None:
-    """Most of it is torch and transformers, which a real process imports."""
-    (tmp_path / "recipe.yaml").write_text(mixture("hidden_norm", "mixtral"))
-    words = ["--state-dir", str(tmp_path / "state"), "--json"]
+def told(models: Path, state: Path, *command: str) -> Any:
+    """What a real process prints as JSON: libraries are part of what it takes."""
+    words = [sys.executable, "-m", "resumerge", *command, "--state-dir", str(state), "--json"]
+    printed = subprocess.run(words, cwd=models, check=True, capture_output=True).stdout.decode()
+    return None if command[0] == "run" else json.loads(printed)
 
-    def told(*command: str) -> str:
-        program = [sys.executable, "-m", "resumerge", *command, *words]
-        return subprocess.run(program, cwd=llamas, check=True, capture_output=True).stdout.decode()
 
-    recipe = [str(tmp_path / "recipe.yaml"), str(tmp_path / "out")]
-    predicted = json.loads(told("plan", *recipe))["memory"]["predicted_peak_rss"]
-    told("run", *recipe)
-    [run] = json.loads(told("status"))["runs"]
+@pytest.mark.parametrize("mode", ["random", "uniform_random", "cheap_embed", "hidden_norm"])
+def test_the_peak_is_predicted(mode: str, llamas: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(mixture(mode, "mixtral"))
+    recipe, state = [str(tmp_path / "recipe.yaml"), str(tmp_path / "out")], tmp_path / "state"
+    predicted = told(llamas, state, "plan", *recipe)["memory"]["predicted_peak_rss"]
+    told(llamas, state, "run", *recipe)
+    [run] = told(llamas, state, "status")["runs"]
     assert run["memory"]["peak_rss"] == pytest.approx(predicted, rel=0.15)
+
+
+def test_large_vocabularies_take_memory_while_prompts_are_split(llamas: Path) -> None:
+    small, large = planned(llamas, "cheap_embed"), planned(llamas, "cheap_embed")
+    [step] = steps_of_plan(large)
+    assert isinstance(step, EmbeddedPrompts)
+    table = replace(step.table, shape=(step.table.shape[0] + 100_000, *step.table.shape[1:]))
+    object.__setattr__(step, "table", table)
+    assert memory_need(large, 1).steps - memory_need(small, 1).steps == 100_000 * TOKEN_BYTES
 
 
 def test_a_device_that_is_not_here_is_refused(

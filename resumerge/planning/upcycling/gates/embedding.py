@@ -17,6 +17,7 @@ from resumerge.planning.upcycling.gates.directions import (
     dependence_notes,
     unit,
 )
+from resumerge.planning.upcycling.gates.prompts import TOKEN_BYTES
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.evaluation import Evaluation
@@ -49,6 +50,10 @@ class EmbeddedPrompts(Step):
     @property
     def nbytes(self) -> int:
         return FLOAT32 * len(self.experts) * self._width
+
+    @property
+    def planning_bytes(self) -> int:
+        return TOKEN_BYTES * self.table.shape[0]
 
     @property
     def working_bytes(self) -> int:

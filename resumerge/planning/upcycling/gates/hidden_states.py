@@ -19,6 +19,7 @@ from resumerge.planning.upcycling.gates.directions import (
     dependence_notes,
     unit,
 )
+from resumerge.planning.upcycling.gates.prompts import TOKEN_BYTES
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.evaluation import Evaluation
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 FLOAT32 = 4
 
-LIBRARIES_BYTES = 175_000_000
+LIBRARIES_BYTES = 165_000_000
 """What transformers takes beside torch, with the buffers that torch multiplies with (measured: 50
 MB less where accelerate and scipy, which it imports, are not installed)."""
 
@@ -96,6 +97,10 @@ class HiddenStates(Step):
             sort_keys=True,
         )
         return xxhash.xxh3_128_hexdigest(text.encode())
+
+    @property
+    def planning_bytes(self) -> int:
+        return TOKEN_BYTES * self.embedding.shape[0]
 
     @property
     def working_bytes(self) -> int:

@@ -12,6 +12,10 @@ from resumerge.sources.tokenizers.vocabulary import CONFIG, Vocabulary, read_jso
 
 EXTRA = "pip install 'resumerge[mixtures]'"
 
+TOKEN_BYTES = 1_400
+"""Of a token of the vocabulary, while prompts are split: its text and merges in JSON, as Python
+objects, and in the library tokenizers (measured: 43 MB for a BPE of 32,000 tokens)."""
+
 
 def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> tuple[PromptTokens, ...]:
     """The tokens of each expert's prompts; prompts without tokens are left out.
