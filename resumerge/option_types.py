@@ -234,8 +234,17 @@ class Address(OptionType):
 LOCAL_CLUSTER = "local"
 """The address of a Ray cluster that is started on this machine for one run, and ends with it."""
 
-TASK_OPTIONS = ("num_cpus", "num_gpus", "memory", "accelerator_type")
+TASK_OPTIONS = ("num_gpus", "accelerator_type")
 """What `TaskResources` may name of Ray's own; anything else is a custom resource of the cluster."""
+
+_OTHERWISE = {
+    "num_cpus": "the processors of a task are --threads",
+    "CPU": "the processors of a task are --threads",
+    "memory": "the memory of a task is --memory",
+    "object_store_memory": "tasks need none",
+    "GPU": "it is named num_gpus here",
+}
+"""What Ray knows by such names, and how it is asked for."""
 
 _CLUSTER = re.compile(r"local|auto|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
 
@@ -246,6 +255,15 @@ class ClusterAddress(OptionType):
     expected, metavar, accepts = "HOST:PORT, auto or local", "[ADDRESS]", str
     note = "``local`` is a new cluster on this machine."
     bare = LOCAL_CLUSTER
+
+    def read(self, value: object) -> object:
+        if isinstance(value, str) and not self.is_valid(value):
+            raise ValueError(
+                f"{value!r} is not the address of a Ray cluster: {self.expected}. The word after "
+                "--ray is its address: without one, --ray stands last or before another option; "
+                f"or write --ray {self.bare}"
+            )
+        return value
 
     def is_valid(self, value: object) -> bool:
         return isinstance(value, str) and _CLUSTER.fullmatch(value) is not None
@@ -259,6 +277,11 @@ class TaskResources(OptionType):
         "RESOURCES",
         str,
     )
+
+    def read(self, value: object) -> object:
+        if isinstance(value, str):
+            read_task_resources(value)  # says what is wrong
+        return value
 
     def is_valid(self, value: object) -> bool:
         try:
@@ -278,6 +301,8 @@ def read_task_resources(text: str) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(text)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
+        except ValueError as error:
+            raise ValueError(f'it is no JSON object like {{"num_gpus": 1}}: {error}') from None
     else:
         pairs = (part.partition("=") for part in text.split(","))
         found = {name.strip(): _number(value) for name, _, value in pairs}
@@ -285,8 +310,8 @@ def read_task_resources(text: str) -> dict[str, Any]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
         if not name or not (is_number or (name == "accelerator_type" and isinstance(value, str))):
             raise ValueError(f"{name or text!r} has no number: write {name or 'NAME'}=1")
-        if name in ("CPU", "GPU"):
-            raise ValueError(f"{name} is named num_{name.lower()}s here")
+        if name in _OTHERWISE:
+            raise ValueError(f"{name} is no resource of --ray-resources: {_OTHERWISE[name]}")
         if is_number and not (value < 1e18 and round(value, 4) == value):
             raise ValueError(f"{name} must be finite, with four decimals at most")
         if name == "num_gpus" and value > 1 and value != int(value):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,12 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.sources import MetadataCache
+from resumerge.sources import MetadataCache, Source
+from resumerge.sources.reader import SourceReader
 from resumerge.storage import Storage
+
+STOP_SECONDS = 0.5
+"""Seconds that an answer of a server may take after a signal."""
 
 
 @dataclass
@@ -66,6 +71,19 @@ class RunContext:
         folder = TemporaryFolder()
         self._temporary.append(folder)
         return folder.path
+
+    def reader(self, sources: Sequence[Source]) -> SourceReader:
+        """Reads the sources; a signal ends its waiting for a server."""
+        asked: list[float] = []
+
+        def check() -> None:
+            self.reporter.heartbeat()  # a stalled request ends by its own timeout
+            if self.stop.requested:
+                asked.append(time.monotonic())
+                if asked[-1] - asked[0] > STOP_SECONDS:
+                    self.stop.check()
+
+        return SourceReader(sources, check)
 
     @property
     def memory(self) -> int | None:

@@ -102,6 +102,12 @@ class RangeReader:
                         self._drop(piece)
                         self._changed.notify_all()
 
+    def count(self, nbytes: int, requests: int) -> None:
+        """Add what another process has received for the same merge."""
+        with self._changed:
+            self.bytes_received += nbytes
+            self.requests += requests
+
     def close(self) -> None:
         """End all requests."""
         with self._changed:

@@ -16,6 +16,7 @@ import click
 from resumerge.cli.parsing.command import Argument
 from resumerge.local_path import local_path
 from resumerge.option_types import (
+    ClusterAddress,
     Count,
     Flag,
     Folder,
@@ -23,6 +24,7 @@ from resumerge.option_types import (
     OptionType,
     Seconds,
     Size,
+    TaskResources,
     parse_size,
 )
 from resumerge.options import Option, Options, declared
@@ -37,6 +39,18 @@ def _size(text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _read_by(type: OptionType) -> Callable[[str], object]:
+    """Reads the text of an option whose type says what is wrong with it."""
+
+    def read(text: str) -> object:
+        try:
+            return type.read(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return read
 
 
 def options_of(command: str) -> Decorator[Any]:
@@ -82,6 +96,8 @@ def _none_if_not_given(
 def _click_type(type: OptionType) -> Any:
     if isinstance(type, Size):
         return _size
+    if isinstance(type, ClusterAddress | TaskResources):
+        return _read_by(type)
     if isinstance(type, Count):
         return click.IntRange(min=1)
     if isinstance(type, Number):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 
+from resumerge.engine.execute.shard_files import TASKS
 from resumerge.errors import Problem
 from resumerge.option_types import LOCAL_CLUSTER
 from resumerge.options import Options
@@ -68,7 +73,52 @@ def check_cluster(options: Options, plan: Plan, out: OutputPath | None) -> list[
                 fix="leave --ray out, or name another gate_mode",
             )
         )
-    return problems or _unreachable(options.ray)
+    if out is not None and not out.is_file:
+        problems += _folder_of_tasks(out.folder / TASKS)
+    return problems or _connected_elsewhere(options.ray) or _unreachable(options.ray)
+
+
+def _folder_of_tasks(folder: Path) -> list[Problem]:
+    """Whether tasks can have their folder in the output."""
+    if not os.path.lexists(folder) or (folder.is_dir() and not folder.is_symlink()):
+        return []
+    return [
+        Problem(
+            "Tasks cannot have their folder in the output",
+            where=str(folder),
+            expected="a folder, or nothing of this name",
+            found="a link" if folder.is_symlink() else "a file",
+            fix="move it away, or name another output",
+        )
+    ]
+
+
+def _connected_elsewhere(address: str) -> list[Problem]:
+    """Whether the caller of the Python API has connected this process to another cluster: Ray knows
+    one at a time."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized() or address == "auto":
+        return []
+    connected = str(ray.get_runtime_context().gcs_address)
+    if address != LOCAL_CLUSTER and _resolved(address) == _resolved(connected):
+        return []
+    return [
+        Problem(
+            "This process is connected to a Ray cluster already",
+            where=connected,
+            expected=f"no connection, or one to {address}",
+            found=f"ray={address!r}",
+            fix='give ray="auto", which uses that connection, or call ray.shutdown() before',
+        )
+    ]
+
+
+def _resolved(address: str) -> tuple[str, str]:
+    """Host, as Ray would write it, and port."""
+    host, _, port = address.rpartition(":")
+    with suppress(OSError):
+        host = socket.gethostbyname(host.strip("[]"))
+    return host, port
 
 
 def _without_cluster(options: Options) -> list[Problem]:

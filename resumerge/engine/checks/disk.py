@@ -28,11 +28,14 @@ def space_needed(plan: Plan, *, then_delete: bool) -> int:
     return max((shard.nbytes for shard in plan.shards), default=0) + COMPANION_BYTES
 
 
-def check_disk(out: Path, needed: int, *, then_delete: bool = False) -> list[Problem]:
+def check_disk(
+    out: Path, needed: int, *, then_delete: bool = False, cluster: bool = False
+) -> list[Problem]:
     """The disk must have `needed` bytes free.
 
     Args:
         then_delete: they are for one shard, since shards are deleted once the mirror has them.
+        cluster: a cluster computes, which needs every shard in the output.
     """
     free = free_bytes(out)
     if free >= needed:
@@ -49,8 +52,8 @@ def check_disk(out: Path, needed: int, *, then_delete: bool = False) -> list[Pro
             where=str(out),
             expected=f"{show_size(needed)} free",
             found=f"{show_size(free)} free",
-            fix=f"free {show_size(needed - free)}, or name an output on another disk, or "
-            + (smaller if then_delete else elsewhere),
+            fix=f"free {show_size(needed - free)}, or name an output on another disk"
+            + ("" if cluster else f", or {smaller if then_delete else elsewhere}"),
         )
     ]
 

@@ -6,8 +6,9 @@ shard (`shard_plan`) as any run is merged, in a folder of its own below the outp
 the shard under its final name. Whoever computes a shard computes the same bytes, so a task may be
 run any number of times, anywhere.
 
-`driver` is the loop, `retries` what follows a failure, `journal` what becomes of a result,
-`connection` all that speaks to Ray, which is imported nowhere else; `task` runs on a worker, with
-`task_reporter` for its heartbeat, `versions` for what must be alike there, and `outcomes` for what
-comes back.
+`computation` begins and ends a merge, `driver` is its loop, `retries` what follows a failure,
+`journal` what becomes of a result, `machines` what a task asks of one. `connection` is all that
+speaks to Ray, which is imported nowhere else, and `probe` sees before whether it answers. `task`
+runs on a worker, with `task_reporter` for its heartbeat, `versions` for what must be alike there,
+and `outcomes` for what comes back.
 """

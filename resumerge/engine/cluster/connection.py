@@ -7,35 +7,30 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
+from resumerge.engine.cluster.machines import Machine, TaskRequest
 from resumerge.engine.cluster.outcomes import Failed, Outcome
+from resumerge.engine.cluster.probe import probe
 from resumerge.engine.cluster.task import ShardTask, run_on_worker
 from resumerge.engine.resources.signals import stop_signals
-from resumerge.errors import Resumable
-from resumerge.option_types import LOCAL_CLUSTER, TASK_OPTIONS
+from resumerge.errors import Interrupted, Resumable
+from resumerge.option_types import LOCAL_CLUSTER
 
 _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each node."""
 
-
 ANSWER_SECONDS = 2.0
 """So long the head may take to accept a connection."""
 
-
-@dataclass(frozen=True)
-class Machine:
-    """A node of the cluster that is alive."""
-
-    id: str
-    cpus: float
+INIT_SECONDS = 120
+"""So long heartbeats say that Ray is connecting, or starting a cluster on this machine."""
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Cluster]:
+def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
     """A connection to a cluster; one that was started for this run ends with it.
 
     If the process is connected already, that connection is used and stays.
@@ -43,6 +38,8 @@ def connected(address: str) -> Iterator[Cluster]:
     Args:
         address: ``HOST:PORT``, ``auto`` for the cluster that this machine is part of, or ``local``
             for a new one on this machine alone.
+        heartbeat: called often while the cluster is waited for, in any thread. What it raises in
+            this one ends the waiting.
 
     Raises:
         Resumable: there is no such cluster, or it does not answer.
@@ -62,7 +59,10 @@ def connected(address: str) -> Iterator[Cluster]:
     try:
         options = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
         try:
-            ray.init(address, log_to_driver=False, configure_logging=False, **options)
+            if address != LOCAL_CLUSTER:
+                probe(address, heartbeat)
+            with _heartbeats(heartbeat):
+                ray.init(address, log_to_driver=False, configure_logging=False, **options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise Resumable(
                 "cluster",
@@ -79,6 +79,27 @@ def connected(address: str) -> Iterator[Cluster]:
                 ray.shutdown()
         ray._private.worker.print_to_stdstream = printing
         _restore(handlers)
+
+
+@contextmanager
+def _heartbeats(heartbeat: Callable[[], None]) -> Iterator[None]:
+    """Heartbeats from a thread, for `INIT_SECONDS` at most, while Ray is at work."""
+    over = threading.Event()
+
+    def beat() -> None:
+        with suppress(Interrupted):  # of a signal: it is acted on when Ray returns
+            for _ in range(INIT_SECONDS):
+                if over.wait(1.0):
+                    return
+                heartbeat()
+
+    thread = threading.Thread(target=beat, name="heartbeats of Ray's start", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
@@ -111,40 +132,20 @@ class Cluster:
             return False
 
     def machines(self) -> list[Machine]:
-        """The nodes that are alive and have processors for tasks."""
+        """The nodes that are alive, as the head knows it; those without processors, too."""
         import ray
 
-        found = (
-            Machine(node["NodeID"], node["Resources"].get("CPU", 0.0))
-            for node in ray.nodes()
-            if node["Alive"]
-        )
-        return [machine for machine in found if machine.cpus]
+        return [Machine(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
-    def submit(
-        self,
-        task: ShardTask,
-        threads: int,
-        memory: int | None,
-        further: Mapping[str, Any],
-        avoid: Collection[str] = (),
-    ) -> Any:
+    def submit(self, task: ShardTask, request: TaskRequest, avoid: Collection[str] = ()) -> Any:
         """Submit a task; what is returned stands for its outcome.
 
         Args:
-            memory: bytes that Ray reserves for it; None reserves none.
-            further: of ``--ray-resources``.
             avoid: ids of nodes that it must not run on.
         """
         import ray
 
-        options: dict[str, Any] = {"num_cpus": threads, "max_retries": 0, "name": task.id}
-        if memory is not None:
-            options["memory"] = memory
-        custom = {name: n for name, n in further.items() if name not in TASK_OPTIONS}
-        options |= {name: value for name, value in further.items() if name in TASK_OPTIONS}
-        if custom:
-            options["resources"] = custom
+        options = request.options() | {"max_retries": 0, "name": task.id}
         if avoid:
             options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(avoid))})"}
         return ray.remote(run_on_worker).options(**options).remote(task)

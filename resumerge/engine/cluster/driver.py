@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import secrets
 import shutil
 import time
 from collections.abc import Sequence
@@ -11,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.cluster.connection import Cluster, connected
+from resumerge.engine.cluster.connection import Cluster
 from resumerge.engine.cluster.journal import ShardJournal
+from resumerge.engine.cluster.machines import Machine, TaskRequest, show_machines
 from resumerge.engine.cluster.outcomes import (
     HASH_CONFLICT,
     Failed,
@@ -27,15 +27,12 @@ from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.task_reporter import BEAT_SECONDS, Beat, read_beat
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.compute.computation import Computation
-from resumerge.engine.execute.source_watch import SourceWatch
-from resumerge.engine.recovery.published import TASKS, adopt_published, record_path, remove_tasks
+from resumerge.engine.recovery.published import record_path
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.host.machine import hostname
-from resumerge.ledger import Progress
-from resumerge.option_types import LOCAL_CLUSTER, read_task_resources
+from resumerge.option_types import read_task_resources
 from resumerge.planning.plan import Shard
-from resumerge.sizes import show_size
 
 POLL_SECONDS = 0.25
 """Time between two looks at signals and heartbeats."""
@@ -47,54 +44,11 @@ HEAD_SECONDS, LOST_SECONDS = 5.0, 20.0
 """Time between two looks at the cluster's head, and without an answer until it counts as lost: Ray
 would end this process after 60 seconds."""
 
+JOIN_SECONDS = 30.0
+"""So long a machine that can take a task may take to join the cluster."""
+
 STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 """Events, each with `task`, `shard` and `node`."""
-
-
-class ClusterComputation(Computation):
-    """Computes on a Ray cluster: each shard that is not sealed is a task."""
-
-    def run(self, progress: Sequence[Progress]) -> float:
-        sealed = {row["number"] for row in self.ledger.shards() if row["state"] == "sealed"}
-        pending = [shard for shard in self.plan.shards if shard.index not in sealed]
-        if not pending:
-            return 0.0
-        context, out = self.context, self.files.folder
-        folder = out / TASKS / secrets.token_hex(8)
-        context.storage.make_folder(folder)
-        try:
-            context.reporter.doing("connecting to the Ray cluster")
-            with (
-                context.stop.deferred(),
-                connected(context.options.ray or LOCAL_CLUSTER) as cluster,
-            ):
-                context.stop.check()
-                context.reporter.doing("merging on the Ray cluster")
-                journal = self._journal([*progress])
-                try:
-                    _Dispatcher(self, cluster, journal, folder, pending).run()
-                finally:
-                    # What was published before a stop counts; tasks that go on find no folder.
-                    for shard in adopt_published(self.plan, self.ledger, self.files):
-                        self._sealed(shard)
-                journal.watch.check_all()
-        finally:
-            remove_tasks(out)
-        return 0.0
-
-    def _journal(self, progress: list[Progress]) -> ShardJournal:
-        return ShardJournal(
-            self.plan,
-            self.ledger,
-            self.attempt,
-            self.budget.memory,
-            self.files,
-            SourceWatch(self.plan, self.ledger, self.reader),
-            self.context.storage,
-            progress,
-            self._sealed,
-            self.context.reporter.heartbeat,
-        )
 
 
 @dataclass
@@ -102,25 +56,35 @@ class _Running:
     """A task that was submitted, and is not over.
 
     Args:
+        request: what it asks of a machine.
         changed: when its heartbeat changed last, or it was submitted; seconds of this machine.
+        fitted: when a machine was known last that can take it, or it was submitted.
         started: the ledger has the event.
         given_up: another one has its shard; what comes back is compared.
     """
 
     task: ShardTask
     shard: Shard
+    request: TaskRequest
     changed: float
+    fitted: float
     beat: Beat | None = None
     started: bool = False
     given_up: bool = False
 
 
-class _Dispatcher:
+def _running(task: ShardTask, shard: Shard, request: TaskRequest) -> _Running:
+    """A task that is submitted now."""
+    now = time.monotonic()
+    return _Running(task, shard, request, now, now)
+
+
+class Dispatcher:
     """The tasks of one attempt."""
 
     def __init__(
         self,
-        run: ClusterComputation,
+        run: Computation,
         cluster: Cluster,
         journal: ShardJournal,
         folder: Path,
@@ -128,6 +92,7 @@ class _Dispatcher:
     ) -> None:
         """
         Args:
+            run: whose shards are computed.
             folder: of the attempt's tasks.
             pending: the shards to be computed.
         """
@@ -155,7 +120,7 @@ class _Dispatcher:
             while self._left:
                 self._stop.check()
                 self._reporter.heartbeat()
-                if any(not running.given_up for running in self._running.values()):
+                if self._current():
                     for reference in self._cluster.finished(self._running, POLL_SECONDS):
                         self._over(self._running.pop(reference), self._cluster.outcome(reference))
                     self._look()
@@ -167,21 +132,25 @@ class _Dispatcher:
 
     def _submit(self, shard: Shard) -> None:
         """Submit a task for a shard: not where one failed, as long as there is another machine."""
-        tries, options = self._tries[shard.index], self._context.options
-        machines = self._cluster.machines()
-        threads = options.threads or int(min((m.cpus for m in machines), default=1)) or 1
-        suited = {machine.id for machine in machines if machine.cpus >= threads}
+        tries, machines = self._tries[shard.index], self._cluster.machines()
+        request = self._request(tries, machines)
+        suited = {machine.id for machine in machines if request.fits(machine)}
         avoid = tries.nodes if suited - tries.nodes else set()
         tries.count += 1
-        task = self._task(shard, threads)
-        reference = self._cluster.submit(
-            task,
-            threads,
-            task.options.memory,
-            read_task_resources(options.ray_resources or "{}"),
-            avoid,
-        )
-        self._running[reference] = _Running(task, shard, time.monotonic())
+        task = self._task(shard, request.threads)
+        reference = self._cluster.submit(task, request, avoid)
+        self._running[reference] = _running(task, shard, request)
+
+    def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
+        """What the next task of a shard asks for: all processors of the smallest machine that can
+        take it, unless the options say how many."""
+        options = self._context.options
+        further = read_task_resources(options.ray_resources or "{}")
+        request = TaskRequest(options.threads or 1, tries.memory or options.memory, further)
+        if options.threads:
+            return request
+        fewest = min((m.cpus for m in machines if request.fits(m)), default=1)
+        return replace(request, threads=int(fewest))
 
     def _task(self, shard: Shard, threads: int | None) -> ShardTask:
         tries = self._tries[shard.index]
@@ -209,6 +178,7 @@ class _Dispatcher:
         """Do what follows from the end of a task."""
         task, shard = running.task, running.shard
         if isinstance(outcome, Finished):
+            self._run.reader.ranges.count(outcome.bytes_received, outcome.requests)
             if shard.index not in self._left:
                 self._journal.compare(shard, outcome.record, task.id, str(outcome.node))
             elif self._journal.commit(shard, outcome, task.id):
@@ -289,17 +259,19 @@ class _Dispatcher:
         if now - self._looked < BEAT_SECONDS:
             return
         self._looked = now
-        self._look_at_the_head(now)
-        current = [running for running in self._running.values() if not running.given_up]
-        for running in current:
+        for running in self._current():
             beat = read_beat(running.task.own_folder)
             if beat is not None and beat != running.beat:
                 self._started(running, beat.node)
                 running.beat, running.changed = beat, now
         self._report()
+        if now - self._asked >= HEAD_SECONDS:
+            self._asked = now
+            self._look_at_the_cluster(now)
         limit = self._context.options.stall_timeout
         if not limit:
             return
+        current = self._current()
         last = max((r.changed for r in current), default=now)
         for running in current:
             # A task that waits for its turn has no heartbeat: it counts if nothing else goes on.
@@ -308,37 +280,50 @@ class _Dispatcher:
                 text = f"no heartbeat for {quiet:.0f} s"
                 self._failed(running, Failed(None, "stalled", text))
             elif not running.beat and quiet > max(limit, START_SECONDS):
-                if not self._has_worked:
-                    raise self._nobody_works(running, quiet)
-                text = f"no machine had room for it for {quiet:.0f} s"
-                self._failed(running, Failed(None, UNSCHEDULED, text))
+                self._unscheduled(running, f"no machine had room for it for {quiet:.0f} s")
 
-    def _look_at_the_head(self, now: float) -> None:
-        if now - self._asked < HEAD_SECONDS:
+    def _look_at_the_cluster(self, now: float) -> None:
+        """See whether the head answers, and where tasks are, or could be."""
+        if not self._cluster.has_head():
+            self._missing_head(now - self._answered)
             return
-        self._asked = now
-        if self._cluster.has_head():
-            self._answered = now
-        elif now - self._answered > LOST_SECONDS:
+        self._answered = now
+        machines = self._cluster.machines()
+        alive = {machine.id for machine in machines}
+        for running in self._current():
+            if running.beat is not None:
+                # Ray waits for the worker of a lost machine as long as its connection seems open.
+                if running.beat.node.id not in alive:
+                    self._failed(running, Failed(None, "lost", "its machine is gone"))
+            elif any(running.request.fits(machine) for machine in machines):
+                running.fitted = now
+            elif now - running.fitted > JOIN_SECONDS:
+                self._unscheduled(running, "no machine of the cluster can take it")
+
+    def _missing_head(self, seconds: float) -> None:
+        if seconds > LOST_SECONDS:
             self._cluster.is_lost = True
             raise Resumable(
                 "cluster",
-                f"The head of the Ray cluster has not answered for {now - self._answered:.0f} s. "
+                f"The head of the Ray cluster has not answered for {seconds:.0f} s. "
                 "What was published is committed. Start the cluster again, then resume with its "
                 "address, or without --ray.",
             )
 
-    def _nobody_works(self, running: _Running, seconds: float) -> Resumable:
-        task = running.task.options
-        machines = [f"{machine.cpus:g}" for machine in self._cluster.machines()]
-        return Resumable(
+    def _unscheduled(self, running: _Running, why: str) -> None:
+        """Have the driver compute what no machine takes, unless none has ever taken a task.
+
+        Raises:
+            Resumable: the cluster is of no use as it is.
+        """
+        if self._has_worked:
+            self._failed(running, Failed(None, UNSCHEDULED, why))
+            return
+        raise Resumable(
             "cluster",
-            f"No machine of the cluster took a task for {seconds:.0f} s. A task needs "
-            f"{task.threads} processors (--threads)"
-            + (f", {show_size(task.memory)} (--memory)" if task.memory else "")
-            + (f", {task.ray_resources} (--ray-resources)" if task.ray_resources else "")
-            + f"; the machines have {', '.join(machines) or 'no'} processors, and other work may "
-            "take them. Ask for less, or add machines; then resume.",
+            f"{running.shard.name}: {why}. A task needs {running.request}. The machines have: "
+            f"{show_machines(self._cluster.machines())}. Ask for less, have other work there end, "
+            "or add machines; then resume.",
         )
 
     def _compute_here(self, shard: Shard) -> None:
@@ -352,7 +337,8 @@ class _Dispatcher:
             f"{shard.name} failed {tries.failed} times on the cluster: this machine computes it"
         )
         tries.count += 1
-        running = _Running(self._task(shard, self._run.budget.threads), shard, time.monotonic())
+        request = TaskRequest(self._run.budget.threads, tries.memory, {})
+        running = _running(self._task(shard, request.threads), shard, request)
         self._started(running, here)
         outcome = run_task(running.task, here, self._stop, self._reporter)
         if isinstance(outcome, Failed):
@@ -377,9 +363,12 @@ class _Dispatcher:
         facts = {"task": running.task.id, "shard": running.shard.name}
         self._ledger.event(STARTED, **facts, node=str(node or ""))
 
+    def _current(self) -> list[_Running]:
+        """The tasks that are not given up."""
+        return [running for running in self._running.values() if not running.given_up]
+
     def _report(self, shard: Shard | None = None) -> None:
-        current = (r for r in self._running.values() if not r.given_up and r.beat is not None)
-        written = sum(running.beat.nbytes for running in current if running.beat)
+        written = sum(running.beat.nbytes for running in self._current() if running.beat)
         total = sum(unit.nbytes for unit in self._plan.units)
         self._reporter.progressed(
             ProgressUpdate(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Finished
+from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Finished, HashConflict
 from resumerge.engine.execute.committer import bytes_committed
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.execute.source_watch import SourceWatch
@@ -107,16 +107,10 @@ class ShardJournal:
                 n for n in range(0, len(known), 16) if unit.hashes[n : n + 16] != known[n : n + 16]
             )
             first, second = known[differing:][:16].hex(), unit.hashes[differing:][:16].hex()
-            facts = {"tensor": name, "block": differing // 16, "first": first, "second": second}
-            self.ledger.event(HASH_CONFLICT, shard=shard.name, task=task, node=node, **facts)
-            raise Resumable(
-                HASH_CONFLICT,
-                f"Two machines computed different bytes of {name} in {shard.name}: block "
-                f"{differing // 16} had the hash {first} first, and {second} on {node}. One of "
-                "them has faulty memory or other code. The first is kept. Find out which one it "
-                "is (compute the shard without --ray in another folder), remove it from the "
-                "cluster, and resume; if the first was wrong, start over with --restart.",
-            )
+            conflict = HashConflict(name, differing // 16, first, second)
+            facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
+            self.ledger.event(HASH_CONFLICT, **facts)
+            raise Resumable(HASH_CONFLICT, conflict.message(shard.name, node))
 
     def _is_here(self, shard: Shard) -> bool:
         """Whether the shard has its final name, as this machine sees it."""

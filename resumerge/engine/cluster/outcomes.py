@@ -34,6 +34,7 @@ class Finished:
         record: the hashes of its blocks, and of what they were computed from.
         seconds: that the task took.
         peak_rss: bytes, of the worker's process.
+        bytes_received, requests: of streamed files.
     """
 
     node: Node
@@ -41,6 +42,37 @@ class Finished:
     nbytes: int
     seconds: float
     peak_rss: int
+    bytes_received: int = 0
+    requests: int = 0
+
+
+@dataclass(frozen=True)
+class HashConflict:
+    """A block that two machines computed to different bytes.
+
+    Args:
+        first: its hash (32 hex digits) that is kept.
+        second: the other one.
+    """
+
+    tensor: str
+    block: int
+    first: str
+    second: str
+
+    def message(self, shard: str, node: str) -> str:
+        """What happened, and what to do.
+
+        Args:
+            node: where the second was computed.
+        """
+        return (
+            f"Two machines computed different bytes of {self.tensor} in {shard}: block "
+            f"{self.block} had the hash {self.first} first, and {self.second} on {node}. One of "
+            "them has faulty memory or other code. The first is kept. Find out which one it "
+            "is (compute the shard without --ray in another folder), remove it from the "
+            "cluster, and resume; if the first was wrong, start over with --restart."
+        )
 
 
 @dataclass(frozen=True)

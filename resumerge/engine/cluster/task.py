@@ -19,6 +19,7 @@ from resumerge.engine.cluster.outcomes import (
     HASH_CONFLICT,
     Failed,
     Finished,
+    HashConflict,
     Node,
     Outcome,
     Refused,
@@ -38,10 +39,10 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.allocator import reuse_freed_memory
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError, Interrupted, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss
+from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, now
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
@@ -49,6 +50,10 @@ from resumerge.planning.plan import Plan
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.remote.files import on_this_machine
 from resumerge.storage import Storage
+
+_STATE = "state"
+"""Folder of a task's ledger. It is below the output, so that the driver deletes it if the worker
+is killed."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,9 @@ def run_task(
         plan: Plan = pickle.loads(task.plan)
         plan = replace(plan, sources=tuple(map(on_this_machine, plan.sources)))
         context = RunContext(task.options, reporter, Storage(), stop, RunStore(_state_folder()))
-        record = _compute(context, task, plan)
-        _publish(context.storage, task, plan, record)
+        with closing(context.reader(plan.sources)) as reader:
+            record = _compute(context, task, plan, reader)
+        _publish(context.storage, task, plan, record, node)
     except (Interrupted, KeyboardInterrupt):
         raise
     except TaskAbandoned as error:
@@ -133,24 +139,27 @@ def run_task(
         shutil.rmtree(task.own_folder, ignore_errors=True)
     [shard] = plan.shards
     seconds = time.monotonic() - started
-    return Finished(node, record, shard.nbytes, seconds, peak_rss())
+    traffic = reader.ranges.bytes_received, reader.ranges.requests
+    return Finished(node, record, shard.nbytes, seconds, peak_rss(), *traffic)
 
 
-def _compute(context: RunContext, task: ShardTask, plan: Plan) -> ShardRecord:
+def _compute(context: RunContext, task: ShardTask, plan: Plan, reader: SourceReader) -> ShardRecord:
     """Merge the plan in the task's own folder, with a ledger that is thrown away."""
     reuse_freed_memory()
     budget = resource_budget(context, plan, memory_wait=context.options.memory_wait)
     folder = task.own_folder
     sparse = allocates_lazily(plan, folder, frees=False)
     files = ShardFiles(plan, folder, context.storage, sparse=sparse)
-    with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:
+    state = folder / _STATE
+    state.mkdir(exist_ok=True)
+    with closing(Ledger.create(state / LEDGER_FILE)) as ledger:
         ledger.begin(_run_row(task), source_rows(plan), shard_rows(plan), unit_rows(plan))
         attempt = ledger.start_attempt(
             {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id(), "budget": budget.memory}
         )
         context.reporter.began(attempt, budget.memory)
         files.create(plan.shards[0])
-        with closing(files), closing(SourceReader(plan.sources)) as reader:
+        with closing(files):
             computation = LocalComputation(context, plan, ledger, budget, attempt, files, reader)
             computation.run(ledger.progress())
         context.stop.check()
@@ -167,7 +176,9 @@ def _compute(context: RunContext, task: ShardTask, plan: Plan) -> ShardRecord:
     return ShardRecord(task.fingerprint, units)
 
 
-def _publish(storage: Storage, task: ShardTask, plan: Plan, record: ShardRecord) -> None:
+def _publish(
+    storage: Storage, task: ShardTask, plan: Plan, record: ShardRecord, node: Node
+) -> None:
     """Give the complete shard its final name, with its record beside it.
 
     A shard that is there already stays, if it has the same bytes.
@@ -179,7 +190,7 @@ def _publish(storage: Storage, task: ShardTask, plan: Plan, record: ShardRecord)
     files = ShardFiles(plan, task.out, storage)
     final = files.final(shard)
     if files.is_intact(shard, final):
-        _compare(final, plan, record)
+        _compare(final, plan, record, node)
         return
     if not task.own_folder.is_dir():
         raise TaskAbandoned
@@ -190,21 +201,17 @@ def _publish(storage: Storage, task: ShardTask, plan: Plan, record: ShardRecord)
     storage.rename(task.own_folder / shard.name, final)
 
 
-def _compare(path: Path, plan: Plan, record: ShardRecord) -> None:
+def _compare(path: Path, plan: Plan, record: ShardRecord, node: Node) -> None:
     """Compare a shard that somebody published with what was computed here."""
     with path.open("rb") as shard:
         for unit, known in zip(plan.units, record.units):
             block = first_mismatch(shard.fileno(), unit, known.hashes)
             if block is not None:
-                raise Resumable(
-                    HASH_CONFLICT,
-                    f"block {block} of {unit.name} in {path.name} has other bytes than this "
-                    f"machine computed (hash {known.hashes[16 * block :][:16].hex()}). The shard "
-                    "that was published first is kept. Its machine or this one has faulty memory "
-                    "or other code: find out which (compute the shard without --ray in another "
-                    "folder), remove it from the cluster, and resume; if the first was wrong, "
-                    "start over with --restart",
-                )
+                offset, nbytes = unit.block_bytes(block)
+                first = hash_block(os.pread(shard.fileno(), nbytes, offset)).hex()
+                second = known.hashes[HASH_BYTES * block :][:HASH_BYTES].hex()
+                conflict = HashConflict(unit.name, block, first, second)
+                raise Resumable(HASH_CONFLICT, conflict.message(path.name, str(node)))
 
 
 def _run_row(task: ShardTask) -> dict[str, object]:

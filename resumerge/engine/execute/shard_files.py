@@ -11,6 +11,9 @@ from resumerge.storage import Storage, is_in_memory
 
 PARTIAL = ".partial"
 
+TASKS = ".resumerge-tasks"
+"""The folder in an output where tasks of a cluster work."""
+
 
 class ShardFiles:
     """The files of one plan in its output folder."""

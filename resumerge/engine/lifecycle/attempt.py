@@ -35,9 +35,6 @@ from resumerge.planning.plan import Plan
 from resumerge.remote.range_reader import RangeReader
 from resumerge.sources.reader import SourceReader
 
-STOP_SECONDS = 0.5
-"""Seconds that an answer of a server may take after a signal."""
-
 STREAMED = "streamed"
 """The event: so many `bytes` of files were read from servers, in so many `requests`."""
 
@@ -167,7 +164,7 @@ class Attempt:
         reporter = self.context.reporter
         sparse = allocates_lazily(self.plan, self.out.folder, frees=self.context.frees_shards)
         files = ShardFiles(self.plan, self.out.folder, self.context.storage, sparse=sparse)
-        reader = self._reader()
+        reader = self.context.reader(self.plan.sources)
         with closing(files), self._counting(reader.ranges), closing(reader):
             reporter.doing("comparing downloads with their hashes")
             forget_damaged(self.plan, self.ledger, self.context.metadata, self._check_in)
@@ -197,19 +194,6 @@ class Attempt:
                 with suppress(*ignored), self.context.stop.deferred():
                     facts = {"bytes": ranges.bytes_received, "requests": ranges.requests}
                     self.ledger.event(STREAMED, **facts)
-
-    def _reader(self) -> SourceReader:
-        """Reads the sources; a signal ends its waiting for a server."""
-        asked: list[float] = []
-
-        def check() -> None:
-            self.context.reporter.heartbeat()  # a stalled request ends by its own timeout
-            if self.context.stop.requested:
-                asked.append(time.monotonic())
-                if asked[-1] - asked[0] > STOP_SECONDS:
-                    self.context.stop.check()
-
-        return SourceReader(self.plan.sources, check)
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
         """Bring shards and ledger into agreement; what is committed is returned, unit by unit."""
@@ -263,7 +247,7 @@ class Attempt:
         )
         if self.context.options.ray is None:
             return LocalComputation(*shared).run(progress)
-        from resumerge.engine.cluster.driver import ClusterComputation  # which few runs need
+        from resumerge.engine.cluster.computation import ClusterComputation  # which few runs need
 
         return ClusterComputation(*shared).run(progress)
 

@@ -181,5 +181,5 @@ def _check_space(context: RunContext, folder: Path, plan: Plan, only_in_mirror: 
     files = ShardFiles(plan, folder, context.storage)
     stay_away = () if context.options.bring_back else only_in_mirror
     needed = sum(files.unallocated(shard) for shard in plan.shards if shard.name not in stay_away)
-    if problems := check_disk(folder, needed):
+    if problems := check_disk(folder, needed, cluster=context.options.ray is not None):
         raise Resumable("disk_full", str(problems[0]))

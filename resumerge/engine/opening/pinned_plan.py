@@ -23,6 +23,7 @@ from resumerge.planning.stages.spilling import Materialize, with_spilled
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
+from resumerge.sources.remote.files import uncached
 from resumerge.sources.tokenizers.required import read_tokenizers
 from resumerge.sources.types import REMOTE, numbered
 
@@ -56,6 +57,8 @@ def pinned_plan(
         recipe, pins, problems, context.metadata, options.offline, context.reporter.note
     )
     sources = {ref: replace(source, streams=options.stream) for ref, source in sources.items()}
+    if options.stream and options.ray is not None:  # no task looks into its machine's cache
+        sources = {ref: uncached(source) for ref, source in sources.items()}
     sizes = {
         "seed": created_with.get("seed", SEED) if options.seed is None else options.seed,
         "shard_size": options.shard_size or created_with.get("shard_size", SHARD_SIZE),

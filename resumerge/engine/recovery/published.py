@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,16 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.engine.execute.checksums import first_mismatch, unit_checksum
-from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.shard_files import TASKS, ShardFiles
 from resumerge.foreign_files import read_foreign
 from resumerge.kernels.hashes import HASH_BYTES
 from resumerge.ledger import Ledger, Progress, UnitCommit
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
-TASKS = ".resumerge-tasks"
-"""The folder of all tasks in an output."""
-
+_ATTEMPT = re.compile("[0-9a-f]{16}")
 _LARGEST_RECORD = 1 << 30
 """Bytes; a shard of 5 GB has a record of about 2 MB."""
 
@@ -115,15 +114,15 @@ def adopt_published(
     Returns:
         Numbers of the shards that were journaled.
     """
-    folder = files.folder / TASKS
-    if folder.is_symlink() or not folder.is_dir():
+    attempts = _attempts(files.folder)
+    if not attempts:
         return []
     fingerprint = (ledger.run() or {})["fingerprint"]
     is_open = {row["number"] for row in ledger.shards() if row["state"] != "sealed"}
     progress = ledger.progress()
     adopted = []
     for shard in plan.shards:
-        records = [record_path(attempt, shard.index) for attempt in sorted(folder.iterdir())]
+        records = [record_path(attempt, shard.index) for attempt in attempts]
         for record in filter(None, map(_read_record, records)) if shard.index in is_open else ():
             if not record.fits(plan, shard, fingerprint):
                 continue
@@ -139,16 +138,34 @@ def adopt_published(
 
 
 def remove_tasks(out: Path) -> None:
-    """Delete what tasks left in an output: their unfinished shards, heartbeats and records."""
-    shutil.rmtree(out / TASKS, ignore_errors=True)
+    """Delete what tasks left in an output: their unfinished shards, heartbeats and records.
+
+    Files that somebody else has put beside them stay.
+    """
+    for attempt in _attempts(out):
+        shutil.rmtree(attempt, ignore_errors=True)
+    folder = out / TASKS
+    if not folder.is_symlink():
+        with suppress(OSError):  # it is not there, or not empty
+            folder.rmdir()
 
 
 def files_of_tasks(out: Path) -> set[str]:
     """Names, relative to `out`, of what tasks left there."""
+    found = (path for attempt in _attempts(out) for path in attempt.rglob("*"))
+    return {str(path.relative_to(out)) for path in found if not path.is_dir()}
+
+
+def _attempts(out: Path) -> list[Path]:
+    """The folders of the attempts in an output, sorted."""
     folder = out / TASKS
-    if folder.is_symlink():
-        return set()
-    return {str(path.relative_to(out)) for path in folder.rglob("*") if not path.is_dir()}
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if _ATTEMPT.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+    )
 
 
 def _read_record(path: Path) -> ShardRecord | None:

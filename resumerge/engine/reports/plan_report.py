@@ -94,7 +94,7 @@ def _described(
         problems += (p for p in new_run_problems(context, plan, out) if p not in problems)
     else:
         target, needed = _folder(out), disk_needed(plan)
-        problems += check_disk(target, needed)
+        problems += check_disk(target, needed, cluster=options.ray is not None)
         problems += check_downloads(
             plan, target, needed, offline=options.offline, evict=options.evict
         )

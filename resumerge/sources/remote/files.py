@@ -30,10 +30,26 @@ def remote_file(source: Source, name: str) -> RemoteFile:
     return HubFile(model, source.revision or "", name, file.size, etag)
 
 
+def uncached(source: Source) -> Source:
+    """A source as it is where the cache has nothing of it: its files are downloaded or streamed."""
+    files = {
+        name: replace(file, present=False) if source.part_of(name)[0].is_remote else file
+        for name, file in source.files.items()
+    }
+    return replace(source, files=files)
+
+
 def on_this_machine(source: Source) -> Source:
-    """A source that was opened on another machine: its files are in the caches of this one."""
+    """A source that was opened on another machine: its files go to the caches of this one.
+
+    What the other machine had of them is nothing to this one: with `streams` all is streamed.
+    """
+    return uncached(_with_folders_of_this_machine(source))
+
+
+def _with_folders_of_this_machine(source: Source) -> Source:
     if source.base is not None and source.adapter is not None:
-        base, adapter = on_this_machine(source.base), on_this_machine(source.adapter)
+        base, adapter = map(_with_folders_of_this_machine, (source.base, source.adapter))
         return replace(source, base=base, adapter=adapter, folder=base.folder)
     if source.kind == "bucket":
         folder = model_folder(source.ref.name) / source.folder.parent.name / source.folder.name

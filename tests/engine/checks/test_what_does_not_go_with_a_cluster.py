@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 from tiny_models import LLAMA, write_family
 
 import resumerge
-from resumerge.engine.checks import cluster
+from resumerge.engine.checks import cluster, disk
+from resumerge.engine.execute.shard_files import TASKS
 from resumerge.errors import InputError
 from resumerge.option_types import read_task_resources
 from resumerge.options import Options
@@ -50,6 +53,8 @@ def refused(models: Path, tmp_path: Path) -> Callable[..., str]:
         ({"ray": "recipe.yaml"}, "HOST:PORT, auto or local"),
         ({"ray": "ray://10.0.0.1:10001"}, "HOST:PORT, auto or local"),
         ({"ray": "local", "ray_resources": "gpu"}, "NAME=N"),
+        ({"ray": "local", "ray_resources": "num_cpus=2"}, "processors of a task are --threads"),
+        ({"ray": "local", "ray_resources": "memory=1e9"}, "memory of a task is --memory"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -61,6 +66,37 @@ def test_options_that_do_not_go_together(
 def test_a_mirror_that_frees_shards(refused: Callable[..., str], tmp_path: Path) -> None:
     mirror = {"mirror": str(tmp_path / "mirror"), "mirror_then_delete": True}
     assert "--ray and --mirror-then-delete" in refused(ray="local", **mirror)
+
+
+def test_a_file_where_tasks_have_their_folder(models: Path, tmp_path: Path) -> None:
+    config, out = tmp_path / "recipe.yaml", tmp_path / "out"
+    config.write_text(LINEAR.format(models))
+    out.mkdir()
+    (out / TASKS).touch()
+    with pytest.raises(InputError, match="Tasks cannot have their folder") as refused:
+        resumerge.run(config, out, state_dir=tmp_path / "state", ray="local")
+    assert str(out / TASKS) in str(refused.value) and "move it away" in str(refused.value)
+    assert [*out.iterdir()] == [out / TASKS] and not (tmp_path / "state").exists()
+
+
+def test_a_disk_that_is_too_small(
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is advised is possible with --ray."""
+    monkeypatch.setattr(disk, "free_bytes", lambda path: 0)
+    assert "--mirror-then-delete" in refused()
+    said = refused(ray="local")
+    assert "too small for the output" in said and "--mirror-then-delete" not in said
+
+
+def test_a_recipe_that_stands_where_the_address_would(tmp_path: Path) -> None:
+    words = ["run", "--ray", "recipe.yaml", "out"]
+    merging = subprocess.run(
+        [sys.executable, "-m", "resumerge", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert merging.returncode == 2 and not [*tmp_path.iterdir()]
+    assert "'recipe.yaml' is not the address of a Ray cluster" in merging.stderr
+    assert "or write --ray local" in merging.stderr
 
 
 def test_a_cluster_that_nobody_hears_from(refused: Callable[..., str]) -> None:

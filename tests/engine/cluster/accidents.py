@@ -3,7 +3,8 @@
 An accident is a file in the folder `ACCIDENTS`, named ``STAGE-KIND-SHARD`` and anything more. The
 first worker that comes to the stage with that shard takes it: the file's new name begins with
 ``taken-`` and ends with the worker's process id. Stages: ``start``, ``middle``, ``publish``,
-``renamed``, ``return``. Kinds: ``kill``, ``stop`` (SIGSTOP), ``raise``.
+``renamed``, ``return``. Kinds: ``kill``, ``stop`` (SIGSTOP), ``raise``; ``meet`` waits until all
+that are laid are taken.
 """
 
 import contextlib
@@ -52,6 +53,14 @@ def comes_to(stage: str) -> None:
             kind = path.name.split("-")[1]
             if kind == "raise":
                 raise ArithmeticError("an accident")
+            if kind == "meet":
+                while [*Path(ACCIDENTS).glob(f"{stage}-meet-*")]:
+                    time.sleep(0.02)
+                return
+            if kind == "stop":
+                # A stopped group of processes that loses its parent is woken and killed by the
+                # kernel. In its parent's group it stays stopped, as a machine does that hangs.
+                os.setpgid(0, os.getpgid(os.getppid()))
             os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[kind])
 
 

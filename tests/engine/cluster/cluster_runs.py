@@ -71,11 +71,12 @@ class RayCluster:
         """A machine of one processor, with its own home, cache and working folder."""
         self._count += 1
         home = self.folder / f"machine{self._count}"
-        home.mkdir()
+        (home / "tmp").mkdir(parents=True)
         before = Path.cwd()
         os.chdir(home)
         try:
-            machine = {"HOME": str(home), "HF_HOME": str(home / "hf"), **self.env, **env}
+            own = {"HOME": home, "HF_HOME": home / "hf", "TMPDIR": home / "tmp"}
+            machine = {**{name: str(path) for name, path in own.items()}, **self.env, **env}
             node = self._cluster.add_node(num_cpus=1, env_vars=machine, resources=resources)
         finally:
             os.chdir(before)
@@ -108,6 +109,11 @@ class RayCluster:
     def victims(self) -> list[int]:
         """Process ids of the workers that had an accident."""
         return [int(path.name.rpartition("-")[2]) for path in self.accidents.glob("taken-*")]
+
+    def caches(self) -> list[Path]:
+        """The downloads of each machine that has some."""
+        caches = (home / "hf" for home in self.folder.glob("machine*"))
+        return [cache for cache in caches if any(cache.rglob("*.safetensors"))]
 
     def shutdown(self) -> None:
         self._cluster.shutdown()

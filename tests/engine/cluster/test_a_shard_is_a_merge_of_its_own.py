@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import json
 import pickle
+import signal
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from typing import NoReturn
 
 import pytest
 from dense_models import CONFIGS, EXPERTS, write_dense
 from merging import merge, shards_of, working_in
+from streamed_models import ServedFile, serve_local_models
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.checks.cluster import check_cluster
@@ -22,15 +26,19 @@ from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.task_reporter import read_beat
 from resumerge.engine.cluster.versions import Versions
-from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.shard_files import TASKS, ShardFiles
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.session import Session
-from resumerge.engine.recovery.published import TASKS, adopt_published
+from resumerge.engine.recovery.published import adopt_published, remove_tasks
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import Interrupted
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.options import Options
 from resumerge.planning import Plan
 from resumerge.recipe import load_recipe
+from resumerge.recipe.types import ModelRef
+from resumerge.sources.remote.files import on_this_machine
+from resumerge.sources.types import Source, SourceFile
 from resumerge.storage import Storage
 
 TIES = """
@@ -70,7 +78,7 @@ class Shards:
     def __init__(self, models: Path, recipe: str, folder: Path) -> None:
         self.whole = merge(models, recipe, folder / "whole", shard_size=16_000)
         self.out = folder / "out"
-        self.attempt = self.out / TASKS / "attempt"
+        self.attempt = self.out / TASKS / "0123456789abcdef"
         self.attempt.mkdir(parents=True)
         with working_in(models):
             session = Session(Options(shard_size=16_000, state_dir=folder / "planned"))
@@ -85,7 +93,7 @@ class Shards:
         assert isinstance(outcome, Finished), outcome
         return outcome
 
-    def outcome(self, number: int) -> Outcome:
+    def outcome(self, number: int, stop: StopRequest | None = None) -> Outcome:
         plan = shard_plan(self.plan, number)
         task = ShardTask(
             f"t{number}",
@@ -98,7 +106,7 @@ class Shards:
             pickle.dumps(plan),
             Options(threads=2),
         )
-        return run_task(task, Node("", "here"), StopRequest())
+        return run_task(task, Node("", "here"), stop or StopRequest())
 
     def adopt(self) -> list[int]:
         with closing(ShardFiles(self.plan, self.out, Storage())) as files:
@@ -257,6 +265,50 @@ def test_an_abandoned_run_leaves_nothing_of_its_tasks(models: Path, tmp_path: Pa
     (shards.attempt / "task" / "heartbeat.json").touch()
     abandon_output(shards.ledger, shards.ledger.path.parent, shards.out, Storage())
     assert not list(shards.out.iterdir())
+
+
+def test_files_of_somebody_else_beside_those_of_tasks_stay(models: Path, tmp_path: Path) -> None:
+    shards = Shards(models, RECIPES["copies"], tmp_path)
+    shards.compute(0)
+    mine = [shards.out / TASKS / name for name in ("notes.txt", "deadbeef/notes.txt", "0" * 15)]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    assert shards.adopt() == [0]
+    remove_tasks(shards.out)
+    assert [path.read_text() for path in mine] == ["mine"] * 3
+    assert not shards.attempt.exists()
+
+
+def test_a_task_that_waits_for_a_server_can_be_stopped(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, stop, ended = Shards(models, RECIPES["copies"], tmp_path), StopRequest(), Event()
+
+    def silent(*range: object) -> NoReturn:
+        stop.signum = signal.SIGTERM
+        ended.wait(60)
+        raise AssertionError("nobody ended the request")
+
+    serve_local_models(monkeypatch)
+    monkeypatch.setattr(ServedFile, "request", silent)
+    streamed = tuple(replace(source, streams=True) for source in shards.plan.sources)
+    shards.plan = replace(shards.plan, sources=streamed)
+    try:
+        with pytest.raises(Interrupted):
+            shards.outcome(0, stop)
+        assert not (shards.attempt / "t0").exists()
+    finally:
+        ended.set()
+
+
+def test_a_worker_looks_at_no_other_machines_cache() -> None:
+    """A streamed file is streamed there, whatever the driver has of it."""
+    files = {"model.safetensors": SourceFile("model.safetensors", 1, {"etag": "x"}, present=True)}
+    ref, elsewhere = ModelRef("org/model", "org/model"), Path("/elsewhere")
+    source = Source(ref, "hub", elsewhere, "0" * 40, {}, {}, files, streams=True)
+    assert not source.is_streamed("model.safetensors")
+    assert on_this_machine(source).is_streamed("model.safetensors")
 
 
 def test_other_versions_are_named(models: Path, tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""The machines of a cluster, and what a task asks of one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.option_types import TASK_OPTIONS
+from resumerge.sizes import show_size
+
+_ACCELERATOR = "accelerator_type:"
+_NOT_ASKED_FOR = ("CPU", "memory", "object_store_memory", "node:", _ACCELERATOR)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node of the cluster that is alive.
+
+    Args:
+        resources: all that it has, free or not, by Ray's names: ``CPU``, ``GPU``, ``memory``
+            (bytes), and those that its `ray start` named.
+    """
+
+    id: str
+    resources: Mapping[str, float]
+
+    @property
+    def cpus(self) -> float:
+        return self.resources.get("CPU", 0.0)
+
+    def __str__(self) -> str:
+        others = (
+            f"{name}={n:g}"
+            for name, n in sorted(self.resources.items())
+            if not name.startswith(_NOT_ASKED_FOR)
+        )
+        memory = show_size(int(self.resources.get("memory", 0)))
+        return ", ".join((f"{self.cpus:g} processors", memory, *others))
+
+
+@dataclass(frozen=True)
+class TaskRequest:
+    """What Ray reserves for a task.
+
+    Args:
+        memory: bytes; None reserves none.
+        further: of ``--ray-resources``, as `read_task_resources` returns it.
+    """
+
+    threads: int
+    memory: int | None
+    further: Mapping[str, Any]
+
+    def fits(self, machine: Machine) -> bool:
+        """Whether a machine has all of it, when nothing else runs there."""
+        return all(machine.resources.get(name, 0.0) >= n for name, n in self._needed().items())
+
+    def options(self) -> dict[str, Any]:
+        """It as the options of a task of Ray's."""
+        options: dict[str, Any] = {"num_cpus": self.threads}
+        if self.memory is not None:
+            options["memory"] = self.memory
+        custom = {name: n for name, n in self.further.items() if name not in TASK_OPTIONS}
+        if custom:
+            options["resources"] = custom
+        return options | {n: v for n, v in self.further.items() if n in TASK_OPTIONS}
+
+    def __str__(self) -> str:
+        further = ",".join(f"{name}={value}" for name, value in self.further.items())
+        return (
+            f"{self.threads} processors (--threads)"
+            + (f", {show_size(self.memory)} (--memory)" if self.memory is not None else "")
+            + (f", {further} (--ray-resources)" if further else "")
+        )
+
+    def _needed(self) -> dict[str, float]:
+        needed: dict[str, float] = {"CPU": self.threads, "memory": self.memory or 0}
+        for name, value in self.further.items():
+            if name == "num_gpus":
+                needed["GPU"] = value
+            elif name == "accelerator_type":
+                needed[_ACCELERATOR + value] = 0.001  # as Ray counts the machines of a type
+            else:
+                needed[name] = value
+        return needed
+
+
+def show_machines(machines: Collection[Machine]) -> str:
+    """What machines have, each kind once, for messages."""
+    return "; ".join(sorted({str(machine) for machine in machines})) or "no machine is there"
