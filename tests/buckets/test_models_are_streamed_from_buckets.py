@@ -185,7 +185,7 @@ def test_a_server_that_is_away_stops_the_run_for_now(
     proxy.choose = lambda method, path: None
     place.call("resume", "out")
     [streamed] = place.events("streamed")
-    assert streamed["bytes"] == fetched > 0, "of an attempt that was stopped"
+    assert 0 < streamed["bytes"] <= fetched, "of an attempt that was stopped"
     assert stored(place) == []
     assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
 
