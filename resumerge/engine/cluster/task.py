@@ -39,6 +39,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.allocator import reuse_freed_memory
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError, Interrupted, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss
@@ -50,10 +51,6 @@ from resumerge.planning.plan import Plan
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.remote.files import on_this_machine
 from resumerge.storage import Storage
-
-_STATE = "state"
-"""Folder of a task's ledger. It is below the output, so that the driver deletes it if the worker
-is killed."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,8 @@ def _compute(context: RunContext, task: ShardTask, plan: Plan, reader: SourceRea
     folder = task.own_folder
     sparse = allocates_lazily(plan, folder, frees=False)
     files = ShardFiles(plan, folder, context.storage, sparse=sparse)
-    state = folder / _STATE
-    state.mkdir(exist_ok=True)
-    with closing(Ledger.create(state / LEDGER_FILE)) as ledger:
+    # Not in the output, which machines share: SQLite's locks and its WAL need a disk of this one.
+    with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:
         ledger.begin(_run_row(task), source_rows(plan), shard_rows(plan), unit_rows(plan))
         attempt = ledger.start_attempt(
             {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id(), "budget": budget.memory}
