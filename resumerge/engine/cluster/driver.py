@@ -44,8 +44,9 @@ HEAD_SECONDS, LOST_SECONDS = 5.0, 20.0
 """Time between two looks at the cluster's head, and without an answer until it counts as lost: Ray
 would end this process after 60 seconds."""
 
-JOIN_SECONDS = 30.0
-"""So long a machine that can take a task may take to join the cluster."""
+JOIN_SECONDS = 15.0
+"""After this time without a machine that could ever take a task, the user is told. One may still join
+(an autoscaler takes minutes), until ``--stall-timeout`` ends the waiting."""
 
 STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 """Events, each with `task`, `shard` and `node`."""
@@ -106,7 +107,7 @@ class Dispatcher:
         self._fingerprint = (run.ledger.run() or {})["fingerprint"]
         self._looked = 0.0
         self._asked = self._answered = time.monotonic()
-        self._has_worked = False
+        self._has_worked = self._told_misfit = False
 
     def run(self) -> None:
         """Work until every shard is sealed.
@@ -280,7 +281,7 @@ class Dispatcher:
                 text = f"no heartbeat for {quiet:.0f} s"
                 self._failed(running, Failed(None, "stalled", text))
             elif not running.beat and quiet > max(limit, START_SECONDS):
-                self._unscheduled(running, f"no machine had room for it for {quiet:.0f} s")
+                self._unscheduled(running, quiet)
 
     def _look_at_the_cluster(self, now: float) -> None:
         """See whether the head answers, and where tasks are, or could be."""
@@ -298,7 +299,7 @@ class Dispatcher:
             elif any(running.request.fits(machine) for machine in machines):
                 running.fitted = now
             elif now - running.fitted > JOIN_SECONDS:
-                self._unscheduled(running, "no machine of the cluster can take it")
+                self._tell_misfit(running)
 
     def _missing_head(self, seconds: float) -> None:
         if seconds > LOST_SECONDS:
@@ -310,21 +311,34 @@ class Dispatcher:
                 "address, or without --ray.",
             )
 
-    def _unscheduled(self, running: _Running, why: str) -> None:
+    def _tell_misfit(self, running: _Running) -> None:
+        """Say, once, that the cluster lacks a machine for what tasks ask for."""
+        if not self._told_misfit:
+            self._told_misfit = True
+            self._reporter.note(
+                f"No machine of the cluster can take a task. {self._asked_and_found(running)} "
+                "Waiting for a machine that joins: stop this, and ask for less, if none will"
+            )
+
+    def _unscheduled(self, running: _Running, seconds: float) -> None:
         """Have the driver compute what no machine takes, unless none has ever taken a task.
 
         Raises:
             Resumable: the cluster is of no use as it is.
         """
+        why = f"no machine had room for it for {seconds:.0f} s"
         if self._has_worked:
             self._failed(running, Failed(None, UNSCHEDULED, why))
             return
         raise Resumable(
             "cluster",
-            f"{running.shard.name}: {why}. A task needs {running.request}. The machines have: "
-            f"{show_machines(self._cluster.machines())}. Ask for less, have other work there end, "
-            "or add machines; then resume.",
+            f"{running.shard.name}: {why}. {self._asked_and_found(running)} Ask for less, have "
+            "other work there end, or add machines; then resume.",
         )
+
+    def _asked_and_found(self, running: _Running) -> str:
+        machines = show_machines(self._cluster.machines())
+        return f"A task needs {running.request}. The machines have: {machines}."
 
     def _compute_here(self, shard: Shard) -> None:
         """Compute a shard in this process, after its tasks have failed.
