@@ -19,7 +19,6 @@ SCRATCH = ".resumerge-scratch-"
 _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
-_NO_RANGE_COPY = _UNSUPPORTED | {errno.EXDEV, errno.EBADF, errno.EPERM, errno.ETXTBSY}
 
 
 class Storage:
@@ -74,24 +73,6 @@ class Storage:
         while view:
             count = os.pwrite(fd, view, offset)
             view, offset = view[count:], offset + count
-
-    def copy(self, source: int, source_offset: int, fd: int, offset: int, nbytes: int) -> bool:
-        """Copy bytes between files inside the kernel; not durable yet.
-
-        Returns:
-            False if the kernel or the filesystem cannot; the target's bytes are then undefined.
-        """
-        while nbytes:
-            try:
-                count = os.copy_file_range(source, fd, nbytes, source_offset, offset)
-            except OSError as error:
-                if error.errno in _NO_RANGE_COPY:
-                    return False
-                raise
-            if count == 0:
-                return False
-            source_offset, offset, nbytes = source_offset + count, offset + count, nbytes - count
-        return True
 
     def sync_data(self, fd: int) -> None:
         """Make the data written to an open file durable."""

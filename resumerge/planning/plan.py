@@ -15,7 +15,7 @@ from resumerge.planning.output_vocabulary import OutputVocabulary
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.types import Source
-from resumerge.tensors import Sliced, Stacked, Tensor, stored_in
+from resumerge.tensors import Sliced, Stacked, Stored, Tensor, stored_in
 from resumerge.tensors.dtypes import nbytes
 
 
@@ -100,6 +100,16 @@ class Unit:
         first = nbytes(self.dtype, indices.start * self.block_elements)
         stop = nbytes(self.dtype, min(indices.stop * self.block_elements, self.numel))
         return self.offset + first, stop - first
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether its bytes lie in a file as they are.
+
+        Its blocks are read, hashed and written one by one: each stays in the processor's cache
+        meanwhile. A copy within the kernel (`copy_file_range`) would read it once more, and takes
+        up to twice as long.
+        """
+        return isinstance(self.expression, Stored) and self.expression.strides is None
 
     def run_blocks(self, nbytes: int) -> int:
         """How many of its blocks are computed together; see `Tensor.run_blocks`."""

@@ -34,9 +34,9 @@ from resumerge.planning.estimates.time import (
     computes,
     merge_seconds,
 )
+from resumerge.planning.plan import BLOCK
 from resumerge.sources.types import Source, SourceFile
 from resumerge.tensors import Adapted, Rounded
-from resumerge.tensors.base import RUN_BYTES
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
@@ -235,10 +235,10 @@ def test_a_budget_is_a_little_more_than_what_is_predicted() -> None:
 
 
 def test_copied_blocks_are_held_once_as_they_are_stored() -> None:
-    for dtype in ("F32", "BF16"):
+    for dtype, width in (("F32", 4), ("BF16", 2)):
         found = plan(COPY, large("a", 4000, dtype))
-        assert blocks_bytes(found, 1) == RUN_BYTES
-        assert blocks_bytes(found, 3) == 3 * RUN_BYTES
+        assert blocks_bytes(found, 1) == width * BLOCK
+        assert blocks_bytes(found, 3) == 3 * width * BLOCK
 
 
 def test_a_tensor_smaller_than_a_block_takes_less() -> None:

@@ -17,7 +17,6 @@ import pytest
 from resumerge.storage import Storage, drop_from_cache, is_in_memory
 
 STORAGE = Storage()
-REAL_COPY = os.copy_file_range
 
 
 @contextmanager
@@ -52,64 +51,6 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watch(Path, "replace", "name", lambda source, target: Path(target))
     watch(Path, "mkdir", "make", lambda path, **more: path)
     return found
-
-
-# Copies inside the kernel
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[int, int]]:
-    """Descriptors of `0123456789` and of ten dots."""
-    (tmp_path / "source").write_bytes(b"0123456789")
-    (tmp_path / "target").write_bytes(b"." * 10)
-    with opened(tmp_path / "source") as source, opened(tmp_path / "target") as target:
-        yield source, target
-
-
-@pytest.mark.parametrize("most", [10, 2, 1], ids=lambda most: f"{most} at once")
-def test_a_copy_is_of_these_bytes_to_that_place(
-    pair: tuple[int, int], most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the kernel copies less at once than it was asked to."""
-
-    def copy(source: int, target: int, count: int, *offsets: int) -> int:
-        return REAL_COPY(source, target, min(count, most), *offsets)
-
-    monkeypatch.setattr(os, "copy_file_range", copy)
-    source, target = pair
-    assert STORAGE.copy(source, 3, target, 1, 5)
-    assert os.pread(target, 20, 0) == b".34567...."
-
-
-def test_a_copy_of_more_than_there_is_is_none(pair: tuple[int, int]) -> None:
-    source, target = pair
-    assert not STORAGE.copy(source, 8, target, 0, 5)
-
-
-@pytest.mark.parametrize(
-    "number", [errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM]
-)
-def test_what_cannot_be_copied_inside_the_kernel_is_told(
-    pair: tuple[int, int], number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*args: int) -> int:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "copy_file_range", refuse)
-    assert not STORAGE.copy(pair[0], 0, pair[1], 0, 5)
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-def test_a_disk_that_is_full_or_broken_is_no_missing_ability(
-    pair: tuple[int, int], number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: int) -> int:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "copy_file_range", fail)
-    with pytest.raises(OSError) as raised:
-        STORAGE.copy(pair[0], 0, pair[1], 0, 5)
-    assert raised.value.errno == number
 
 
 # Files

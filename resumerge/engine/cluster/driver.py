@@ -45,8 +45,8 @@ HEAD_SECONDS, LOST_SECONDS = 5.0, 20.0
 would end this process after 60 seconds."""
 
 JOIN_SECONDS = 15.0
-"""After this time without a machine that could ever take a task, the user is told. One may still join
-(an autoscaler takes minutes), until ``--stall-timeout`` ends the waiting."""
+"""After this time without a machine that could ever take a task, the user is told. One may still
+join (an autoscaler takes minutes), until ``--stall-timeout`` ends the waiting."""
 
 STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 """Events, each with `task`, `shard` and `node`."""

@@ -180,17 +180,23 @@ class Scheduler:
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(unit, scratch=self._scratch)
         started = time.perf_counter()
-        storage = self._execution.storage
+        if unit.is_copied:
+            parts = [self._write(unit, range(n, n + 1), statistics) for n in indices]
+        else:
+            parts = [self._write(unit, indices, statistics)]
+        hashes, inputs = map(b"".join, zip(*parts))
+        self._execution.reporter.heartbeat()
+        seconds = time.perf_counter() - started
+        return WrittenBlocks(unit, indices.start, hashes, inputs, seconds)
+
+    def _write(self, unit: Unit, indices: range, statistics: Statistics) -> tuple[bytes, bytes]:
+        """Compute blocks and write them together; the hashes of them and of their inputs."""
         data, inputs = self._evaluator.compute(unit, indices, statistics)
         hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
         begin, _ = unit.span(indices)
         target = self._execution.files.descriptor(unit.shard)
-        origin = self._evaluator.copied_from(unit, indices)
-        if origin is None or not storage.copy(*origin, target, begin, len(data)):
-            storage.write(target, data, begin)
-        self._execution.reporter.heartbeat()
-        seconds = time.perf_counter() - started
-        return WrittenBlocks(unit, indices.start, hashes, inputs, seconds)
+        self._execution.storage.write(target, data, begin)
+        return hashes, inputs
 
     def _sweep(
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool

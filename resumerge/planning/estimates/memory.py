@@ -205,7 +205,8 @@ def _held_bytes(unit: Unit) -> int:
 
 
 def _run_elements(unit: Unit) -> int:
-    return min(unit.numel, unit.run_blocks(RUN_BYTES) * unit.block_elements)
+    blocks = 1 if unit.is_copied else unit.run_blocks(RUN_BYTES)
+    return min(unit.numel, blocks * unit.block_elements)
 
 
 def _run_bytes(unit: Unit) -> int:

@@ -12,6 +12,7 @@ from made_up_plans import plan
 from test_pages_are_dropped_after_their_last_use import LINEAR, vectors
 
 from resumerge.engine.execute import scheduler as module
+from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.committer import WrittenBlocks
 from resumerge.engine.execute.scheduler import BATCH_SECONDS, SAMPLE_RUNS, Scheduler
 from resumerge.engine.execute.scratch import Scratch
@@ -97,6 +98,7 @@ class Bench:
     ) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.batches: list[list[tuple[int, int]]] = []
+        self.written: list[Any] = []
         self.stop = SimpleNamespace(requested=False, check=self._check)
         self.now = 0.0
         self.at_block: dict[tuple[int, int], Callable[[], None]] = {}
@@ -114,17 +116,16 @@ class Bench:
             plan=found, reader=None, progress=progress, governor=self.governor, stop=self.stop,
             threads=threads,
             files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}", folder=None),
-            storage=SimpleNamespace(write=tell("write"), copy=self._copy),
+            storage=SimpleNamespace(write=tell("write")),
             reporter=SimpleNamespace(
                 heartbeat=tell("heartbeat"), progressed=self.updates.append,
                 fetching=tell("fetching"),
             ),
         )  # fmt: skip
-        self.copies = self.samples = False
+        self.samples = False
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
             statistics=self._statistics, compute=self._compute,
-            copied_from=lambda unit, indices: ("fd", 7) if self.copies else None,
         )  # fmt: skip
         queue: Any = SimpleNamespace(
             take=lambda: self.left.pop(0) if self.left else None,
@@ -156,10 +157,6 @@ class Bench:
         data = b"".join(bytes([index]) * unit.block_bytes(index)[1] for index in indices)
         return memoryview(data), b"inputs" * len(indices)
 
-    def _copy(self, *place: Any) -> bool:
-        self.told.append(("copy", *place))
-        return self.copies
-
     def _swept(self, merged: Merged, indices: range) -> None:
         read = {(merged.name, index) for index in indices}
         assert read <= self.mapped, "what was not read yet is not dropped"
@@ -181,6 +178,7 @@ class Bench:
 
     def _submit(self, batch: Any) -> None:
         self.told.append(("submit",))
+        self.written.append(batch)
         self.batches.append([(written.unit.index, k) for written in batch for k in written.indices])
 
     def _wait(self, report: Callable[[], None]) -> bool:
@@ -364,18 +362,20 @@ def test_what_is_computed_is_committed_before_anything_is_waited_for() -> None:
 # What a block is written with
 
 
-def test_a_copy_is_the_disks_work_where_it_can_do_it() -> None:
-    for can in (True, False):
-        bench = Bench(linear(2))
-        bench.copies = can
-        bench.run()
+def test_copied_blocks_are_written_one_by_one_and_computed_ones_together() -> None:
+    """Of a copy each block is in the processor's cache while it is read, hashed and written."""
+    blocks = [bytes([index]) * SIZE for index in range(2)]
+    copy = "merge_method: passthrough\nmodels: [{model: a}]\n"
+    for copied in (True, False):
+        bench = Bench(plan(copy, vectors("a", 2 * BLOCK)) if copied else linear(2))
+        assert bench.run() == [2]
         offset = bench.scheduler._execution.plan.units[0].offset
-        if can:
-            assert bench.of("copy") == [("copy", "fd", 7, "shard 0", offset, 2 * SIZE)]
-            assert bench.of("write") == []
-        else:
-            both = bytes(SIZE) + bytes([1]) * SIZE
-            assert bench.of("write") == [("write", "shard 0", both, offset)]
+        single = [("write", "shard 0", data, offset + n * SIZE) for n, data in enumerate(blocks)]
+        together = [("write", "shard 0", b"".join(blocks), offset)]
+        assert bench.of("write") == (single if copied else together)
+        [[written]] = bench.written
+        assert written.hashes == b"".join(map(hash_block, blocks))
+        assert written.inputs == 2 * b"inputs"
 
 
 def test_each_unit_has_its_own_statistics_and_a_small_one_makes_them_itself() -> None:

@@ -51,7 +51,7 @@ class Watched:
         self.batches: list[set[int]] = []
         """The shards of each."""
         self.sealed: list[int] = []
-        for name in ("pwrite", "copy_file_range", "fsync", "fdatasync", "rename", "replace"):
+        for name in ("pwrite", "fsync", "fdatasync", "rename", "replace"):
             patch.setattr(os, name, getattr(self, f"_{name}")(getattr(os, name)))
         for name in ("commit_batch", "seal", "set_state"):
             patch.setattr(Ledger, name, getattr(self, f"_{name}")(getattr(Ledger, name)))
@@ -67,13 +67,6 @@ class Watched:
             return int(real(fd, data, offset))
 
         return pwrite
-
-    def _copy_file_range(self, real: Any) -> Any:
-        def copy(source: int, target: int, count: int, start: int, offset: int) -> int:
-            self._wrote(target, offset, count)
-            return int(real(source, target, count, start, offset))
-
-        return copy
 
     def _fsync(self, real: Any) -> Any:
         def sync(fd: int) -> None:

@@ -34,7 +34,7 @@ PAGE = 4096
 REAL = {
     name: getattr(os, name)
     for name in (
-        *("open", "pwrite", "ftruncate", "copy_file_range", "fsync", "fdatasync"),
+        *("open", "pwrite", "ftruncate", "fsync", "fdatasync"),
         *("rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
     )
 }
@@ -44,7 +44,7 @@ that, a random part is gone, page by page. lying: some writes of this attempt ar
 not, and everything else is there. full: there is no more space from here on. io: this one
 operation fails. pause: SIGSTOP, until somebody lets it go on. stop: SIGTERM."""
 
-TAKES_SPACE = ("create", "write", "copy", "resize", "make folder")
+TAKES_SPACE = ("create", "write", "resize", "make folder")
 
 Inode = tuple[int, int]
 
@@ -167,20 +167,6 @@ class Disk:
             self._change(fd, Change(offset, os.pread(fd, len(data), offset), size))
             count = REAL["pwrite"](fd, data, offset)
             self.written.append((where.name, offset, count))
-            return count
-
-    def copy_file_range(
-        self, src: int, dst: int, count: int, offset_src: int, offset_dst: int
-    ) -> int:
-        where = self._where_fd(dst)
-        if where is None:
-            return REAL["copy_file_range"](src, dst, count, offset_src, offset_dst)
-        with self._guard:
-            self._point("copy", where)
-            size = os.fstat(dst).st_size
-            self._change(dst, Change(offset_dst, os.pread(dst, count, offset_dst), size))
-            count = REAL["copy_file_range"](src, dst, count, offset_src, offset_dst)
-            self.written.append((where.name, offset_dst, count))
             return count
 
     def ftruncate(self, fd: int, length: int) -> None:

@@ -39,10 +39,8 @@ def test_a_random_part_of_what_was_not_synced_is_lost(
 
 
 def test_power_lost_while_tensors_are_copied(bench: Bench) -> None:
-    """Copied inside the kernel, not written."""
     recipe = "merge_method: passthrough\nmodels: [model: math]\n"
     ended, expected = bench.calm(recipe)
-    assert any(kind.startswith("copy") for kind in ended.kinds)
 
     def check(merge: Merge, at: int) -> None:
         check_crash(merge, at, "power", expected)

@@ -27,7 +27,7 @@ from resumerge.planning.backend import needs_torch
 from resumerge.planning.estimates.memory import held_limit
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
-from resumerge.tensors import Merged, ScratchFile, Spilled, Step, Stored, Tensor
+from resumerge.tensors import Merged, ScratchFile, Spilled, Step, Tensor
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.evaluation import NO_HASHES, Evaluation, HeldValues, InputHashes
@@ -147,17 +147,6 @@ class Evaluator:
             tensor.read(evaluation.inner(), start, stop, data)
             hashes.append(hash_block(data.data))
         return b"".join(hashes)
-
-    def copied_from(self, unit: Unit, indices: range) -> tuple[int, int] | None:
-        """(file descriptor, offset) of the bytes that blocks copy; None if they are computed, or
-        their file is not on this disk.
-        """
-        stored = unit.expression
-        if not isinstance(stored, Stored) or stored.strides is not None or unit.numel == 0:
-            return None
-        start = indices.start * unit.block_elements
-        descriptor = self._reader.descriptor(stored)
-        return None if descriptor is None else (descriptor, stored.byte_range(start, start)[0])
 
     def _read(self, unit: Unit, indices: range, evaluation: Evaluation) -> memoryview:
         if unit.numel == 0:
