@@ -1,4 +1,4 @@
-"""Addresses of buckets: ``s3://bucket/prefix``."""
+"""Addresses of buckets: ``s3://bucket/prefix``, and those of other clouds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import re
 
 from resumerge.errors import refuse
 
-PREFIX = "s3://"
-EXAMPLE = "s3://bucket/prefix"
+EXAMPLES = {
+    "s3": "s3://bucket/prefix",
+    "gs": "gs://bucket/prefix",
+    "az": "az://container/prefix",
+}
+"""An address in each kind of cloud, by its scheme."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _ODD = re.compile(r"[\0-\x1f\x7f\\]")
@@ -15,26 +19,36 @@ _ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 def is_bucket(text: str) -> bool:
     """Whether a text is meant as the address of a place in a bucket."""
-    return text.startswith(PREFIX)
+    return scheme_of(text) in EXAMPLES
+
+
+def scheme_of(url: str) -> str:
+    """What stands before ``://``; empty where nothing does."""
+    scheme, found, _ = url.partition("://")
+    return scheme if found else ""
 
 
 def split_address(url: str) -> tuple[str, str]:
-    """The bucket and the prefix of ``s3://bucket/prefix``; the prefix may be empty.
+    """The bucket and the prefix of an address; the prefix may be empty.
 
     Raises:
         InputError: the address is malformed. The message does not repeat what may be a password.
     """
-    rest = url.removeprefix(PREFIX).removesuffix("/")
+    scheme = scheme_of(url)
+    rest = url.removeprefix(f"{scheme}://").removesuffix("/")
     bucket, _, prefix = rest.partition("/")
     parts = prefix.split("/") if prefix else []
     shown, fix = url, "check the spelling"
     if "@" in bucket:
-        shown = f"{PREFIX}…@{bucket.rpartition('@')[2]}"
+        shown = f"{scheme}://…@{bucket.rpartition('@')[2]}"
         fix = "remove what stands before @: credentials come from the environment"
     elif _BUCKET.fullmatch(bucket) and not has_odd_part(parts):
         return bucket, prefix
     raise refuse(
-        "This is not the address of a place in a bucket", where=shown, expected=EXAMPLE, fix=fix
+        "This is not the address of a place in a bucket",
+        where=shown,
+        expected=EXAMPLES[scheme],
+        fix=fix,
     )
 
 

@@ -4,31 +4,69 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib.util
 import os
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from resumerge.buckets.address import scheme_of, split_address
+from resumerge.buckets.azure import AzureBucket
+from resumerge.buckets.base import Bucket
 from resumerge.buckets.errors import Changed
+from resumerge.buckets.google import GoogleBucket
 from resumerge.buckets.s3 import S3Bucket
 from resumerge.errors import Resumable, ResumergeError, StoreError, refuse
 from resumerge.retry import Backoff, retry
 
 T = TypeVar("T")
 
-_opened: dict[str, tuple[bytes, S3Bucket]] = {}
+KINDS: dict[str, type[Bucket]] = {"s3": S3Bucket, "gs": GoogleBucket, "az": AzureBucket}
+"""Kinds of buckets by the scheme of their addresses."""
+
+_opened: dict[str, tuple[bytes, Bucket]] = {}
 _opening = threading.Lock()
 
 
-def s3_bucket(name: str) -> S3Bucket:
-    """A bucket, with one client for all that read it, as long as the environment stays the same."""
-    settings = sorted((key, text) for key, text in os.environ.items() if key.startswith("AWS_"))
+def open_bucket(url: str) -> Bucket:
+    """The bucket of an address, with one client for all that read it, as long as the environment
+    stays the same.
+
+    Raises:
+        InputError: the address is malformed.
+    """
+    kind, name = KINDS[scheme_of(url)], split_address(url)[0]
+    settings = sorted(item for item in os.environ.items() if item[0].startswith(kind.variables))
     digest = hashlib.sha256(repr(settings).encode()).digest()
+    place = f"{scheme_of(url)}://{name}"
     with _opening:
-        known = _opened.get(name)
+        known = _opened.get(place)
         if known is None or known[0] != digest:
-            known = _opened[name] = digest, S3Bucket(name)
+            known = _opened[place] = digest, kind(name)
         return known[1]
+
+
+def check_library(url: str, needed_by: str) -> None:
+    """Check that the library is installed which makes requests to a bucket.
+
+    Args:
+        needed_by: "models" or "mirrors".
+
+    Raises:
+        InputError: it is not.
+    """
+    kind = KINDS[scheme_of(url)]
+    try:
+        found = importlib.util.find_spec(kind.library)
+    except ModuleNotFoundError:  # of a package around it
+        found = None
+    if found is None:
+        package = kind.library.replace(".", "-")
+        raise refuse(
+            f"{package} is not installed, which {needed_by} in {kind.kind} need",
+            where=url,
+            fix=f"pip install 'resumerge[{kind.extra}]'",
+        )
 
 
 def bucket_call(

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import xxhash
 
 from resumerge.buckets.address import split_address
-from resumerge.buckets.calls import bucket_call, s3_bucket
-from resumerge.buckets.content import BucketContent, check_of, read_record, record
+from resumerge.buckets.base import Bucket, Listed
+from resumerge.buckets.calls import bucket_call, open_bucket
+from resumerge.buckets.content import BucketContent, read_record, record
 from resumerge.buckets.errors import Changed
-from resumerge.buckets.s3 import S3Bucket
 from resumerge.errors import InputError, Resumable
 from resumerge.remote.digests import ExpectedContent, hash_file
 from resumerge.remote.file import REQUEST, RemoteFile, Response, offline_error
@@ -149,29 +149,22 @@ class BucketFile(RemoteFile):
         self, start: int, stop: int | None = None, validator: str | None = None
     ) -> Iterator[Response]:
         bucket, key = self._object
-        with bucket.read(key, start, stop, etag=self.etag, piece=PIECE) as body:
+        with bucket.read(key, start, stop, known=self._listed, piece=PIECE) as body:
             if body.version.strip('"') != self.etag:  # a server that ignores the condition
                 raise Changed
-            answer = body.response
-            headers = {
-                "ETag": body.version,
-                "Content-Range": answer.get("ContentRange"),
-                "Content-Length": str(answer["ContentLength"]),
-            }
-            status = answer["ResponseMetadata"]["HTTPStatusCode"]
-            yield Response(status, headers, body.pieces, body.abort)
+            yield Response(body.status, body.headers, body.pieces, body.abort)
 
     def expected_content(self) -> Callable[[], BucketContent]:
         bucket, key = self._object
-        head = bucket.head(key, etag=self.etag)
-        part_bytes = partial(bucket.part_bytes, key)
-        check = check_of(bucket.name, head, self.etag, self.size, part_bytes)
-        return partial(BucketContent, check)
+        return partial(BucketContent, bucket.check(key, self._listed))
 
     def refreshed(self) -> BucketFile:
         bucket, key = self._object
-        head = self.call(lambda: bucket.head(key, etag=self.etag))
-        return replace(self, size=head["ContentLength"])
+        return replace(self, size=self.call(lambda: bucket.nbytes(key, self.etag)))
+
+    @property
+    def _listed(self) -> Listed:
+        return Listed(self.size, self.etag)
 
     @property
     def _key(self) -> str:
@@ -180,9 +173,9 @@ class BucketFile(RemoteFile):
         return xxhash.xxh3_128_hexdigest(text.encode())
 
     @property
-    def _object(self) -> tuple[S3Bucket, str]:
-        bucket, prefix = split_address(self.model)
-        return s3_bucket(bucket), f"{prefix}/{self.name}" if prefix else self.name
+    def _object(self) -> tuple[Bucket, str]:
+        prefix = split_address(self.model)[1]
+        return open_bucket(self.model), f"{prefix}/{self.name}" if prefix else self.name
 
 
 def cache_folder() -> Path:
@@ -199,14 +192,14 @@ def model_folder(model: str) -> Path:
         model: its address.
 
     Raises:
-        InputError: the server is not known, because boto3's configuration is wrong.
+        InputError: the server is not known, because the library's configuration is wrong.
     """
     bucket, prefix = split_address(model)
     name = quote(prefix, safe="") or "%"  # which no quoted text is
     if len(name) > _LONGEST_NAME:
         name = f"{name[:_LONGEST_NAME]}%{xxhash.xxh3_64_hexdigest(prefix.encode())}"
     server = bucket_call(
-        lambda: s3_bucket(bucket).server, model=model, where=model, backoff=REQUEST
+        lambda: open_bucket(model).server, model=model, where=model, backoff=REQUEST
     )
     return cache_folder() / server / bucket / name
 

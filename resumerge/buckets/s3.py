@@ -7,26 +7,19 @@ them.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import socket
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
-from resumerge.buckets.errors import Refused, Unsupported, s3_errors
-from resumerge.errors import refuse
-
-PIECE = 1 << 20
-"""Bytes that are read at once."""
-
-IDLE_TIMEOUT = 60.0
-"""A connection that transfers nothing for so many seconds is closed."""
+from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, PIECE, Body, Bucket, Listed
+from resumerge.buckets.content import Begin, check_of
+from resumerge.buckets.errors import Refused, Unsupported
+from resumerge.buckets.s3_errors import s3_errors
 
 DEFAULT_REGION = "us-east-1"
 """Where no region is configured: servers that are not AWS's accept any."""
@@ -34,66 +27,31 @@ DEFAULT_REGION = "us-east-1"
 AWS = "amazonaws.com"
 
 
-class Listed(NamedTuple):
-    """An object in a listing. The ETag has no quotes."""
+class S3Bucket(Bucket):
+    """See `Bucket`. boto3 repeats a request that fails twice, within seconds.
 
-    nbytes: int
-    etag: str
-
-
-@dataclass(frozen=True)
-class Body:
-    """The answer to a read.
-
-    Args:
-        nbytes: of the whole object.
-        version: its ETag, which differs after every change of its content.
-        pieces: the bytes from the start that was asked for; to be read within the context.
-        response: as boto3 returns it.
-    """
-
-    nbytes: int
-    version: str
-    pieces: Iterator[bytes]
-    response: Mapping[str, Any]
-
-    def abort(self) -> None:
-        """Close the connection from another thread; the reading thread gets an error."""
-        with suppress(Exception):  # there is no public way to the socket
-            self.response["Body"]._raw_stream._fp.fp.raw._sock.shutdown(socket.SHUT_RDWR)
-
-
-class S3Bucket:
-    """The requests, once each. Objects are named by their keys. Threads may share it.
-
-    Endpoint, region and credentials come from the environment and from AWS's files, as boto3 reads
-    them (AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_PROFILE …). boto3 repeats a request
-    that fails twice, within seconds.
-
-    Raises (all methods):
-        FileNotFoundError: the object does not exist.
-        StoreError: the server cannot be reached, fails or refuses.
-        Changed: the object has another ETag than the one that was asked for.
+    It reads AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_PROFILE … and AWS's files.
 
     Attributes:
         at: the server's clock, in its latest answer.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.at: datetime | None = None
-        self._opening = threading.Lock()
-        self._opened: tuple[int, Any] | None = None
-        """The process, and its client: connections do not survive a fork."""
+    kind = "buckets of S3"
+    library = "boto3"
+    extra = "cloud"
+    variables = ("AWS_",)
+
+    at: datetime | None = None
 
     @property
     def server(self) -> str:
-        """The server's name, as a part of a path: AWS's, or that of the endpoint with its port."""
+        """AWS's name, or that of the endpoint with its port and its path, as a part of a path."""
         address = urlsplit(self.api().meta.endpoint_url)
         host = address.hostname or ""
         if host == AWS or host.endswith(f".{AWS}"):
             return AWS
-        return f"{host.replace(':', '_')}_{address.port}" if address.port else host
+        host = f"{host.replace(':', '_')}_{address.port}" if address.port else host
+        return "_".join([host, *filter(None, address.path.split("/"))])
 
     def list(self, prefix: str) -> dict[str, Listed]:
         """Every object whose key begins with a prefix, by the rest of its key."""
@@ -114,16 +72,10 @@ class S3Bucket:
         start: int = 0,
         stop: int | None = None,
         *,
-        etag: str = "",
+        known: Listed | None = None,
         piece: int = PIECE,
     ) -> Iterator[Body]:
-        """An object's bytes ``start:stop``.
-
-        Args:
-            etag: of the object, without quotes; empty for any.
-            piece: bytes that are read at once.
-        """
-        conditions = {"IfMatch": f'"{etag}"'} if etag else {}
+        conditions = {"IfMatch": f'"{known.etag}"'} if known else {}
         if start or stop is not None:
             conditions["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
         with s3_errors(self.name, key):
@@ -136,24 +88,39 @@ class S3Bucket:
 
         whole = str(answer.get("ContentRange", "")).rpartition("/")[2]
         nbytes = int(whole) if whole.isdecimal() else answer["ContentLength"]
+        headers = {
+            "ETag": answer["ETag"],
+            "Content-Range": answer.get("ContentRange"),
+            "Content-Length": str(answer["ContentLength"]),
+        }
+        status = answer["ResponseMetadata"]["HTTPStatusCode"]
+
+        def abort() -> None:
+            with suppress(Exception):  # there is no public way to the socket
+                stream._raw_stream._fp.fp.raw._sock.shutdown(socket.SHUT_RDWR)
+
         try:
-            yield Body(nbytes, answer["ETag"], pieces(), answer)
+            yield Body(nbytes, answer["ETag"], pieces(), status, headers, abort)
         finally:
             stream.close()
 
-    def head(self, key: str, *, etag: str) -> Mapping[str, Any]:
-        """What the server says of an object, with the hashes that it knows.
+    def nbytes(self, key: str, etag: str) -> int:
+        return int(self._head(key, etag)["ContentLength"])
 
-        Args:
-            etag: of the object, without quotes.
-        """
+    def check(self, key: str, known: Listed) -> Begin | None:
+        head = self._head(key, known.etag)
+        part_bytes = functools.partial(self._part_bytes, key)
+        return check_of(self.name, head, known.etag, known.nbytes, part_bytes)
+
+    def _head(self, key: str, etag: str) -> Mapping[str, Any]:
+        """What the server says of an object with this ETag, with the hashes that it knows."""
         with s3_errors(self.name, key):
             found: Mapping[str, Any] = self.api().head_object(
                 Bucket=self.name, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
             )
             return found
 
-    def part_bytes(self, key: str, number: int) -> int:
+    def _part_bytes(self, key: str, number: int) -> int:
         """Bytes of a part of an object, by its number from 1; 0 if the server does not say."""
         # Without IfMatch: some servers compare it with the part's own ETag.
         try:
@@ -163,20 +130,13 @@ class S3Bucket:
             return 0
         return int(found["ContentLength"]) if "PartsCount" in found else 0
 
-    def api(self) -> Any:
-        """boto3's client; this process's own."""
-        with self._opening:
-            if self._opened is None or self._opened[0] != os.getpid():
-                self._opened = os.getpid(), self._open()
-            return self._opened[1]
-
     def _open(self) -> Any:
         import boto3
         import botocore.session
         from botocore.config import Config
 
         config = Config(
-            connect_timeout=10,
+            connect_timeout=CONNECT_TIMEOUT,
             read_timeout=IDLE_TIMEOUT,
             retries={"mode": "standard", "total_max_attempts": 3},
             max_pool_connections=16,
@@ -198,20 +158,6 @@ class S3Bucket:
         date = parsed["ResponseMetadata"]["HTTPHeaders"].get("date")
         if date is not None:
             self.at = parsedate_to_datetime(date).astimezone(UTC)
-
-
-def check_boto3(where: str, needed_by: str) -> None:
-    """Check that boto3 is installed.
-
-    Raises:
-        InputError: it is not.
-    """
-    if importlib.util.find_spec("boto3") is None:
-        raise refuse(
-            f"boto3 is not installed, which {needed_by} need",
-            where=where,
-            fix="pip install 'resumerge[cloud]'",
-        )
 
 
 @functools.cache

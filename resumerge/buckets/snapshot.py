@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import xxhash
 
 from resumerge.buckets.address import has_odd_part, split_address
-from resumerge.buckets.calls import bucket_call, s3_bucket
+from resumerge.buckets.base import Listed
+from resumerge.buckets.calls import bucket_call, open_bucket
 from resumerge.buckets.content import read_record
 from resumerge.buckets.file import BucketFile, bucket_offline_error, model_folder
-from resumerge.buckets.s3 import Listed
 from resumerge.errors import InputError, refuse
 from resumerge.remote.file import REQUEST
 from resumerge.remote.metadata_cache import MetadataCache
@@ -66,14 +66,14 @@ def bucket_snapshot(model: str, file: str = "") -> BucketSnapshot:
         InputError: no such bucket, no access, or nothing is there.
         Resumable: the network failed.
     """
-    bucket, prefix = split_address(model)
+    prefix = split_address(model)[1]
     below = f"{prefix}/" if prefix else ""
 
     def found() -> dict[str, Listed]:
-        listed = s3_bucket(bucket).list(below + file)
+        listed = open_bucket(model).list(below + file)
         listed = {file + rest: each for rest, each in listed.items()}
         if file and file not in listed:
-            listed = s3_bucket(bucket).list(below)
+            listed = open_bucket(model).list(below)
         return {name: listed[name] for name in ([file] if file in listed else listed)}
 
     listed = bucket_call(found, model=model, where=model, backoff=REQUEST)

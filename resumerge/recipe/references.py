@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.buckets.address import EXAMPLE, is_bucket, split_address
+from resumerge.buckets.address import EXAMPLES, is_bucket, scheme_of, split_address
 from resumerge.errors import InputError
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.types import ModelRef
@@ -25,6 +25,14 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HUB = "https://huggingface.co/"
 _FIX = "Write 'org/name', 'org/name@revision' or the path of a folder or a weight file, and "
 _FIX += "'+adapter' after it; models in buckets are 's3://bucket/prefix'"
+
+_ADDRESS_FIX = "Copy the model to a folder, mount it as one, or to a bucket that speaks S3's "
+_ADDRESS_FIX += "protocol (AWS_ENDPOINT_URL leads to the server)"
+_FIXES = {
+    "hf": "Write org/name for a repo; a storage bucket is 's3://NAME/prefix', with "
+    "AWS_ENDPOINT_URL=https://s3.hf.co/ORG",
+}
+"""By scheme; for others `_ADDRESS_FIX`."""
 
 
 def is_local(name: str) -> bool:
@@ -102,25 +110,28 @@ def _in_bucket(text: str) -> ModelRef:
     """A folder or a weight file in a bucket, by its address."""
     if not is_bucket(text):
         scheme, _, rest = text.partition("://")
-        if is_bucket(f"{scheme.lower()}://"):
-            fix = f"{scheme.lower()}://{rest}"
+        small = scheme.lower()
+        if small in EXAMPLES:
             raise InvalidValue(
-                "An address begins with small letters", expected=EXAMPLE, found=text, fix=fix
+                "An address begins with small letters",
+                expected=EXAMPLES[small],
+                found=text,
+                fix=f"{small}://{rest}",
             )
         raise InvalidValue(
-            "Models are not read from such addresses yet, but from s3:// alone",
-            expected=f"{EXAMPLE}, a folder, or org/name",
+            "Models are not read from such addresses",
+            expected=f"{', '.join(EXAMPLES.values())}, a folder, or org/name",
             found=f"an address that begins with {scheme}://",
-            fix="Copy the model to a folder, mount it as one, or to a bucket that speaks S3's "
-            "protocol (AWS_ENDPOINT_URL leads to the server)",
+            fix=_FIXES.get(scheme, _ADDRESS_FIX),
         )
     try:
         split_address(text)
     except InputError as error:
         [problem] = error.problems
+        example = EXAMPLES[scheme_of(text)]
         raise InvalidValue(
             problem.what,
-            expected=f"{EXAMPLE}, or {EXAMPLE}/model.safetensors",
+            expected=f"{example}, or {example}/model.safetensors",
             found=problem.where,
             fix=problem.fix[0].upper() + problem.fix[1:],
         ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 from typing import Any
@@ -13,6 +14,9 @@ from resumerge.mirror.stores.registry import open_store
 
 INCONSISTENT = 99
 """Exit code of a process that found its mirror inconsistent."""
+
+ABOUT_BUCKET = re.compile(r"/storage/v1/b/[^/]+$")
+"""What Google's library asks for in a thread of its own, at any time, for those who watch it."""
 
 STATES = ["empty", "unfinished", "finished"]
 
@@ -38,19 +42,23 @@ class FarBucket:
     def install(self) -> None:
         """Count from now on."""
         from botocore.httpsession import URLLib3Session
+        from requests.adapters import HTTPAdapter
 
-        session: Any = URLLib3Session
+        self._count(URLLib3Session)
+        self._count(HTTPAdapter)  # of Google's and Azure's libraries
+
+    def _count(self, session: Any) -> None:
         send = session.send
 
-        def counted(pool: Any, request: Any) -> Any:
-            if getattr(self._checking, "on", False):
-                return send(pool, request)
+        def counted(pool: Any, request: Any, **settings: Any) -> Any:
+            if getattr(self._checking, "on", False) or ABOUT_BUCKET.search(request.url):
+                return send(pool, request, **settings)
             with self._guard:
                 self.kinds.append(f"{request.method} {request.url}".split("?")[0])
                 number = len(self.kinds)
             if number == self.at and self.mode == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            answer = send(pool, request)
+            answer = send(pool, request, **settings)
             if number == self.at:
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.url and request.method in ("PUT", "POST", "DELETE"):

@@ -31,6 +31,9 @@ from resumerge.ui.progress.console_reporter import ConsoleReporter
 LEASE_SECONDS = "1"
 """Who was killed while it wrote its lease is watched for so long."""
 
+BUCKETS = {"AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_CONNECTION_STRING"}
+"""Variables of which one leads to the server of a bucket."""
+
 
 def shrink() -> None:
     """Small blocks and batches, so that a small merge has many; short pauses between tries."""
@@ -46,7 +49,7 @@ def work(job: dict[str, Any]) -> int:
     shrink()
     os.environ.update(job.get("env", {}))  # before anything reads it
     far: FarBucket | FarHub | FarStorage
-    if "AWS_ENDPOINT_URL" in job.get("env", {}):
+    if job.get("env", {}).keys() & BUCKETS:
         far = FarBucket(**job["far"])
     elif "env" in job:
         far = FarHub(**job["far"])

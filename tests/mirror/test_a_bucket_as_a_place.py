@@ -17,11 +17,11 @@ from machines import ROOT, kill
 
 from resumerge.errors import InputError
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.stores import s3_uploads
 from resumerge.mirror.stores.base import Store, StoreError
+from resumerge.mirror.stores.buckets import s3_uploads
+from resumerge.mirror.stores.buckets.s3 import S3Client, S3Store
 from resumerge.mirror.stores.conformance import at_once
 from resumerge.mirror.stores.registry import open_store
-from resumerge.mirror.stores.s3 import S3Client, S3Store
 
 PART = 5 << 20
 """The least that the protocol allows."""
@@ -30,7 +30,7 @@ NAME = "model-00001-of-00002.safetensors"
 UPLOAD = f"""
 import sys, time
 from pathlib import Path
-from resumerge.mirror.stores import s3_uploads
+from resumerge.mirror.stores.buckets import s3_uploads
 from resumerge.mirror.stores.registry import open_store
 s3_uploads.PART = {PART}
 open_store(sys.argv[1]).upload({NAME!r}, Path(sys.argv[2]), lambda nbytes: time.sleep(0.02))

@@ -68,7 +68,7 @@ def weak(rclone: Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """A bucket that ignores the conditions of writes."""
     for name, value in rclone.env().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("resumerge.mirror.stores.bucket.SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr("resumerge.mirror.stores.buckets.store.SETTLE_SECONDS", 0.2)
     return Bucket(rclone.env())
 
 

@@ -159,7 +159,7 @@ def test_a_run_is_mirrored_to_a_store_that_was_only_registered(made: Path, tmp_p
 @pytest.mark.usefixtures("registered")
 def test_messages_name_every_kind_of_address(made: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("{}")
-    with pytest.raises(InputError, match=re.escape("s3://bucket/prefix, or mem://place")):
+    with pytest.raises(InputError, match=re.escape("az://container/prefix, or mem://place")):
         registry.open_store("ftp://server/x")
 
 

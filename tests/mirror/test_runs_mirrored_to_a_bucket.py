@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback_clouds import Cloud, Container
 from loopback_s3 import Bucket, Server, before
 from mirrored import KILLED, Bench, Driver, Ended, Merge
 
@@ -27,13 +28,13 @@ _numbers = itertools.count()
 class BucketMerge(Merge):
     """A merge whose mirror is a place in a bucket."""
 
-    bucket: Bucket = field(kw_only=True)
+    bucket: Bucket | Container = field(kw_only=True)
     env: dict[str, str] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.prefix = f"merge-{next(_numbers)}/"
-        self.url = f"s3://{self.bucket.name}/{self.prefix.removesuffix('/')}"
+        self.url = f"{self.bucket.url}/{self.prefix.removesuffix('/')}"
         self.options["mirror"] = self.url
 
     def _work(self, command: str, lacks: Any, far: dict[str, Any]) -> Ended:
@@ -66,7 +67,9 @@ class BucketMerge(Merge):
 class Merges:
     """Makes merges in one bucket."""
 
-    def __init__(self, bench: Bench, bucket: Bucket, server: Server, folder: Path) -> None:
+    def __init__(
+        self, bench: Bench, bucket: Bucket | Container, server: Server | Cloud, folder: Path
+    ) -> None:
         self.bench, self.bucket, self.server, self.folder = bench, bucket, server, folder
 
     def new(self, endpoint: str = "", **options: Any) -> BucketMerge:
@@ -120,7 +123,7 @@ def test_killed_at_requests(
 
 
 def test_a_server_that_fails_now_and_then(
-    merges: Merges, s3: Server, reference: dict[str, bytes], soak: bool
+    merges: Merges, s3: Server | Cloud, reference: dict[str, bytes], soak: bool
 ) -> None:
     with before(s3.endpoint) as proxy:
         for seed in range(40 if soak else 1):
@@ -138,7 +141,7 @@ def test_a_server_that_fails_now_and_then(
 
 
 def test_a_server_that_is_away_is_resumed_later(
-    merges: Merges, s3: Server, reference: dict[str, bytes]
+    merges: Merges, s3: Server | Cloud, reference: dict[str, bytes]
 ) -> None:
     with before(s3.endpoint) as proxy:
         merge = merges.new(proxy.endpoint, mirror_wait=0.5)

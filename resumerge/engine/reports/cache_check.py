@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.buckets.address import is_bucket
+from resumerge.buckets.calls import check_library
 from resumerge.buckets.file import cache_folder as buckets_folder
-from resumerge.buckets.s3 import check_boto3
 from resumerge.buckets.snapshot import cached_bucket_files
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
@@ -160,7 +160,7 @@ def _files_of(target: str, options: Options) -> tuple[Sequence[RemoteFile], list
 def _cached(model: str, revision: str | None) -> Sequence[RemoteFile]:
     if not is_bucket(model):
         return cached_files(model, revision)
-    check_boto3(model, "models in buckets of S3")
+    check_library(model, "models")
     return cached_bucket_files(model.removesuffix("/"))
 
 

@@ -30,7 +30,9 @@ def repo_of(url: str) -> str:
     fix = "check the spelling"
     if "@" in repo:
         fix = "remove @ and what follows: a mirror is always written to the main branch"
-    elif repo.split("/")[0] in ("models", "datasets", "spaces", "buckets"):
+    elif repo.split("/")[0] == "buckets":
+        fix = "a storage bucket is s3://NAME/prefix, with AWS_ENDPOINT_URL=https://s3.hf.co/ORG"
+    elif repo.split("/")[0] in ("models", "datasets", "spaces"):
         fix = "name a model repo, not a dataset or a space: hf://org/name"
     raise refuse(
         "This is not the name of a model repo on the Hub",

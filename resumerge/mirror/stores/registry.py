@@ -6,11 +6,15 @@ import re
 
 from resumerge.errors import refuse
 from resumerge.mirror.stores.base import Store
+from resumerge.mirror.stores.buckets.azure import AzureStore
+from resumerge.mirror.stores.buckets.google import GoogleStore
+from resumerge.mirror.stores.buckets.s3 import S3Store
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.mirror.stores.hub import HubStore
-from resumerge.mirror.stores.s3 import S3Store
 
-STORES: dict[str, type[Store]] = {kind.scheme: kind for kind in (FolderStore, HubStore, S3Store)}
+STORES: dict[str, type[Store]] = {
+    kind.scheme: kind for kind in (FolderStore, HubStore, S3Store, GoogleStore, AzureStore)
+}
 """Kinds of stores by scheme. The empty scheme is for addresses without one: paths."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")

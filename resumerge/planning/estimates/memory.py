@@ -36,10 +36,10 @@ UNIT_BYTES, NODE_BYTES = 3_000, 1_500
 the ledger's rows (measured on 12,000 units: 4.0 KB for a copy, 6.8 KB for linear of two models)."""
 
 BUCKETS_RSS = 40_000_000
-"""What boto3 takes, which makes the requests to buckets (measured: 33 MB)."""
+"""What the library takes that makes the requests to buckets (measured: 30 to 33 MB)."""
 
 UPLOAD_RSS = 30_000_000
-"""What the part of a shard takes that is sent to a mirror in a bucket (measured: 29 MB)."""
+"""What the part of a shard takes that is sent to a mirror in a bucket (measured: 9 to 29 MB)."""
 
 CLIENT_RSS = {"hub": 18_000_000}
 """What the client of a server takes that files are streamed from, by the kind of source; boto3 is

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from resumerge.buckets.s3 import check_boto3
+from resumerge.buckets.calls import check_library
 from resumerge.buckets.snapshot import BucketSnapshot, bucket_snapshot, cached_bucket_snapshot
 from resumerge.errors import InputError, Resumable
 from resumerge.recipe.types import ModelRef
@@ -37,12 +37,12 @@ def open_bucket(
         contents: whether there should be a model or an adapter.
 
     Raises:
-        InputError: nothing there, no access, no weights in it, damaged headers; boto3 is missing;
-            offline, with the names of the missing files.
+        InputError: nothing there, no access, no weights in it, damaged headers; the library for
+            such buckets is missing; offline, with the names of the missing files.
         Resumable: the network failed, or an object changed meanwhile.
     """
     metadata = metadata or MetadataCache()
-    check_boto3(ref.name, "models in buckets of S3")
+    check_library(ref.name, "models")
     snapshot = _snapshot(ref, revision, metadata, offline=offline)
     source = open_snapshot(ref, snapshot, metadata, contents)
     if snapshot.online:

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from virtual_machines import World
 
 from resumerge.buckets.s3 import S3Bucket
-from resumerge.mirror.stores import s3_uploads
+from resumerge.mirror.stores.buckets import s3_uploads
 
 
 @dataclass
@@ -96,6 +96,7 @@ class Api:
                 "ContentLength": len(rest),
                 "ContentRange": f"bytes {start}-{len(data) - 1}/{len(data)}",
                 "ETag": etag,
+                "ResponseMetadata": {"HTTPStatusCode": 206 if start else 200},
             }
 
         return self._ask(f"get {Key}", do)

@@ -15,9 +15,9 @@ from memory_s3 import MemoryBucket, Server
 from virtual_machines import World
 
 from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store
+from resumerge.mirror.stores.buckets.s3 import S3Client, S3Store
 from resumerge.mirror.stores.capabilities import Capabilities
 from resumerge.mirror.stores.folder import FolderStore
-from resumerge.mirror.stores.s3 import S3Client, S3Store
 from resumerge.storage import Storage
 
 T = TypeVar("T")

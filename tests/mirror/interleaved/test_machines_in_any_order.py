@@ -34,7 +34,7 @@ from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name, snap
 from resumerge.mirror.replicator import Replicator
 from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.stores.base import Store
-from resumerge.mirror.stores.bucket import BucketStore
+from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.conformance import (
     CHECKS,
     Check,

@@ -14,12 +14,16 @@ class Bucket:
 
     Args:
         env: the variables that lead to the server.
+
+    Attributes:
+        url: its address.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         import boto3
 
         self.name = f"bucket-{next(_numbers)}"
+        self.url = f"s3://{self.name}"
         self.api: Any = boto3.client(
             "s3",
             endpoint_url=env["AWS_ENDPOINT_URL"],

@@ -68,7 +68,7 @@ def _seaweedfs(folder: Path, port: int) -> list[str]:
     small = ["-volume.max=2000", "-master.volumeSizeLimitMB=64", "-s3.iam=false"]
     small += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
     where = [f"-dir={folder}", "-ip=127.0.0.1", f"-s3.port={port}"]
-    return [program("weed"), "server", "-s3", *where, *ports, *small]
+    return [program("weed"), f"-logdir={folder}", "server", "-s3", *where, *ports, *small]
 
 
 def _rclone(folder: Path, port: int) -> list[str]:
@@ -99,30 +99,55 @@ def missing(kind: str) -> str:
 @contextmanager
 def start(kind: str) -> Iterator[Server]:
     """A server that answers, with an empty folder for its data."""
+    with running(KINDS[kind]) as (endpoint, process):
+        yield Server(endpoint, process)
+
+
+@contextmanager
+def running(
+    command: Callable[[Path, int], list[str]],
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server that answers, its address and its process.
+
+    Args:
+        command: starts it, with an empty folder for its data, and a free port.
+    """
     with tempfile.TemporaryDirectory() as folder:
+        data, home = Path(folder, "data"), Path(folder, "home")
+        data.mkdir()
+        home.mkdir()
         port = _free_port()
         process = subprocess.Popen(
-            KINDS[kind](Path(folder), port),
-            cwd=folder,
-            env={**os.environ, "HOME": folder},
+            command(data, port),
+            cwd=home,
+            env={**os.environ, "HOME": str(home), "TMPDIR": str(home)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         try:
-            server = Server(f"http://127.0.0.1:{port}", process)
-            _wait_until_it_answers(server)
-            yield server
+            endpoint = f"http://127.0.0.1:{port}"
+            _wait_until_it_answers(endpoint, process)
+            yield endpoint, process
         finally:
             process.kill()
             process.wait()
+            _remove_sockets(process)
 
 
-def _wait_until_it_answers(server: Server) -> None:
+def _remove_sockets(process: subprocess.Popen[bytes]) -> None:
+    """SeaweedFS has its sockets in /tmp, whatever it is told, with its ports in their names."""
+    assert isinstance(process.args, list)
+    for word in map(str, process.args):
+        for path in Path("/tmp").glob(f"seaweedfs-*-{word.rpartition('=')[2]}.sock"):
+            path.unlink(missing_ok=True)
+
+
+def _wait_until_it_answers(endpoint: str, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        assert server.process.poll() is None, "the server ended"
+        assert process.poll() is None, "the server ended"
         try:
-            urllib.request.urlopen(server.endpoint, timeout=5).close()
+            urllib.request.urlopen(endpoint, timeout=5).close()
             return
         except urllib.error.HTTPError:
             return

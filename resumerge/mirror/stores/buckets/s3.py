@@ -11,39 +11,16 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from resumerge.buckets.address import EXAMPLE, split_address
-from resumerge.buckets.errors import s3_errors
-from resumerge.buckets.s3 import Body, S3Bucket, check_boto3
-from resumerge.errors import refuse
+from resumerge.buckets.address import EXAMPLES
+from resumerge.buckets.base import Body
+from resumerge.buckets.s3 import S3Bucket
+from resumerge.buckets.s3_errors import s3_errors
 from resumerge.mirror.stores.base import Moved
-from resumerge.mirror.stores.bucket import BucketStore
-from resumerge.mirror.stores.bucket_client import BucketClient
-from resumerge.mirror.stores.s3_uploads import Upload, abort_uploads, report_sent_bytes
-
-
-class S3Store(BucketStore):
-    """Objects in a bucket of S3, Cloudflare R2, MinIO, Ceph, SeaweedFS …
-
-    Endpoint, region and credentials are those of `S3Bucket`.
-    """
-
-    scheme = "s3"
-    example = EXAMPLE
-
-    @classmethod
-    def open(cls, address: str, *, offline: bool = False) -> Self:
-        bucket, prefix = split_address(address)
-        url = f"{cls.scheme}://{bucket}" + (f"/{prefix}" if prefix else "")
-        if offline:
-            raise refuse(
-                "Offline mode is on, and this is a bucket",
-                where=url,
-                fix="run without --offline",
-            )
-        check_boto3(url, "mirrors in buckets of S3")
-        return cls(url, S3Client(bucket, prefix))
+from resumerge.mirror.stores.buckets.client import BucketClient
+from resumerge.mirror.stores.buckets.s3_uploads import Upload, abort_uploads, report_sent_bytes
+from resumerge.mirror.stores.buckets.store import BucketStore
 
 
 class S3Client(BucketClient):
@@ -104,3 +81,14 @@ class _WritableBucket(S3Bucket):
         api = super()._open()
         report_sent_bytes(api)
         return api
+
+
+class S3Store(BucketStore):
+    """Objects in a bucket of S3, Cloudflare R2, MinIO, Ceph, SeaweedFS …
+
+    Endpoint, region and credentials are those of `S3Bucket`.
+    """
+
+    scheme = "s3"
+    example = EXAMPLES["s3"]
+    client = S3Client

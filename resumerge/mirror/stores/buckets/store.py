@@ -10,10 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar, Self
 
+from resumerge.buckets.address import split_address
+from resumerge.buckets.calls import check_library
 from resumerge.buckets.errors import Changed, Unsupported
+from resumerge.errors import refuse
 from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError
-from resumerge.mirror.stores.bucket_client import BucketClient, checked
+from resumerge.mirror.stores.buckets.client import BucketClient, checked
 from resumerge.storage import Storage
 
 SETTLE_SECONDS = 2.0
@@ -30,9 +34,27 @@ class BucketStore(Store):
     Args:
         url: the normalised address.
         client: answers the requests.
+
+    Attributes:
+        client: the class of it, for stores of this kind.
     """
 
+    client: ClassVar[type[BucketClient]]
+
     heartbeat_seconds = 20.0
+
+    @classmethod
+    def open(cls, address: str, *, offline: bool = False) -> Self:
+        bucket, prefix = split_address(address)
+        url = f"{cls.scheme}://{bucket}" + (f"/{prefix}" if prefix else "")
+        if offline:
+            raise refuse(
+                "Offline mode is on, and this is a bucket",
+                where=url,
+                fix="run without --offline",
+            )
+        check_library(url, "mirrors")
+        return cls(url, cls.client(bucket, prefix))
 
     def __init__(self, url: str, client: BucketClient) -> None:
         self.url = url

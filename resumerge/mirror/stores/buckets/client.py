@@ -9,13 +9,17 @@ from datetime import datetime
 from pathlib import Path
 
 from resumerge.buckets.address import has_odd_part
-from resumerge.buckets.s3 import Body
+from resumerge.buckets.base import Body
 from resumerge.errors import refuse
 from resumerge.mirror.stores.base import Moved
 
 
 class BucketClient(ABC):
     """One bucket, and the names below one prefix.
+
+    Args:
+        bucket: its name.
+        prefix: without a ``/`` at its end; may be empty.
 
     Requests are those of the protocol, once each: an object is written and removed in one step, and
     every request that begins later sees that. Names are `Store`'s, without the prefix.
@@ -25,6 +29,9 @@ class BucketClient(ABC):
         StoreError: the server cannot be reached, fails or refuses.
         Unsupported: the server does not know the request.
     """
+
+    @abstractmethod
+    def __init__(self, bucket: str, prefix: str) -> None: ...
 
     @abstractmethod
     def list(self) -> dict[str, int]:

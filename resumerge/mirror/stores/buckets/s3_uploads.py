@@ -16,7 +16,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from resumerge.buckets.errors import Unsupported, s3_errors
+from resumerge.buckets.errors import Unsupported
+from resumerge.buckets.s3_errors import s3_errors
 from resumerge.mirror.stores.base import Moved, StoreError
 
 PART = 16 << 20

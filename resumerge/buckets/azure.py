@@ -1,0 +1,147 @@
+"""One container of Azure Blob Storage: the requests that read, and what errors mean.
+
+Requests are made with azure-storage-blob, Microsoft's own library. Which account is meant, and its
+credentials, are found in the variables that the Azure CLI reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed
+from resumerge.buckets.errors import Advice, Changed, no_credentials, refusal, unreachable
+from resumerge.buckets.ranges import RANGE, Hash, RangedBucket
+from resumerge.errors import StoreError
+
+ADVICE = Advice(
+    "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or "
+    "AZURE_STORAGE_SAS_TOKEN, for an account that may list and read there, and for a mirror also "
+    "write and delete",
+    "create the container, or check its name and AZURE_STORAGE_ACCOUNT",
+)
+
+BLOCK_LIST_BYTES = 64 << 20
+"""Larger files of the user that lie in a mirror are sent in blocks of this length."""
+
+
+class AzureBucket(RangedBucket):
+    """See `Bucket`."""
+
+    kind = "containers of Azure"
+    library = "azure.storage.blob"
+    extra = "azure"
+    variables = ("AZURE_STORAGE_",)
+
+    @property
+    def server(self) -> str:
+        """The server's name, as a part of a path, with the account where it is not in there."""
+        api = self.api()
+        address = urlsplit(api.url)
+        host = (address.hostname or "").replace(":", "_")
+        host = f"{host}_{address.port}" if address.port else host
+        account = str(api.account_name)
+        return host if host.partition(".")[0] == account else f"{host}_{account}"
+
+    def list(self, prefix: str) -> dict[str, Listed]:
+        found = {}
+        with azure_errors(self.name):
+            for blob in self.api().list_blobs(name_starts_with=prefix, include=["metadata"]):
+                is_folder = (blob.metadata or {}).get("hdi_isfolder") == "true"
+                if not is_folder and not blob.name.endswith("/"):
+                    listed = Listed(blob.size, blob.etag.strip('"'))
+                    found[blob.name.removeprefix(prefix)] = listed
+        return found
+
+    def head(self, key: str) -> tuple[Listed, Hash | None]:
+        with azure_errors(self.name, key):
+            found = self.api().get_blob_client(key).get_blob_properties()
+        md5 = found.content_settings.content_md5
+        expected = ((lambda: hashlib.md5(usedforsecurity=False)), bytes(md5)) if md5 else None
+        return Listed(found.size, found.etag.strip('"')), expected
+
+    def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
+        with azure_errors(self.name, key):
+            blob = self.api().get_blob_client(key)
+            stream = blob.download_blob(start, stop - start, decompress=False, **unchanged(etag))
+            data: bytes = stream.readall()
+        return data
+
+    def _open(self) -> Any:
+        from azure.storage.blob import ContainerClient, LinearRetry
+
+        # Where no log is asked for, the library's remarks would come to the terminal.
+        logging.getLogger("azure").addHandler(logging.NullHandler())
+
+        settings: dict[str, Any] = {
+            "connection_timeout": CONNECT_TIMEOUT,
+            "read_timeout": IDLE_TIMEOUT,
+            "retry_policy": LinearRetry(backoff=1, retry_total=2, random_jitter_range=0),
+            "max_single_get_size": RANGE,
+            "max_chunk_get_size": RANGE,
+            "max_single_put_size": BLOCK_LIST_BYTES,
+        }
+        text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
+        account = os.environ.get("AZURE_STORAGE_ACCOUNT")
+        endpoint = os.environ.get("AZURE_STORAGE_SERVICE_ENDPOINT")
+        key = os.environ.get("AZURE_STORAGE_KEY")
+        sas = os.environ.get("AZURE_STORAGE_SAS_TOKEN")
+        try:
+            if text:
+                return ContainerClient.from_connection_string(text, self.name, **settings)
+            if not (account or endpoint) or not (sas or key):
+                raise ValueError
+            # An address may have the account in its path: the library does not find it there.
+            named: Any = {"account_name": account, "account_key": key}
+            url = endpoint or f"https://{account}.blob.core.windows.net"
+            credential = sas or (named if account else key)
+            return ContainerClient(url, self.name, credential, **settings)
+        except ValueError as error:  # its text may have the secret
+            raise no_credentials(ADVICE, self.name, error) from None
+
+
+def unchanged(etag: str) -> dict[str, Any]:
+    """The arguments of a request about a blob only if it has this ETag, without quotes."""
+    from azure.core import MatchConditions
+
+    return {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
+
+
+@contextmanager
+def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
+    """A context for calls of Azure's library about a container; it translates their errors.
+
+    Args, Raises: as `s3_errors`.
+    """
+    from azure.core.exceptions import AzureError, HttpResponseError
+
+    try:
+        yield
+    except HttpResponseError as error:
+        if error.status_code is None:  # the answer could not be read
+            raise unreachable(bucket, error) from None
+        raise _refusal(bucket, name, error) from None
+    except AzureError as error:
+        raise unreachable(bucket, error) from None
+    except OSError as error:
+        # Errors of local files have a path; ours are not translated again.
+        if isinstance(error, (StoreError, FileNotFoundError)) or error.filename:
+            raise
+        raise unreachable(bucket, error) from None
+
+
+def _refusal(bucket: str, name: str, error: Any) -> Exception:
+    word = getattr(error, "error_code", None) or ""
+    code = str(getattr(word, "value", word))
+    headers = getattr(error.response, "headers", {})
+    status, after = error.status_code, str(headers.get("Retry-After", ""))
+    if code == "BlobAlreadyExists":
+        return Changed()
+    if code in ("ContainerNotFound", "ContainerBeingDeleted", "InvalidResourceName"):
+        name, status = "", 404
+    return refusal(ADVICE, bucket, status, code, name, after)

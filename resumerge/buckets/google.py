@@ -1,0 +1,158 @@
+"""One bucket of Google Cloud Storage: the requests that read, and what errors mean.
+
+Requests are made with google-cloud-storage, Google's own library: it takes credentials from where
+Google's tools take them. An object's generation stands for its ETag: it is what conditions compare.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import http.client
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed
+from resumerge.buckets.errors import Advice, Changed, no_credentials, refusal, unreachable
+from resumerge.buckets.ranges import Hash, RangedBucket
+from resumerge.errors import StoreError
+
+ADVICE = Advice(
+    "log in with 'gcloud auth application-default login', or set GOOGLE_APPLICATION_CREDENTIALS, "
+    "for an account that may list and read there, and for a mirror also write and delete",
+    "create the bucket, or check its name and STORAGE_EMULATOR_HOST",
+)
+
+REPEATED_SECONDS = 4.0
+"""For how long the library repeats a request that fails."""
+
+
+@functools.cache
+def patience() -> dict[str, Any]:
+    """The arguments of each request that say how long the library waits and repeats it."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    retry = DEFAULT_RETRY.with_delay(initial=0.2, maximum=1.0).with_timeout(REPEATED_SECONDS)
+    return {"retry": retry, "timeout": (CONNECT_TIMEOUT, IDLE_TIMEOUT)}
+
+
+class GoogleBucket(RangedBucket):
+    """See `Bucket`. The library reads GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST and the
+    files of gcloud, and asks the metadata server of a machine in Google's cloud."""
+
+    kind = "buckets of Google Cloud Storage"
+    library = "google.cloud.storage"
+    extra = "google"
+    variables = ("GOOGLE_", "CLOUDSDK_", "STORAGE_EMULATOR_HOST")
+
+    @property
+    def server(self) -> str:
+        """The server's name, as a part of a path."""
+        address = urlsplit(self.api().client.api_endpoint)
+        host = (address.hostname or "").replace(":", "_")
+        return f"{host}_{address.port}" if address.port else host
+
+    def list(self, prefix: str) -> dict[str, Listed]:
+        fields = "items(name,size,generation),nextPageToken"
+        with google_errors(self.name):
+            return {
+                blob.name.removeprefix(prefix): Listed(blob.size, str(blob.generation))
+                for blob in self.api().list_blobs(prefix=prefix, fields=fields, **patience())
+                if not blob.name.endswith("/")  # a console's mark of a folder
+            }
+
+    def head(self, key: str) -> tuple[Listed, Hash | None]:
+        with google_errors(self.name, key):
+            blob = self.api().blob(key)
+            blob.reload(**patience())
+        return Listed(blob.size, str(blob.generation)), hash_of(blob)
+
+    def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
+        try:
+            with google_errors(self.name, key):
+                data: bytes = (
+                    self.api()
+                    .blob(key, generation=int(etag))
+                    .download_as_bytes(
+                        start=start, end=stop - 1, raw_download=True, checksum=None, **patience()
+                    )
+                )
+        except FileNotFoundError:  # this generation
+            raise Changed from None
+        return data
+
+    def _open(self) -> Any:
+        from google.cloud import storage
+
+        with google_errors(self.name):
+            return storage.Client(project=None).bucket(self.name)
+
+
+def hash_of(blob: Any) -> Hash | None:
+    """The hash that Google states of an object: an MD5, or a CRC-32C where it was put together."""
+    if blob.md5_hash:
+        return (lambda: hashlib.md5(usedforsecurity=False)), base64.b64decode(blob.md5_hash)
+    if blob.crc32c:
+        return _Crc32c, base64.b64decode(blob.crc32c)
+    return None
+
+
+class _Crc32c:
+    """CRC-32C as a digest."""
+
+    def __init__(self) -> None:
+        import google_crc32c
+
+        checksum: Any = google_crc32c.Checksum
+        self._checksum = checksum()
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        self._checksum.update(bytes(data))
+
+    def hexdigest(self) -> str:
+        digest: bytes = self._checksum.digest()
+        return digest.hex()
+
+
+@contextmanager
+def google_errors(bucket: str, name: str = "") -> Iterator[None]:
+    """A context for calls of Google's library about a bucket; it translates their errors.
+
+    Args, Raises: as `s3_errors`.
+    """
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from google.resumable_media.common import DataCorruption, InvalidResponse
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except GoogleAPICallError as error:
+        reason = str((error.errors or [{}])[0].get("reason", "")) if error.errors else ""
+        raise _refusal(bucket, name, error.code, reason, error.response) from None
+    except InvalidResponse as error:
+        raise _refusal(bucket, name, error.response.status_code, "", error.response) from None
+    except TransportError as error:
+        raise unreachable(bucket, error) from None
+    except GoogleAuthError as error:
+        if error.retryable:
+            raise unreachable(bucket, error) from None
+        raise no_credentials(ADVICE, bucket, error) from None
+    except (DataCorruption, HTTPError, http.client.HTTPException) as error:
+        raise unreachable(bucket, error) from None
+    except (RequestException, OSError) as error:
+        # Errors of local files have a path; ours are not translated again.
+        if isinstance(error, (StoreError, FileNotFoundError)) or error.filename:
+            raise
+        raise unreachable(bucket, error) from None
+
+
+def _refusal(bucket: str, name: str, status: int | None, reason: str, response: Any) -> Exception:
+    headers = getattr(response, "headers", None) or {}
+    after = str(headers.get("Retry-After", ""))
+    code = reason if reason.isalpha() else ""
+    return refusal(ADVICE, bucket, int(status or 0), code, name, after)

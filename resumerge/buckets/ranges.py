@@ -1,0 +1,102 @@
+"""Buckets whose library hands out ranges of an object whole, and not as they arrive."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from resumerge.buckets.base import PIECE, Body, Bucket, Listed
+from resumerge.buckets.content import Begin, HashCheck
+from resumerge.buckets.errors import Changed
+from resumerge.errors import StoreError
+from resumerge.remote.digests import Digest
+
+RANGE = 4 << 20
+"""Bytes of one request, which are in memory."""
+
+ATTEMPTS = 10
+"""To read an object that others replace meanwhile."""
+
+Hash = tuple[Callable[[], Digest], bytes]
+"""A digest, and its expected value."""
+
+
+class RangedBucket(Bucket):
+    """Reads an object by requests of `RANGE` bytes, all of one version of it."""
+
+    @contextmanager
+    def read(
+        self,
+        key: str,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        known: Listed | None = None,
+        piece: int = PIECE,
+    ) -> Iterator[Body]:
+        found, first = (known, b"") if known else self._newest(key, start, stop)
+        is_part = bool(start) or stop is not None
+        stop = found.nbytes if stop is None else min(stop, found.nbytes)
+        aborted = threading.Event()
+
+        def pieces() -> Iterator[bytes]:
+            if first:
+                yield first
+            for at in range(start + len(first), stop, RANGE):
+                data = self._whole_range(key, at, min(stop, at + RANGE), found.etag)
+                if aborted.is_set():
+                    raise StoreError(f"Reading {key} in {self.name} was ended")
+                yield data
+
+        headers: dict[str, str | None] = {
+            "ETag": f'"{found.etag}"',
+            "Content-Length": str(stop - start),
+            "Content-Range": f"bytes {start}-{stop - 1}/{found.nbytes}" if is_part else None,
+        }
+        status = 206 if is_part else 200
+        yield Body(found.nbytes, found.etag, pieces(), status, headers, aborted.set)
+
+    def _newest(self, key: str, start: int, stop: int | None) -> tuple[Listed, bytes]:
+        """The object as it is now, and its first range, of the same version."""
+        for _ in range(ATTEMPTS):
+            found = self.head(key)[0]
+            end = min(found.nbytes if stop is None else stop, start + RANGE, found.nbytes)
+            try:
+                return found, self._whole_range(key, start, end, found.etag) if start < end else b""
+            except Changed:
+                continue
+        raise StoreError(f"{key} in {self.name} changes all the time")
+
+    def _whole_range(self, key: str, start: int, stop: int, etag: str) -> bytes:
+        data = self._range(key, start, stop, etag)
+        if len(data) != stop - start:
+            raise StoreError(
+                f"The server of the bucket {self.name} sent {len(data)} of {stop - start} bytes"
+            )
+        return data
+
+    def nbytes(self, key: str, etag: str) -> int:
+        return self._known(key, etag)[0].nbytes
+
+    def check(self, key: str, known: Listed) -> Begin | None:
+        expected = self._known(key, known.etag)[1]
+        if expected is None:
+            return None
+        digest, value = expected
+        return lambda: HashCheck(digest(), value.hex())
+
+    def _known(self, key: str, etag: str) -> tuple[Listed, Hash | None]:
+        found = self.head(key)
+        if found[0].etag != etag:
+            raise Changed
+        return found
+
+    @abstractmethod
+    def head(self, key: str) -> tuple[Listed, Hash | None]:
+        """An object as it is now, and a hash of its content where the server has one."""
+
+    @abstractmethod
+    def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
+        """Bytes ``start:stop``, if the object has this ETag still."""

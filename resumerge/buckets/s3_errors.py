@@ -1,0 +1,109 @@
+"""What an error of boto3 means. Nothing of a request's headers or address is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from resumerge.buckets.errors import (
+    Advice,
+    denied,
+    misplaced,
+    no_credentials,
+    refusal,
+    unreachable,
+)
+from resumerge.errors import StoreError
+
+ADVICE = Advice(
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or log in with the AWS CLI, "
+    "for an account that may list and read there, and for a mirror also write and delete",
+    "create the bucket, or check its name, AWS_REGION and AWS_ENDPOINT_URL",
+)
+
+_WRONG_CREDENTIALS = {"ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
+_WRONG_PLACE = {
+    "NoSuchBucket",
+    "InvalidBucketName",
+    "AllAccessDisabled",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "PermanentRedirect",
+}
+_MEANING = {
+    "PreconditionFailed": 412,
+    "NotImplemented": 501,
+    "ConditionalRequestConflict": 409,
+    **dict.fromkeys(("RequestTimeout", "SlowDown", "BadDigest", "IncompleteBody"), 503),
+}
+"""What some codes mean, whatever the status beside them."""
+
+_NO_CREDENTIALS = (
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "CredentialRetrievalError",
+    "ProfileNotFound",
+    "SSOError",
+    "TokenRetrievalError",
+    "InvalidConfigError",
+    "ConfigParseError",
+)
+
+
+@contextmanager
+def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
+    """A context for calls of boto3 about a bucket; it translates their errors.
+
+    Args:
+        name: of the object that is read; then a missing one is no `StoreError`.
+
+    Raises:
+        FileNotFoundError: there is no such object.
+        StoreError: the server cannot be reached, fails or refuses.
+        Changed: the request's condition is not met.
+        Unsupported: the server does not know the request.
+    """
+    import http.client
+
+    from botocore.exceptions import BotoCoreError, ClientError
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _refusal(error.response, bucket, name) from None
+    except BotoCoreError as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if kinds & set(_NO_CREDENTIALS):
+            raise no_credentials(ADVICE, bucket, error) from None
+        if "ParamValidationError" in kinds:
+            raise StoreError(
+                f"{bucket} cannot be a bucket", fix=ADVICE.place, denied=True
+            ) from None
+        raise unreachable(bucket, error) from None
+    except (HTTPError, http.client.HTTPException) as error:
+        raise unreachable(bucket, error) from None
+    except OSError as error:
+        # Errors of local files have a path; ours are not translated again.
+        if isinstance(error, (StoreError, FileNotFoundError)) or error.filename:
+            raise
+        raise unreachable(bucket, error) from None
+
+
+def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
+    """The error that an answer of the server means: by its code, or else by its status."""
+    code = str(response.get("Error", {}).get("Code", ""))
+    facts = response.get("ResponseMetadata", {})
+    status = int(facts.get("HTTPStatusCode", 0))
+    shown = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
+    if code in _WRONG_PLACE:
+        return misplaced(ADVICE, bucket, shown)
+    if code in _WRONG_CREDENTIALS:
+        return denied(ADVICE, bucket, shown)
+    if code == "RequestTimeTooSkewed":
+        return denied(ADVICE._replace(credentials="set the clock of this machine"), bucket, shown)
+    if code == "NoSuchUpload" and not name:
+        return StoreError(f"An upload to the bucket {bucket} was ended by somebody else")
+    after = str(facts.get("HTTPHeaders", {}).get("retry-after", ""))
+    return refusal(ADVICE, bucket, status, code, name, after, _MEANING.get(code))

@@ -1,0 +1,189 @@
+"""A store in a container of Azure Blob Storage.
+
+Large files are sent in blocks, each with its MD5, which the server compares. A block is named by
+its number and its MD5, so that a later attempt sees which ones are there, also on another machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+from resumerge.buckets.address import EXAMPLES
+from resumerge.buckets.azure import AzureBucket, azure_errors, unchanged
+from resumerge.buckets.base import Body
+from resumerge.mirror.stores.base import Moved, StoreError
+from resumerge.mirror.stores.buckets.client import BucketClient
+from resumerge.mirror.stores.buckets.store import BucketStore
+
+BLOCK = 4 << 20
+"""Bytes of a block, which is in memory."""
+
+MOST_BLOCKS = 50_000
+"""Blocks that a blob can have."""
+
+COPY_POLL_SECONDS = 0.5
+
+
+class AzureClient(BucketClient):
+    """See `BucketClient` and `AzureBucket`."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self.bucket = bucket
+        self._objects = AzureBucket(bucket)
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def list(self) -> dict[str, int]:
+        found = self._objects.list(self._prefix)
+        return {name: listed.nbytes for name, listed in found.items()}
+
+    def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
+        return self._objects.read(self._prefix + name, start)
+
+    def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:
+        condition = unchanged(version) if version else {}
+        with azure_errors(self.bucket):
+            self._blob(name).upload_blob(
+                data, overwrite=not absent, validate_content=True, **condition
+            )
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError), azure_errors(self.bucket, name):
+            self._blob(name).delete_blob()
+
+    def copy(self, name: str, other: str) -> None:
+        target = self._blob(other)
+        with azure_errors(self.bucket, name):
+            status = target.start_copy_from_url(self._blob(name).url)["copy_status"]
+            while status == "pending":
+                time.sleep(COPY_POLL_SECONDS)
+                status = target.get_blob_properties().copy.status
+        if status != "success":
+            raise StoreError(f"{name} in {self.bucket} could not be copied: {status}")
+
+    def upload(self, name: str, path: Path, moved: Moved) -> str:
+        return _Upload(self.bucket, self._blob(name), path, moved).run()
+
+    def abandon_uploads(self, names: Iterable[str]) -> None:
+        """Blocks that are not committed expire within a week."""
+
+    def now(self) -> datetime | None:
+        dates: list[str] = []
+
+        def note(response: Any) -> None:
+            dates.append(response.http_response.headers.get("Date", ""))
+
+        with azure_errors(self.bucket):
+            pages = self._objects.api().list_blobs(
+                name_starts_with=self._prefix, results_per_page=1, raw_response_hook=note
+            )
+            next(iter(pages), None)
+        return parsedate_to_datetime(dates[0]).astimezone(UTC) if any(dates) else None
+
+    def _blob(self, name: str) -> Any:
+        return self._objects.api().get_blob_client(self._prefix + name)
+
+
+class _Upload:
+    """One file on its way to one blob.
+
+    Args:
+        blob: the library's client.
+    """
+
+    def __init__(self, container: str, blob: Any, path: Path, moved: Moved) -> None:
+        self._container, self._blob = container, blob
+        self._path, self._moved = path, moved
+        self._nbytes = path.stat().st_size
+        self._block = block_bytes(self._nbytes)
+        self._sha256 = hashlib.sha256()
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
+    def run(self) -> str:
+        """Send what the server does not have; SHA-256 of the local file."""
+        self._moved(0)
+        if known := self._md5_there():
+            for _ in self._pieces():
+                self._moved(0)
+            if known == self._md5.digest():
+                return self._sha256.hexdigest()
+        there = self._blocks_there()
+        names = []
+        for number, data in enumerate(self._pieces()):
+            name = _block_name(number, data)
+            self._moved(0)
+            if name not in there:
+                self._moved(len(data))
+                with azure_errors(self._container):
+                    self._blob.stage_block(name, data, length=len(data), validate_content=True)
+            names.append(name)
+        self._commit(names)
+        return self._sha256.hexdigest()
+
+    def _md5_there(self) -> bytes:
+        """The MD5 of a blob of the same size; empty if there is none."""
+        try:
+            with azure_errors(self._container, self._blob.blob_name):
+                found = self._blob.get_blob_properties()
+        except FileNotFoundError:
+            return b""
+        md5: bytes = bytes(found.content_settings.content_md5 or b"")
+        return md5 if found.size == self._nbytes else b""
+
+    def _blocks_there(self) -> set[str]:
+        """The names of the blocks that an interrupted upload has sent. Those of a stranger's, which
+        may have names of another length, are discarded: the server refuses both in one blob."""
+        try:
+            with azure_errors(self._container, self._blob.blob_name):
+                blocks = self._blob.get_block_list("uncommitted")[1]
+                found = {str(block.id) for block in blocks}
+                if any(len(name) != len(_block_name(0, b"")) for name in found):
+                    self._blob.upload_blob(b"", overwrite=True)
+                    return set()
+        except FileNotFoundError:
+            return set()
+        return found
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The blocks of the local file, which are hashed on the way."""
+        self._sha256, self._md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+        with self._path.open("rb", buffering=0) as file:
+            for start in range(0, self._nbytes, self._block):
+                data = file.read(min(self._block, self._nbytes - start))
+                self._sha256.update(data)
+                self._md5.update(data)
+                yield data
+
+    def _commit(self, names: list[str]) -> None:
+        from azure.storage.blob import BlobBlock, ContentSettings
+
+        settings = ContentSettings(content_md5=bytearray(self._md5.digest()))
+        with azure_errors(self._container):
+            self._blob.commit_block_list(
+                [BlobBlock(name) for name in names], content_settings=settings
+            )
+
+
+def block_bytes(nbytes: int) -> int:
+    """Bytes of each block of a file: a multiple of `BLOCK`, so that `MOST_BLOCKS` are enough."""
+    return BLOCK * max(1, -(-nbytes // (BLOCK * MOST_BLOCKS)))
+
+
+def _block_name(number: int, data: bytes) -> str:
+    md5 = hashlib.md5(data, usedforsecurity=False).digest()
+    return base64.b64encode(number.to_bytes(4, "big") + md5).decode()
+
+
+class AzureStore(BucketStore):
+    """Blobs in a container of Azure. The account and credentials are those of `AzureBucket`."""
+
+    scheme = "az"
+    example = EXAMPLES["az"]
+    client = AzureClient

@@ -1,0 +1,149 @@
+"""A store in a bucket of Google Cloud Storage.
+
+An upload that was interrupted begins again. What it sent is a session of the server, which expires
+by itself and costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import secrets
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from resumerge.buckets.address import EXAMPLES
+from resumerge.buckets.base import Body
+from resumerge.buckets.google import GoogleBucket, google_errors, hash_of, patience
+from resumerge.mirror.stores.base import METADATA, Moved, StoreError
+from resumerge.mirror.stores.buckets.client import BucketClient
+from resumerge.mirror.stores.buckets.store import BucketStore
+
+CHUNK = 8 << 20
+"""Bytes of one request of an upload, which are in memory."""
+
+PIECE = 1 << 18
+"""Bytes that are read from a local file between two reports."""
+
+
+class GoogleClient(BucketClient):
+    """See `BucketClient` and `GoogleBucket`."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self.bucket = bucket
+        self._objects = GoogleBucket(bucket)
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def list(self) -> dict[str, int]:
+        found = self._objects.list(self._prefix)
+        return {name: listed.nbytes for name, listed in found.items()}
+
+    def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
+        return self._objects.read(self._prefix + name, start)
+
+    def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:
+        self._put(name, data, 0 if absent else int(version) if version else None)
+
+    def _put(self, name: str, data: bytes, generation: int | None) -> Any:
+        blob = self._blob(name)
+        with google_errors(self.bucket):
+            blob.upload_from_string(
+                data, checksum="md5", if_generation_match=generation, **patience()
+            )
+        return blob
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError), google_errors(self.bucket, name):
+            self._blob(name).delete(**patience())
+
+    def copy(self, name: str, other: str) -> None:
+        source, target, token = self._blob(name), self._blob(other), None
+        while True:
+            with google_errors(self.bucket, name):
+                token, _, _ = target.rewrite(source, token=token, **patience())
+            if token is None:
+                return
+
+    def upload(self, name: str, path: Path, moved: Moved) -> str:
+        moved(0)
+        blob = self._blob(name)
+        try:
+            with google_errors(self.bucket, name):
+                blob.reload(**patience())
+        except FileNotFoundError:
+            pass
+        else:
+            if sha256 := _sha256_if_same(path, blob, moved):
+                return sha256
+        blob, nbytes = self._blob(name), path.stat().st_size
+        blob.chunk_size = CHUNK
+        with path.open("rb", buffering=0) as file, google_errors(self.bucket):
+            reader = _Reader(file, moved)
+            blob.upload_from_file(
+                reader,
+                size=nbytes,
+                checksum="md5",
+                **patience(),
+            )
+        if blob.size != nbytes or reader.nbytes != nbytes:
+            raise StoreError(f"{name} in {self.bucket} differs from what was sent")
+        return reader.sha256.hexdigest()
+
+    def abandon_uploads(self, names: Iterable[str]) -> None:
+        """Sessions expire."""
+
+    def now(self) -> datetime | None:
+        """When a small object was written."""
+        name = f"{METADATA}/probe-{secrets.token_hex(4)}-0"
+        written: datetime | None = self._put(name, b"now", None).updated
+        self.remove(name)
+        return None if written is None else written.astimezone(UTC)
+
+    def _blob(self, name: str) -> Any:
+        return self._objects.api().blob(self._prefix + name)
+
+
+def _sha256_if_same(path: Path, blob: Any, moved: Moved) -> str:
+    """SHA-256 of a local file that has the size and the hash of an object; else empty."""
+    expected = hash_of(blob)
+    if expected is None or blob.size != path.stat().st_size:
+        return ""
+    digest, sha256 = expected[0](), hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(CHUNK):
+            digest.update(piece)
+            sha256.update(piece)
+            moved(0)
+    return sha256.hexdigest() if digest.hexdigest() == expected[1].hex() else ""
+
+
+class _Reader(io.RawIOBase):
+    """A file that is hashed and reported while it is read, once from its beginning to its end."""
+
+    def __init__(self, file: io.FileIO, moved: Moved) -> None:
+        self._file, self._moved = file, moved
+        self.sha256, self.nbytes = hashlib.sha256(), 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = CHUNK if size is None or size < 0 else size
+        found = bytearray()
+        while len(found) < wanted and (data := self._file.read(min(PIECE, wanted - len(found)))):
+            self._moved(len(data))
+            found += data
+        self.sha256.update(found)
+        self.nbytes += len(found)
+        return bytes(found)
+
+    def tell(self) -> int:
+        return self.nbytes
+
+
+class GoogleStore(BucketStore):
+    """Objects in a bucket of Google Cloud Storage. Credentials are those of `GoogleBucket`."""
+
+    scheme = "gs"
+    example = EXAMPLES["gs"]
+    client = GoogleClient
