@@ -123,14 +123,17 @@ def google_errors(bucket: str, name: str = "") -> Iterator[None]:
 
     Args, Raises: as `s3_errors`.
     """
-    from google.api_core.exceptions import GoogleAPICallError
+    from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError, TransportError
     from google.resumable_media.common import DataCorruption, InvalidResponse
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
 
     try:
-        yield
+        try:
+            yield
+        except RetryError as error:  # what was repeated in vain
+            raise error.cause from None
     except GoogleAPICallError as error:
         reason = str((error.errors or [{}])[0].get("reason", "")) if error.errors else ""
         raise _refusal(bucket, name, error.code, reason, error.response) from None

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any
 
 from resumerge.buckets.address import EXAMPLES
 from resumerge.buckets.azure import AzureBucket, azure_errors, unchanged
-from resumerge.buckets.base import Body
 from resumerge.mirror.stores.base import Moved, StoreError
 from resumerge.mirror.stores.buckets.client import BucketClient
 from resumerge.mirror.stores.buckets.store import BucketStore
@@ -35,17 +34,7 @@ COPY_POLL_SECONDS = 0.5
 class AzureClient(BucketClient):
     """See `BucketClient` and `AzureBucket`."""
 
-    def __init__(self, bucket: str, prefix: str) -> None:
-        self.bucket = bucket
-        self._objects = AzureBucket(bucket)
-        self._prefix = f"{prefix}/" if prefix else ""
-
-    def list(self) -> dict[str, int]:
-        found = self._objects.list(self._prefix)
-        return {name: listed.nbytes for name, listed in found.items()}
-
-    def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
-        return self._objects.read(self._prefix + name, start)
+    objects = AzureBucket
 
     def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:
         condition = unchanged(version) if version else {}

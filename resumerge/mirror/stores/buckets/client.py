@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar
 
 from resumerge.buckets.address import has_odd_part
-from resumerge.buckets.base import Body
+from resumerge.buckets.base import Body, Bucket
 from resumerge.errors import refuse
 from resumerge.mirror.stores.base import Moved
 
@@ -30,16 +31,22 @@ class BucketClient(ABC):
         Unsupported: the server does not know the request.
     """
 
-    @abstractmethod
-    def __init__(self, bucket: str, prefix: str) -> None: ...
+    objects: ClassVar[type[Bucket]]
+    """The requests that read."""
 
-    @abstractmethod
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self.bucket = bucket
+        self._objects = self.objects(bucket)
+        self._prefix = f"{prefix}/" if prefix else ""
+
     def list(self) -> dict[str, int]:
         """Bytes of every object, by name."""
+        found = self._objects.list(self._prefix)
+        return {name: listed.nbytes for name, listed in found.items()}
 
-    @abstractmethod
     def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
         """An object's bytes from `start` on."""
+        return self._objects.read(self._prefix + name, start)
 
     @abstractmethod
     def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:

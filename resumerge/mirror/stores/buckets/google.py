@@ -10,13 +10,12 @@ import hashlib
 import io
 import secrets
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from resumerge.buckets.address import EXAMPLES
-from resumerge.buckets.base import Body
 from resumerge.buckets.google import GoogleBucket, google_errors, hash_of, patience
 from resumerge.mirror.stores.base import METADATA, Moved, StoreError
 from resumerge.mirror.stores.buckets.client import BucketClient
@@ -32,17 +31,7 @@ PIECE = 1 << 18
 class GoogleClient(BucketClient):
     """See `BucketClient` and `GoogleBucket`."""
 
-    def __init__(self, bucket: str, prefix: str) -> None:
-        self.bucket = bucket
-        self._objects = GoogleBucket(bucket)
-        self._prefix = f"{prefix}/" if prefix else ""
-
-    def list(self) -> dict[str, int]:
-        found = self._objects.list(self._prefix)
-        return {name: listed.nbytes for name, listed in found.items()}
-
-    def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
-        return self._objects.read(self._prefix + name, start)
+    objects = GoogleBucket
 
     def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:
         self._put(name, data, 0 if absent else int(version) if version else None)

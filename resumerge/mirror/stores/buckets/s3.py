@@ -8,13 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from resumerge.buckets.address import EXAMPLES
-from resumerge.buckets.base import Body
 from resumerge.buckets.s3 import S3Bucket
 from resumerge.buckets.s3_errors import s3_errors
 from resumerge.mirror.stores.base import Moved
@@ -23,20 +21,20 @@ from resumerge.mirror.stores.buckets.s3_uploads import Upload, abort_uploads, re
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 
+class _WritableBucket(S3Bucket):
+    """Its client reports the bytes of uploads."""
+
+    def _open(self) -> Any:
+        api = super()._open()
+        report_sent_bytes(api)
+        return api
+
+
 class S3Client(BucketClient):
     """See `BucketClient` and `S3Bucket`."""
 
-    def __init__(self, bucket: str, prefix: str) -> None:
-        self.bucket = bucket
-        self._objects = _WritableBucket(bucket)
-        self._prefix = f"{prefix}/" if prefix else ""
-
-    def list(self) -> dict[str, int]:
-        found = self._objects.list(self._prefix)
-        return {name: listed.nbytes for name, listed in found.items()}
-
-    def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
-        return self._objects.read(self._prefix + name, start)
+    objects = _WritableBucket
+    _objects: S3Bucket
 
     def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:
         conditions = {"IfNoneMatch": "*"} if absent else {"IfMatch": version} if version else {}
@@ -72,15 +70,6 @@ class S3Client(BucketClient):
     def _place(self, name: str) -> dict[str, str]:
         """The arguments of boto3 that say which object is meant."""
         return {"Bucket": self.bucket, "Key": self._prefix + name}
-
-
-class _WritableBucket(S3Bucket):
-    """Its client reports the bytes of uploads."""
-
-    def _open(self) -> Any:
-        api = super()._open()
-        report_sent_bytes(api)
-        return api
 
 
 class S3Store(BucketStore):
