@@ -16,6 +16,7 @@ from resumerge.planning.shards import Target, pack
 from resumerge.planning.upcycling.architectures.base import OutputArchitecture
 from resumerge.planning.upcycling.architectures.dense_defaults import complete
 from resumerge.planning.upcycling.choice import MATRICES, OUTSIDE, STACK, Choice
+from resumerge.planning.upcycling.dense_shapes import wrong_fields
 from resumerge.planning.upcycling.gates.directions import PromptTokens
 from resumerge.planning.upcycling.gates.embedding import EmbeddedPrompts
 from resumerge.planning.upcycling.gates.hidden_states import HiddenStates
@@ -105,11 +106,28 @@ class _Planner:
             for layer in range(self.layers)
             for rest in (*self.architecture.per_layer, *(f"mlp.{m}.weight" for m in MATRICES))
         ]
-        self._lacks(
-            self.models.reference, "base_model", [n for n in needed if n not in self.base.tensors]
-        )
+        lacking = [n for n in needed if n not in self.base.tensors]
+        self._lacks(self.models.reference, "base_model", lacking)
+        if not lacking:
+            self._check_config()
         for expert in self.mixture.every:
             self._check_expert(expert)
+
+    def _check_config(self) -> None:
+        """The mixture's config.json is made of the base's, which another gate mode than those of
+        hidden states does not try.
+        """
+        config = complete(self.base.config)
+        for expected, found in wrong_fields(config, self.base.tensors, STACK, self.layers):
+            self.problems.append(
+                self.recipe.problem(
+                    "The base's tensors are not those that its config.json describes",
+                    "base_model",
+                    expected=expected,
+                    found=found,
+                    fix="Put the config.json beside the model that it belongs to",
+                )
+            )
 
     def _check_expert(self, expert: Expert) -> None:
         path, missing, unlike = f"{expert.path}.source_model", [], []

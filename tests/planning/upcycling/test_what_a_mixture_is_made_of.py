@@ -106,6 +106,34 @@ def test_models_that_do_not_fit_are_problems_at_their_lines(tmp_path: Path) -> N
     assert problem.found.count("./b is gpt2") == 4
 
 
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("vocab_size", 261),
+        ("hidden_size", 64),
+        ("num_hidden_layers", None),
+        ("num_hidden_layers", "two"),
+        ("intermediate_size", 47),
+        ("intermediate_size", None),
+        ("num_attention_heads", 8),
+        ("num_attention_heads", 0),
+        ("num_key_value_heads", 4),
+        ("head_dim", 16),
+    ],
+)
+@pytest.mark.parametrize("gates", ["random", "uniform_random"])
+def test_a_config_that_is_not_the_bases_is_refused(
+    tmp_path: Path, field: str, value: Any, gates: str
+) -> None:
+    """Or transformers would open the mixture with other shapes than the tensors have."""
+    models = write_dense(tmp_path / "models", CONFIGS["llama"])
+    changed(models / "base", **{field: value})
+    recipe = RANDOM.replace("random", gates)
+    problems = refused(models, recipe, tmp_path / "out")
+    assert {(problem.path, problem.line) for problem in problems} == {("base_model", 1)}
+    assert any(field in problem.found for problem in problems)
+
+
 def test_prompts_need_a_tokenizer(tmp_path: Path) -> None:
     models = write_dense(tmp_path / "models", CONFIGS["llama"])
     for file in (models / "base").glob("tokenizer*"):

@@ -1,0 +1,65 @@
+"""Whether a dense model's config.json describes its tensors: the mixture's is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from resumerge.planning.upcycling.architectures.base import Config
+from resumerge.tensors import Tensor
+
+FIELDS = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size"),
+    *("num_attention_heads", "num_key_value_heads"),
+)
+
+
+def wrong_fields(
+    config: Config, tensors: Mapping[str, Tensor], stack: str, layers: int
+) -> Iterator[tuple[str, str]]:
+    """(what the tensors say, what config.json says) of each field that differs.
+
+    Args:
+        config: completed by the defaults of its model type.
+        tensors: complete, as far as `planner.py` has looked for them.
+        stack: what the layers' names begin with.
+        layers: how many there are.
+    """
+    stated: dict[str, int] = {}
+    for name in (*FIELDS, *(["head_dim"] if config.get("head_dim") is not None else [])):
+        value = config.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            yield f"{name}: a number, 1 or more", _shown(name, value)
+            return
+        stated[name] = value
+    head = stated.get("head_dim", stated["hidden_size"] // stated["num_attention_heads"])
+    rows, width = tensors["model.embed_tokens.weight"].shape
+    yield from _differs("vocab_size", rows, stated["vocab_size"])
+    yield from _differs("hidden_size", width, stated["hidden_size"])
+    yield from _differs("num_hidden_layers", layers, stated["num_hidden_layers"])
+    for layer in range(layers):
+        of = {part: tensors[f"{stack}.{layer}.{part}.weight"].shape for part in _PARTS}
+        wide = of["mlp.gate_proj"][0]
+        queries, keys = of["self_attn.q_proj"][0], of["self_attn.k_proj"][0]
+        found = [
+            *_differs("intermediate_size", wide, stated["intermediate_size"]),
+            *_differs(
+                "num_attention_heads * head_dim", queries, stated["num_attention_heads"] * head
+            ),
+            *_differs("num_key_value_heads * head_dim", keys, stated["num_key_value_heads"] * head),
+        ]
+        yield from found
+        if found:
+            return
+
+
+_PARTS = ("mlp.gate_proj", "self_attn.q_proj", "self_attn.k_proj")
+
+
+def _differs(name: str, actual: int, stated: int) -> Iterator[tuple[str, str]]:
+    if actual != stated:
+        yield f"{name}: {actual}, which the tensors have", _shown(name, stated)
+
+
+def _shown(name: str, value: Any) -> str:
+    return f"{name}: {'none' if value is None else value}"
