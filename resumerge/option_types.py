@@ -237,6 +237,8 @@ LOCAL_CLUSTER = "local"
 TASK_OPTIONS = ("num_gpus", "accelerator_type")
 """What `TaskResources` may name of Ray's own; anything else is a custom resource of the cluster."""
 
+_ACCELERATOR = "accelerator_type"
+
 _OTHERWISE = {
     "num_cpus": "the processors of a task are --threads",
     "CPU": "the processors of a task are --threads",
@@ -305,14 +307,19 @@ def read_task_resources(text: str) -> dict[str, Any]:
             raise ValueError(f'it is no JSON object like {{"num_gpus": 1}}: {error}') from None
     else:
         pairs = (part.partition("=") for part in text.split(","))
-        found = {name.strip(): _number(value) for name, _, value in pairs}
+        found = {name.strip(): value.strip() for name, _, value in pairs}
+        found = {n: v if n == _ACCELERATOR else _number(v) for n, v in found.items()}
     for name, value in found.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-        if not name or not (is_number or (name == "accelerator_type" and isinstance(value, str))):
-            raise ValueError(f"{name or text!r} has no number: write {name or 'NAME'}=1")
         if name in _OTHERWISE:
             raise ValueError(f"{name} is no resource of --ray-resources: {_OTHERWISE[name]}")
-        if is_number and not (value < 1e18 and round(value, 4) == value):
+        if name == _ACCELERATOR:
+            if not value or not isinstance(value, str):
+                raise ValueError(f"{name} has no name of one: write {name}=A100")
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        if not name or not is_number:
+            raise ValueError(f"{name or text!r} has no number: write {name or 'NAME'}=1")
+        if not (value < 1e18 and round(value, 4) == value):
             raise ValueError(f"{name} must be finite, with four decimals at most")
         if name == "num_gpus" and value > 1 and value != int(value):
             raise ValueError("num_gpus above 1 must be a whole number")
@@ -322,8 +329,8 @@ def read_task_resources(text: str) -> dict[str, Any]:
 def _number(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
-        return text.strip()
+    except (ValueError, RecursionError):
+        return text
 
 
 def read_address(address: Any) -> str:

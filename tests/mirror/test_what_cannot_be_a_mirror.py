@@ -42,7 +42,7 @@ def run(made: Path, tmp_path: Path) -> Iterator[Run]:
     assert not list(made.glob("models/*/.resumerge"))
 
 
-@pytest.mark.parametrize("mirror", ["gs://bucket/x", "ftp://server/x", "file:///tmp/x"])
+@pytest.mark.parametrize("mirror", ["dropbox://folder/x", "ftp://server/x", "file:///tmp/x"])
 def test_addresses_of_other_storage(run: Run, mirror: str) -> None:
     with pytest.raises(InputError, match="or hf://org/name") as refused:
         run(mirror=mirror)

@@ -121,8 +121,8 @@ class LocalPath(click.Path):
         self._what = what
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        local_path(value, self._what)  # the shell has seen to ~
-        return super().convert(value, param, ctx)
+        path = local_path(value, self._what)  # a shell leaves the ~ of --option=~ to us
+        return super().convert(str(path), param, ctx)
 
 
 def argument(name: str, metavar: str, help: str, **more: Any) -> Decorator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Finished, HashConflict
@@ -119,7 +120,9 @@ class ShardJournal:
         while not self.files.is_intact(shard, path):
             if path.exists() or time.monotonic() > deadline:
                 return False
-            next(path.parent.iterdir(), None)  # has NFS look again
+            folder = next((f for f in path.parents if f.exists()), path.parent)
+            with suppress(OSError):
+                next(folder.iterdir(), None)  # has NFS look again
             self.waiting()
             time.sleep(0.2)
         return True

@@ -121,7 +121,9 @@ def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
         with output_lock(out):
             abandon_output(ledger, run.folder, out.folder, context.storage)
 
-    return NewRun(run.recipe, run.config, out, written_files(ledger, out.folder), abandon)
+    created_with = {} if run.reopen_local else json.loads(run.record["options"])
+    written = written_files(ledger, out.folder)
+    return NewRun(run.recipe, run.config, out, written, abandon, created_with)
 
 
 def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:

@@ -14,6 +14,7 @@ import resumerge
 from resumerge.engine.checks.paths import check_output
 from resumerge.engine.compute.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.context import RunContext
+from resumerge.engine.lifecycle.find import NewRun
 from resumerge.engine.replication.checks import refuse_mirror
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import is_abandoned, output_lock, run_lock
@@ -31,7 +32,7 @@ from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 
 
 @contextmanager
-def create_run(context: RunContext, plan: Plan, config: Path, out: OutputPath) -> Iterator[Ledger]:
+def create_run(context: RunContext, plan: Plan, new: NewRun) -> Iterator[Ledger]:
     """Create a run: its ledger with the whole plan, locked while the caller works on it.
 
     The run's folder appears with the plan in it whole, or not at all.
@@ -39,6 +40,7 @@ def create_run(context: RunContext, plan: Plan, config: Path, out: OutputPath) -
     Raises:
         InputError: the output or the mirror is used by another run meanwhile.
     """
+    out = new.out
     context.run_id = None  # a run that this one replaces is gone
     if context.options.mirror:
         _acquire_empty(context.open_mirror(context.options.mirror), out)
@@ -49,7 +51,7 @@ def create_run(context: RunContext, plan: Plan, config: Path, out: OutputPath) -
         staged = context.runs.stage(out.model, context.storage)
         _delete_abandoned(context.runs, staged)
         with run_lock(staged, staged.stem):
-            folder = _write_plan(context, plan, config, out, staged)
+            folder = _write_plan(context, plan, new, staged)
             context.run_id = folder.name
             with closing(Ledger(folder / LEDGER_FILE)) as ledger:
                 yield ledger
@@ -71,9 +73,7 @@ def _delete_abandoned(runs: RunStore, ours: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_plan(
-    context: RunContext, plan: Plan, config: Path, out: OutputPath, staged: Path
-) -> Path:
+def _write_plan(context: RunContext, plan: Plan, new: NewRun, staged: Path) -> Path:
     """Write a new run's ledger; the run's folder under its final name is returned."""
     options, storage = context.options, context.storage
     name = staged.stem
@@ -83,12 +83,12 @@ def _write_plan(
         {
             "id": name,
             "created": now(),
-            "config_path": str(config.absolute()),
+            "config_path": str(new.config.absolute()),
             "config_text": plan.recipe.text,
-            "output": str(out),
+            "output": str(new.out),
             "fingerprint": fingerprint(parts),
             "fingerprint_parts": json.dumps(parts),
-            "options": json.dumps(options.kept(**_planned(plan), **_places(options))),
+            "options": json.dumps(options.kept(**_planned(plan), **_places(options, new))),
             "versions": json.dumps(versions()),
             "host": hostname(),
             "state": "planned",
@@ -113,10 +113,10 @@ def _planned(plan: Plan) -> dict[str, Any]:
     return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared, **kept}
 
 
-def _places(options: Options) -> dict[str, str]:
+def _places(options: Options, new: NewRun) -> dict[str, str]:
     """Where a run puts something beside its output."""
-    where = options.intermediate_dir
-    return {} if where is None else {"intermediate_dir": str(where.absolute())}
+    where = options.intermediate_dir or new.created_with.get("intermediate_dir")
+    return {} if where is None else {"intermediate_dir": str(Path(where).absolute())}
 
 
 def versions() -> dict[str, Any]:

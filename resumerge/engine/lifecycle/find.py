@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from resumerge.engine.checks.paths import STATE, check_output_path, check_path
 from resumerge.engine.context import RunContext
@@ -28,6 +29,8 @@ class NewRun:
         config: the recipe's file.
         replaced: names of files in the output's folder that `abandon` deletes.
         abandon: deletes what the run wrote that this one replaces (``--restart``).
+        created_with: options of the run that this one replaces, where the command names no recipe:
+            what it was planned with holds again.
     """
 
     recipe: Recipe
@@ -35,6 +38,7 @@ class NewRun:
     out: OutputPath
     replaced: Collection[str] = ()
     abandon: Callable[[], None] = lambda: None
+    created_with: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

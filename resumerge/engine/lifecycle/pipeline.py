@@ -69,12 +69,12 @@ def run_pipeline(context: RunContext, found: Found) -> Result:
 
 def _start(context: RunContext, new: NewRun, plan: Plan | None = None) -> Result:
     """Create a run and merge."""
-    plan = plan or pinned_plan(context, new.recipe, new.out)
+    plan = plan or pinned_plan(context, new.recipe, new.out, created_with=new.created_with)
     check_new(context, plan, new.out, new.replaced)
     budget = resource_budget(context, plan)
     plan = check_companions(context, plan, new.out.model)
     new.abandon()
-    with create_run(context, plan, new.config, new.out) as ledger:
+    with create_run(context, plan, new) as ledger:
         return _attempt(context, plan, ledger, new.out, budget, resumed=False)
 
 

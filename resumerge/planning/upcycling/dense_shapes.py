@@ -32,6 +32,12 @@ def wrong_fields(
             yield f"{name}: a number, 1 or more", _shown(name, value)
             return
         stated[name] = value
+    used = ["model.embed_tokens.weight"]
+    used += [f"{stack}.{layer}.{part}.weight" for layer in range(layers) for part in _PARTS]
+    for name in used:
+        if len(tensors[name].shape) != 2:
+            yield f"{name}: a matrix", f"the shape {list(tensors[name].shape)}"
+            return
     head = stated.get("head_dim", stated["hidden_size"] // stated["num_attention_heads"])
     rows, width = tensors["model.embed_tokens.weight"].shape
     yield from _differs("vocab_size", rows, stated["vocab_size"])

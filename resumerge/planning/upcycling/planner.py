@@ -125,7 +125,7 @@ class _Planner:
                     "base_model",
                     expected=expected,
                     found=found,
-                    fix="Put the config.json beside the model that it belongs to",
+                    fix="put the config.json of this model there, complete",
                 )
             )
 

@@ -127,6 +127,7 @@ def test_a_single_file(models: Path, tmp_path: Path) -> None:
         ("num_gpus=1", {"num_gpus": 1}),
         ("num_gpus=0.5, fast_disk=2", {"num_gpus": 0.5, "fast_disk": 2}),
         ('{"accelerator_type": "A100"}', {"accelerator_type": "A100"}),
+        ("accelerator_type=4090", {"accelerator_type": "4090"}),
     ],
 )
 def test_resources_of_a_task(text: str, read: dict[str, Any]) -> None:
@@ -138,6 +139,7 @@ def test_resources_of_a_task(text: str, read: dict[str, Any]) -> None:
     "text",
     [
         *("", "=1", "gpu=", "gpu=-1", "gpu=true", "{", '{"gpu": "x"}', "[]", "CPU=1"),
+        *("accelerator_type=", '{"accelerator_type": 4090}', "gpu=" + "[" * 100_000),
         *("num_gpus=1.5", "num_cpus=0.00001", '{"num_gpus": 1e999}', '{"a":' + "[" * 100_000),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 import resumerge
 from resumerge.errors import InputError
+from resumerge.ledger import Ledger
 from resumerge.ledger.validators import is_shard_of_folder
 
 BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -162,6 +164,25 @@ def test_a_folder_that_cannot_be_is_refused(models: Path, tmp_path: Path) -> Non
             merge(models, RECIPES["linear of two"], tmp_path / "out", intermediate_dir=there)
     with pytest.raises(InputError, match="one file"):
         merge(models, RECIPES["linear of two"], tmp_path / "o.safetensors", intermediate_dir=there)
+
+
+def test_a_run_that_resume_starts_over_has_what_it_was_planned_with(
+    models: Path, tmp_path: Path
+) -> None:
+    """`resume` has no options to give that again."""
+    there, state = tmp_path / "intermediate", tmp_path / "state"
+    more = {"intermediate_dir": there, "state_dir": state, "seed": 7, "shard_size": 5000}
+    out = merge(models, RECIPES["linear of two"], tmp_path / "out", **more)
+    before = shards_of(out), shards_of(out / "stages/first")
+    next(out.glob("*.safetensors")).unlink()
+    with working_in(models):
+        resumerge.resume(str(out), state_dir=state, restart=True)
+    assert (shards_of(out), shards_of(there / "first")) == before
+    ledger = next(state.glob("*/ledger.db"))
+    with closing(Ledger(ledger)) as opened:
+        options = json.loads((opened.run() or {})["options"])
+    assert (options["seed"], options["shard_size"]) == (7, 5000)
+    assert options["intermediate_dir"] == str(there) and options["keep"]
 
 
 def test_a_run_that_was_begun_with_a_folder_goes_on_with_it(models: Path, tmp_path: Path) -> None:

@@ -134,6 +134,32 @@ def test_a_config_that_is_not_the_bases_is_refused(
     assert any(field in problem.found for problem in problems)
 
 
+def test_a_number_of_heads_that_is_null_is_that_of_the_queries(tmp_path: Path) -> None:
+    """As transformers reads it, for every type: these have fewer, and are refused by the number."""
+    models = write_dense(tmp_path / "models", CONFIGS["llama"])
+    changed(models / "base", num_key_value_heads=None)
+    [problem] = refused(models, RANDOM, tmp_path / "out")
+    heads = json.loads((models / "base/config.json").read_text())["num_attention_heads"]
+    head = CONFIGS["llama"].hidden_size // heads
+    assert problem.found == f"num_key_value_heads * head_dim: {heads * head}"
+
+
+@pytest.mark.parametrize(
+    "name", ["model.embed_tokens.weight", "model.layers.1.mlp.gate_proj.weight"]
+)
+@pytest.mark.parametrize("shape", [(-1,), (-1, 2, 2)])
+def test_a_base_whose_matrices_are_none_is_refused(
+    tmp_path: Path, name: str, shape: tuple[int, ...]
+) -> None:
+    models = write_dense(tmp_path / "models", CONFIGS["llama"])
+    for file in models.glob("*/model.safetensors"):
+        tensors = load_file(file)
+        tensors[name] = tensors[name].reshape(shape)
+        save_file(tensors, file, {"format": "pt"})
+    problems = refused(models, RANDOM, tmp_path / "out")
+    assert any(name in problem.expected for problem in problems)
+
+
 def test_prompts_need_a_tokenizer(tmp_path: Path) -> None:
     models = write_dense(tmp_path / "models", CONFIGS["llama"])
     for file in (models / "base").glob("tokenizer*"):

@@ -35,7 +35,11 @@ _THETA = 10000.0
 def complete(config: Config) -> dict[str, Any]:
     """A dense model's config.json with the defaults of its model type."""
     defaults = {**_ALL, **_BY_TYPE.get(str(config.get("model_type")), {})}
-    defaults.setdefault("num_key_value_heads", config.get("num_attention_heads"))
+    heads = config.get("num_attention_heads")
+    defaults.setdefault("num_key_value_heads", heads)
     if "rope_parameters" not in config:
         defaults["rope_theta"] = _THETA
-    return {**defaults, **config}
+    completed = {**defaults, **config}
+    if completed["num_key_value_heads"] is None:  # where it is written so, for every type
+        completed["num_key_value_heads"] = heads
+    return completed
