@@ -45,7 +45,15 @@ class RangedBucket(Bucket):
             if first:
                 yield first
             for at in range(start + len(first), stop, RANGE):
-                data = self._whole_range(key, at, min(stop, at + RANGE), found.etag)
+                try:
+                    data = self._whole_range(key, at, min(stop, at + RANGE), found.etag)
+                except Changed:
+                    if known:
+                        raise
+                    self.head(key)  # of one that is gone, this says so
+                    raise StoreError(
+                        f"{key} in {self.name} was replaced while it was read"
+                    ) from None
                 if aborted.is_set():
                     raise StoreError(f"Reading {key} in {self.name} was ended")
                 yield data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from loopback_s3 import Proxy, before
 from resumerge.buckets.calls import open_bucket
 from resumerge.buckets.content import HashCheck
 from resumerge.buckets.errors import Changed
+from resumerge.errors import StoreError
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
@@ -182,6 +183,26 @@ def test_an_object_is_read_in_the_version_that_was_listed(bucket: Container) -> 
         assert b"".join(body.pieces) == b"9876543210"
     with pytest.raises(FileNotFoundError), objects.read("missing"):
         pass
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_object_that_is_replaced_or_removed_while_it_is_read(
+    bucket: Container, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    monkeypatch.setattr("resumerge.buckets.ranges.RANGE", 100)
+    objects = open_bucket(bucket.url)
+    outcomes: list[tuple[Callable[[], None], type[Exception]]] = [
+        (lambda: bucket.put("k", bytes(2000)), Changed if is_known else StoreError),
+        (lambda: bucket.remove("k"), FileNotFoundError),
+    ]
+    for change, expected in outcomes:
+        bucket.put("k", bytes(1000))
+        known = objects.list("")["k"] if is_known else None
+        with objects.read("k", known=known) as body:
+            next(body.pieces)
+            change()
+            with pytest.raises((expected, Changed) if is_known else expected):
+                next(body.pieces)
 
 
 def test_a_response_can_be_ended_by_another_thread(

@@ -223,6 +223,26 @@ def test_an_exclusive_write_whose_answer_is_lost(
     assert not open_store(place.url).put_if_absent("lease", b"other")
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_whether_it_can_hold_a_lease_is_asked_again_if_an_answer_is_lost(
+    place: Store, proxy: Proxy, bucket: Container, number: int
+) -> None:
+    method, left = "POST" if bucket.url.startswith("gs") else "PUT", [number]
+
+    def choose(called: str, path: str) -> str | None:
+        left[0] -= called == method
+        return "lost" if called == method and left[0] == 0 else None
+
+    proxy.choose = choose
+    try:
+        place.lease_obstacle()
+    except StoreError as error:
+        assert not error.denied
+    assert place.lease_obstacle() == ""
+    assert proxy.wrong["lost"] == 1
+    assert place.list() == {}
+
+
 def test_a_bucket_that_is_not_there_fails_for_good(bucket: Container) -> None:
     missing = open_store(bucket.url.replace("container", "no-such") + "/p")
     for do in (missing.list, lambda: missing.put({"a": b"1"})):

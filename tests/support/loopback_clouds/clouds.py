@@ -43,6 +43,9 @@ class Container(ABC):
     def put(self, key: str, data: bytes) -> None: ...
 
     @abstractmethod
+    def remove(self, key: str) -> None: ...
+
+    @abstractmethod
     def begun_uploads(self) -> list[str]:
         """The keys of which something is stored that no listing shows."""
 
@@ -174,6 +177,9 @@ class _GoogleBucket(Container):
     def put(self, key: str, data: bytes) -> None:
         self.api.blob(key).upload_from_string(data)
 
+    def remove(self, key: str) -> None:
+        self.api.blob(key).delete()
+
     def begun_uploads(self) -> list[str]:
         return []  # sessions, which expire and cost nothing
 
@@ -196,6 +202,9 @@ class _AzureContainer(Container):
 
     def put(self, key: str, data: bytes) -> None:
         self.api.get_blob_client(key).upload_blob(data, overwrite=True)
+
+    def remove(self, key: str) -> None:
+        self.api.delete_blob(key)
 
     def begun_uploads(self) -> list[str]:
         found = self.api.list_blobs(include=["uncommittedblobs"])

@@ -71,12 +71,12 @@ class GoogleClient(BucketClient):
         blob.chunk_size = CHUNK
         with path.open("rb", buffering=0) as file, google_errors(self.bucket):
             reader = _Reader(file, moved)
-            blob.upload_from_file(
-                reader,
-                size=nbytes,
-                checksum="md5",
-                **patience(),
-            )
+            try:
+                blob.upload_from_file(reader, size=nbytes, checksum="md5", **patience())
+            except ValueError:  # the library goes on after whole chunks only
+                raise StoreError(
+                    f"The server of the bucket {self.bucket} kept a part of what was sent to it"
+                ) from None
         if blob.size != nbytes or reader.nbytes != nbytes:
             raise StoreError(f"{name} in {self.bucket} differs from what was sent")
         return reader.sha256.hexdigest()

@@ -86,6 +86,8 @@ class BucketStore(Store):
             self._client.put(name, b"second", version=first)
             if not self._refuses(name, version=first):
                 return "it ignores If-Match, so that two machines could hold one lease"
+        except Changed:  # the library made a request again whose answer was lost
+            raise StoreError(f"An answer of the server of {self.url} was lost") from None
         except Unsupported:
             return "it has no conditional writes, so that two machines could hold one lease"
         finally:
