@@ -12,10 +12,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
-from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed
-from resumerge.buckets.errors import Advice, Changed, no_credentials, refusal, unreachable
+from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed, server_name
+from resumerge.buckets.errors import (
+    Advice,
+    Changed,
+    misplaced,
+    no_credentials,
+    refusal,
+    unreachable,
+)
 from resumerge.buckets.ranges import RANGE, Hash, RangedBucket
 from resumerge.errors import StoreError
 
@@ -23,7 +29,7 @@ ADVICE = Advice(
     "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or "
     "AZURE_STORAGE_SAS_TOKEN, for an account that may list and read there, and for a mirror also "
     "write and delete",
-    "create the container, or check its name and AZURE_STORAGE_ACCOUNT",
+    "create the container, or check its name, AZURE_STORAGE_ACCOUNT and the endpoint",
 )
 
 BLOCK_LIST_BYTES = 64 << 20
@@ -41,11 +47,11 @@ class AzureBucket(RangedBucket):
     @property
     def server(self) -> str:
         """The server's name, as a part of a path, with the account where it is not in there."""
-        api = self.api()
-        address = urlsplit(api.url)
-        host = (address.hostname or "").replace(":", "_")
-        host = f"{host}_{address.port}" if address.port else host
-        account = str(api.account_name)
+        api = self._client()
+        named = os.environ.get("AZURE_STORAGE_ACCOUNT")
+        is_complete = bool(os.environ.get("AZURE_STORAGE_CONNECTION_STRING"))
+        host = self._host(api)
+        account = api.account_name if is_complete or not named else named
         return host if host.partition(".")[0] == account else f"{host}_{account}"
 
     def list(self, prefix: str) -> dict[str, Listed]:
@@ -73,19 +79,29 @@ class AzureBucket(RangedBucket):
         return data
 
     def _open(self) -> Any:
-        from azure.storage.blob import ContainerClient, LinearRetry
+        from azure.storage.blob import LinearRetry
 
         # Where no log is asked for, the library's remarks would come to the terminal.
         logging.getLogger("azure").addHandler(logging.NullHandler())
+        ways = ("CONNECTION_STRING", "KEY", "SAS_TOKEN")
+        if not any(os.environ.get(f"AZURE_STORAGE_{way}") for way in ways):
+            raise no_credentials(ADVICE, self.name, ValueError())
+        api = self._client(
+            connection_timeout=CONNECT_TIMEOUT,
+            read_timeout=IDLE_TIMEOUT,
+            retry_policy=LinearRetry(backoff=1, retry_total=2, random_jitter_range=0),
+            max_single_get_size=RANGE,
+            max_chunk_get_size=RANGE,
+            max_single_put_size=BLOCK_LIST_BYTES,
+        )
+        self._host(api)  # refuses what the library would try in vain
+        return api
 
-        settings: dict[str, Any] = {
-            "connection_timeout": CONNECT_TIMEOUT,
-            "read_timeout": IDLE_TIMEOUT,
-            "retry_policy": LinearRetry(backoff=1, retry_total=2, random_jitter_range=0),
-            "max_single_get_size": RANGE,
-            "max_chunk_get_size": RANGE,
-            "max_single_put_size": BLOCK_LIST_BYTES,
-        }
+    def _client(self, **settings: Any) -> Any:
+        """The library's client of the place that the variables name, with the credentials if there
+        are any."""
+        from azure.storage.blob import ContainerClient
+
         text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
         account = os.environ.get("AZURE_STORAGE_ACCOUNT")
         endpoint = os.environ.get("AZURE_STORAGE_SERVICE_ENDPOINT")
@@ -94,15 +110,25 @@ class AzureBucket(RangedBucket):
         try:
             if text:
                 return ContainerClient.from_connection_string(text, self.name, **settings)
-            if not (account or endpoint) or not (sas or key):
+            if not (account or endpoint):
                 raise ValueError
             # An address may have the account in its path: the library does not find it there.
             named: Any = {"account_name": account, "account_key": key}
             url = endpoint or f"https://{account}.blob.core.windows.net"
-            credential = sas or (named if account else key)
+            credential = sas or (named if account and key else key)
             return ContainerClient(url, self.name, credential, **settings)
         except ValueError as error:  # its text may have the secret
             raise no_credentials(ADVICE, self.name, error) from None
+
+    def _host(self, api: Any) -> str:
+        """The server's name and port."""
+        try:
+            if "://" in str(api.url).partition("?")[0].partition("://")[2]:
+                raise ValueError  # the library takes another scheme than HTTP's for a server
+            return server_name(api.url)
+        except ValueError:
+            found = "its endpoint is not https://HOST or http://HOST:PORT"
+            raise misplaced(ADVICE, self.name, found) from None
 
 
 def unchanged(etag: str) -> dict[str, Any]:
@@ -118,11 +144,13 @@ def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
 
     Args, Raises: as `s3_errors`.
     """
-    from azure.core.exceptions import AzureError, HttpResponseError
+    from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
     try:
         yield
     except HttpResponseError as error:
+        if error.status_code is None and isinstance(error, ClientAuthenticationError):
+            raise no_credentials(ADVICE, bucket, error) from None  # no request can be signed
         if error.status_code is None:  # the answer could not be read
             raise unreachable(bucket, error) from None
         raise _refusal(bucket, name, error) from None

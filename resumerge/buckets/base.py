@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
+from urllib.parse import urlsplit
 
 from resumerge.buckets.content import Begin
 
@@ -81,7 +82,7 @@ class Bucket(ABC):
     @property
     @abstractmethod
     def server(self) -> str:
-        """The server's name, as a part of a path."""
+        """The server's name, as a part of a path. Neither credentials nor the server are needed."""
 
     @abstractmethod
     def list(self, prefix: str) -> dict[str, Listed]:
@@ -122,3 +123,16 @@ class Bucket(ABC):
     @abstractmethod
     def _open(self) -> Any:
         """A new client."""
+
+
+def server_name(url: str) -> str:
+    """The name of an address's server with its port, as a part of a path.
+
+    Raises:
+        ValueError: this is no address of HTTP that has them.
+    """
+    address = urlsplit(url)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise ValueError("no address of a server")
+    host = address.hostname.replace(":", "_")
+    return f"{host}_{address.port}" if address.port else host

@@ -10,13 +10,20 @@ import base64
 import functools
 import hashlib
 import http.client
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
-from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed
-from resumerge.buckets.errors import Advice, Changed, no_credentials, refusal, unreachable
+from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed, server_name
+from resumerge.buckets.errors import (
+    Advice,
+    Changed,
+    misplaced,
+    no_credentials,
+    refusal,
+    unreachable,
+)
 from resumerge.buckets.ranges import Hash, RangedBucket
 from resumerge.errors import StoreError
 
@@ -25,6 +32,8 @@ ADVICE = Advice(
     "for an account that may list and read there, and for a mirror also write and delete",
     "create the bucket, or check its name and STORAGE_EMULATOR_HOST",
 )
+
+SERVER = "storage.googleapis.com"
 
 REPEATED_SECONDS = 4.0
 """For how long the library repeats a request that fails."""
@@ -50,10 +59,12 @@ class GoogleBucket(RangedBucket):
 
     @property
     def server(self) -> str:
-        """The server's name, as a part of a path."""
-        address = urlsplit(self.api().client.api_endpoint)
-        host = (address.hostname or "").replace(":", "_")
-        return f"{host}_{address.port}" if address.port else host
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+        try:
+            return server_name(emulator) if emulator else SERVER
+        except ValueError:
+            found = "STORAGE_EMULATOR_HOST is not http://HOST or http://HOST:PORT"
+            raise misplaced(ADVICE, self.name, found) from None
 
     def list(self, prefix: str) -> dict[str, Listed]:
         fields = "items(name,size,generation),nextPageToken"
@@ -87,8 +98,19 @@ class GoogleBucket(RangedBucket):
     def _open(self) -> Any:
         from google.cloud import storage
 
-        with google_errors(self.name):
-            return storage.Client(project=None).bucket(self.name)
+        _ = self.server  # refuses what the library would try in vain
+        try:
+            with google_errors(self.name):
+                client = storage.Client(project=None)
+        except StoreError:
+            raise
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            # What the library makes of a file of credentials that is not readable, or malformed.
+            raise no_credentials(ADVICE, self.name, error) from None
+        try:
+            return client.bucket(self.name)
+        except ValueError:
+            raise misplaced(ADVICE, self.name, "no bucket can have this name") from None
 
 
 def hash_of(blob: Any) -> Hash | None:

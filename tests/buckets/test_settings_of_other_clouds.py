@@ -1,0 +1,122 @@
+"""Promise: settings of Google's and Azure's libraries that cannot be used are told, and the cache
+needs none but the server's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from resumerge.buckets.calls import open_bucket
+from resumerge.buckets.file import model_folder
+from resumerge.errors import InputError, StoreError
+
+AZURE = "https://acme.blob.core.windows.net"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither credentials nor a server."""
+    names = ("CONNECTION_STRING", "ACCOUNT", "SERVICE_ENDPOINT", "KEY", "SAS_TOKEN")
+    for name in ("STORAGE_EMULATOR_HOST", *(f"AZURE_STORAGE_{name}" for name in names)):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+
+
+def setting(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    "url, variables, server",
+    [
+        ("gs://box/m", {}, "storage.googleapis.com"),
+        ("gs://box/m", {"STORAGE_EMULATOR_HOST": "http://h:9000"}, "h_9000"),
+        ("az://box/m", {"AZURE_STORAGE_ACCOUNT": "acme"}, "acme.blob.core.windows.net"),
+        ("az://box/m", {"AZURE_STORAGE_SERVICE_ENDPOINT": AZURE}, "acme.blob.core.windows.net"),
+        (
+            "az://box/m",
+            {
+                "AZURE_STORAGE_SERVICE_ENDPOINT": "http://h:9000/acme",
+                "AZURE_STORAGE_ACCOUNT": "acme",
+            },
+            "h_9000_acme",
+        ),
+        (
+            "az://box/m",
+            {"AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={AZURE};AccountName=acme"},
+            "acme.blob.core.windows.net",
+        ),
+    ],
+)
+def test_the_cache_needs_no_credentials(
+    url: str, variables: dict[str, str], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting(monkeypatch, **variables)
+    folder = model_folder(url)
+    assert folder.parts[-3:] == (server, "box", "m")
+    if url.startswith("az"):  # credentials change nothing
+        setting(monkeypatch, AZURE_STORAGE_KEY="c2VjcmV0")
+        assert model_folder(url) == folder
+
+
+@pytest.mark.parametrize("value", ["http://[bad", "http://h:99999", "h:9000", "ftp://h"])
+def test_an_endpoint_that_is_no_address(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting(monkeypatch, STORAGE_EMULATOR_HOST=value)
+    with pytest.raises(InputError) as refused:
+        model_folder("gs://box/m")
+    assert "STORAGE_EMULATOR_HOST" in str(refused.value)
+    with pytest.raises(StoreError, match="cannot be used: STORAGE_EMULATOR_HOST") as error:
+        open_bucket("gs://box/m").list("")
+    assert error.value.denied
+
+
+@pytest.mark.parametrize("value", ["http://[bad", "http://h:99999", "ftp://h"])
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_an_endpoint_of_azure_that_is_no_address(
+    value: str, is_complete: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"BlobEndpoint={value};AccountName=acme;AccountKey=c2VjcmV0"
+    if is_complete:
+        setting(monkeypatch, AZURE_STORAGE_CONNECTION_STRING=text)
+    else:
+        setting(monkeypatch, AZURE_STORAGE_SERVICE_ENDPOINT=value, AZURE_STORAGE_KEY="c2VjcmV0")
+    with pytest.raises(InputError):
+        model_folder("az://box/m")
+    with pytest.raises(StoreError) as error:
+        open_bucket("az://box/m").list("")
+    assert error.value.denied
+
+
+def test_a_name_that_no_bucket_can_have() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+        with pytest.raises(StoreError, match="no bucket can have this name") as error:
+            open_bucket("gs://my-bucket-/m").list("")
+    assert error.value.denied
+
+
+@pytest.mark.parametrize("text", [None, "", "[1]", "3", "{}", '{"type": [1]}'])
+def test_a_file_of_credentials_that_cannot_be_used(
+    text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "credentials"
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_text(text)
+    setting(monkeypatch, GOOGLE_APPLICATION_CREDENTIALS=str(path))
+    with pytest.raises(StoreError, match="no usable credentials") as error:
+        open_bucket("gs://box/m").list("")
+    assert error.value.denied
+
+
+def test_a_key_of_azure_that_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting(monkeypatch, AZURE_STORAGE_SERVICE_ENDPOINT="http://127.0.0.1:1/acme")
+    setting(monkeypatch, AZURE_STORAGE_ACCOUNT="acme", AZURE_STORAGE_KEY="hunter2")
+    with pytest.raises(StoreError, match="no usable credentials") as error:
+        open_bucket("az://box/m").list("")
+    assert error.value.denied
+    assert "hunter2" not in str(error.value)
