@@ -17,6 +17,8 @@ from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed, server
 from resumerge.buckets.errors import (
     Advice,
     Changed,
+    Refused,
+    denied,
     misplaced,
     no_credentials,
     refusal,
@@ -31,6 +33,21 @@ ADVICE = Advice(
     "write and delete",
     "create the container, or check its name, AZURE_STORAGE_ACCOUNT and the endpoint",
 )
+
+_NOT_MET = {"ConditionNotMet", "TargetConditionNotMet", ""}
+"""Codes beside HTTP 412 that mean our condition. Others are about leases and sources of copies."""
+
+_LEASED = "break the lease on the blob"
+_FOR_GOOD = {
+    "BlobArchived": "set the access tier of the blob to Hot or Cool, and wait until that is done",
+    "BlobBeingRehydrated": "wait until the access tier of the blob is Hot or Cool",
+    "BlobImmutableDueToPolicy": "use a container without a policy of immutability or a legal hold",
+    "InvalidBlobType": "remove the blob, which is no block blob, or use another prefix",
+    "LeaseIdMismatchWithBlobOperation": _LEASED,
+    "LeaseIdMissing": _LEASED,
+    "SnapshotsPresent": "remove the snapshots of the blob",
+}
+"""What a person can do about errors that no repetition mends, whatever the status beside them."""
 
 BLOCK_LIST_BYTES = 64 << 20
 """Larger files of the user that lie in a mirror are sent in blocks of this length."""
@@ -168,8 +185,16 @@ def _refusal(bucket: str, name: str, error: Any) -> Exception:
     code = str(getattr(word, "value", word))
     headers = getattr(error.response, "headers", {})
     status, after = error.status_code, str(headers.get("Retry-After", ""))
+    shown = f"HTTP {status}, {code}"
+    if fix := _FOR_GOOD.get(code):
+        message = f"The container {bucket} refused a request{name and f' for {name}'}: {shown}"
+        return StoreError(message, fix=fix, denied=True)
+    if code == "PublicAccessNotPermitted":
+        return denied(ADVICE, bucket, shown)
     if code == "BlobAlreadyExists":
         return Changed()
+    if status == 412 and code not in _NOT_MET:
+        return Refused(f"The container {bucket} refused a request: {shown}")
     if code in ("ContainerNotFound", "ContainerBeingDeleted", "InvalidResourceName"):
         name, status = "", 404
     return refusal(ADVICE, bucket, status, code, name, after)
