@@ -13,7 +13,15 @@ EXAMPLES = {
 }
 """An address in each kind of cloud, by its scheme."""
 
+SECRETS_FIX = "leave out what … stands for: credentials come from the environment"
+
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_PASSWORD = re.compile(r"://(?:[^/+\s]*@|[^/@+\s]*:.*@)")
+"""What stands before a bucket, a ``/`` in the password or not; the ``@`` of a revision is none."""
+
+_SIGNATURE = re.compile(r"\?.*\b(?:sig|(?:x-\w+-)?signature)=.*", re.IGNORECASE | re.DOTALL)
+"""What follows the path of an address that was signed, as Azure's SAS."""
+
 _ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 
@@ -38,10 +46,9 @@ def split_address(url: str) -> tuple[str, str]:
     rest = url.removeprefix(f"{scheme}://").removesuffix("/")
     bucket, _, prefix = rest.partition("/")
     parts = prefix.split("/") if prefix else []
-    shown, fix = url, "check the spelling"
-    if "@" in bucket:
-        shown = f"{scheme}://…@{bucket.rpartition('@')[2]}"
-        fix = "remove what stands before @: credentials come from the environment"
+    shown, fix = without_secrets(url), "check the spelling"
+    if shown != url:
+        fix = SECRETS_FIX
     elif _BUCKET.fullmatch(bucket) and not has_odd_part(parts):
         return bucket, prefix
     raise refuse(
@@ -50,6 +57,12 @@ def split_address(url: str) -> tuple[str, str]:
         expected=EXAMPLES[scheme],
         fix=fix,
     )
+
+
+def without_secrets(text: str) -> str:
+    """An address, or several with ``+`` between them, for messages: without what may be a password
+    or a signature."""
+    return _SIGNATURE.sub("?…", _PASSWORD.sub("://…@", text))
 
 
 def has_odd_part(parts: list[str]) -> bool:

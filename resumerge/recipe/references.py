@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.buckets.address import EXAMPLES, is_bucket, scheme_of, split_address
+from resumerge.buckets.address import (
+    EXAMPLES,
+    SECRETS_FIX,
+    is_bucket,
+    scheme_of,
+    split_address,
+    without_secrets,
+)
 from resumerge.errors import InputError
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.types import ModelRef
@@ -83,6 +90,14 @@ def _from_text(text: str) -> ModelRef:
             expected="org/name",
             found=text,
             fix=f"Write '{text.removeprefix(_HUB)}'",
+        )
+    shown = without_secrets(text)
+    if shown != text and _ADDRESS.search(text):  # before "+", which a password may have, divides it
+        raise InvalidValue(
+            "This is not the address of a place in a bucket",
+            expected=EXAMPLES.get(scheme_of(text).lower(), EXAMPLES["s3"]),
+            found=shown,
+            fix=SECRETS_FIX[0].upper() + SECRETS_FIX[1:],
         )
     if "+" in text:
         return _with_adapter(text)

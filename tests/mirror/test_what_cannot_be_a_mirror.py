@@ -18,6 +18,7 @@ from resumerge.errors import InputError, Resumable
 from resumerge.ledger import now
 from resumerge.mirror.lease_record import LeaseRecord
 from resumerge.mirror.names import lease_name
+from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 from resumerge.report.resume_command import resume_command
 
@@ -42,11 +43,22 @@ def run(made: Path, tmp_path: Path) -> Iterator[Run]:
     assert not list(made.glob("models/*/.resumerge"))
 
 
-@pytest.mark.parametrize("mirror", ["dropbox://folder/x", "ftp://server/x", "file:///tmp/x"])
+@pytest.mark.parametrize("mirror", ["abfs://box/x", "ftp://server/x", "file:///tmp/x"])
 def test_addresses_of_other_storage(run: Run, mirror: str) -> None:
     with pytest.raises(InputError, match="or hf://org/name") as refused:
         run(mirror=mirror)
     assert mirror in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "mirror",
+    ["S3://AKIA:hunter2@bucket/x", "s3://AKIA:hunter2/+@bucket/x", "az://box/m?sv=1&sig=hunter2"],
+)
+def test_a_password_is_not_repeated(mirror: str) -> None:
+    with pytest.raises(InputError) as refused:
+        open_store(mirror)
+    told = str(vars(refused.value)) + str(refused.value)
+    assert "hunter2" not in told and "…" in told
 
 
 @pytest.mark.parametrize("mirror", ["S3://bucket/x", "HF://org/name"])

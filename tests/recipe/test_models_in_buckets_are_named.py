@@ -24,6 +24,7 @@ from resumerge.recipe.types import ModelRef
             ModelRef("s3://bucket/k/m.safetensors", "s3://bucket/k", file="m.safetensors"),
         ),
         ("s3://bucket/m.ckpt", ModelRef("s3://bucket/m.ckpt", "s3://bucket", file="m.ckpt")),
+        ("az://box/k?v=1", ModelRef("az://box/k?v=1", "az://box/k?v=1")),
         ("s3://model.pth", ModelRef("s3://model.pth", "s3://model.pth")),
     ],
 )
@@ -40,6 +41,10 @@ def test_a_model_with_an_adapter() -> None:
     assert [part.text for part in ref.parts] == ["s3://bb/base", "s3://bb/lora"]
     ref = read_reference("s3://bb/k/m.safetensors+org/lora")
     assert [part.text for part in ref.parts] == ["s3://bb/k/m.safetensors", "org/lora"]
+    ref = read_reference("s3://bucket+s3://bb/k@1")
+    assert [part.name for part in ref.parts] == ["s3://bucket", "s3://bb/k@1"]
+    ref = read_reference("s3://bucket/k+org/lora@main")
+    assert [part.name for part in ref.parts] == ["s3://bucket/k", "org/lora"]
     ref = read_reference({"model": "org/base", "lora": {"path": "s3://bb/lora"}})
     assert [part.name for part in ref.parts] == ["org/base", "s3://bb/lora"]
 
@@ -67,9 +72,25 @@ def test_an_address_in_capitals_is_told_how_to_write_it() -> None:
     assert refused.value.fix == "s3://bucket/Model"
 
 
-def test_a_password_is_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://AKIA:hunter2@bucket/k",
+        "s3://AKIA:hunter2/hunter2@bucket/k",
+        "s3://AKIA:hunter2+hunter2@bucket/k",
+        "S3://AKIA:hunter2@bucket/x",
+        "s3://bb/k+S3://AKIA:hunter2@bucket/x",
+        "s3://AKIA:hunter2@bucket/x+a/b+c/d",
+        "az://box/m?sv=1&sig=hunter2",
+        "az://box?sv=1&sig=hunter2%3D",
+        "az://box/m?sig=hunter2+hunter2/=",
+        "AZ://box/m?sv=1&sig=hunter2",
+        "gs://bb/k?X-Goog-Signature=hunter2",
+    ],
+)
+def test_a_password_is_not_repeated(text: str) -> None:
     with pytest.raises(InvalidValue) as refused:
-        read_reference("s3://AKIA:hunter2@bucket/k")
+        read_reference(text)
     told = str(vars(refused.value)) + str(refused.value)
     assert "hunter2" not in told and "AKIA" not in told and "environment" in told
 
