@@ -16,10 +16,18 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, PIECE, Body, Bucket, Listed
+from resumerge.buckets.base import (
+    CONNECT_TIMEOUT,
+    IDLE_TIMEOUT,
+    PIECE,
+    Body,
+    Bucket,
+    Listed,
+    server_name,
+)
 from resumerge.buckets.content import Begin, check_of
-from resumerge.buckets.errors import Refused, Unsupported
-from resumerge.buckets.s3_errors import s3_errors
+from resumerge.buckets.errors import Refused, Unsupported, misplaced
+from resumerge.buckets.s3_errors import ADVICE, s3_errors
 
 DEFAULT_REGION = "us-east-1"
 """Where no region is configured: servers that are not AWS's accept any."""
@@ -50,8 +58,8 @@ class S3Bucket(Bucket):
         host = address.hostname or ""
         if host == AWS or host.endswith(f".{AWS}"):
             return AWS
-        host = f"{host.replace(':', '_')}_{address.port}" if address.port else host
-        return "_".join([host, *filter(None, address.path.split("/"))])
+        name = server_name(self.api().meta.endpoint_url)
+        return "_".join([name, *filter(None, address.path.split("/"))])
 
     def list(self, prefix: str) -> dict[str, Listed]:
         """Every object whose key begins with a prefix, by the rest of its key."""
@@ -150,7 +158,14 @@ class S3Bucket(Bucket):
             described.register_component("data_loader", _loader())
             session = boto3.session.Session(botocore_session=described)
             region = os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
-            api = session.client("s3", region_name=region, config=config)
+            try:
+                api = session.client("s3", region_name=region, config=config)
+                server_name(api.meta.endpoint_url)  # refuses what would be tried in vain
+            except ValueError:
+                found = (
+                    "its endpoint is not https://HOST or http://HOST:PORT, or its region is none"
+                )
+                raise misplaced(ADVICE, self.name, found) from None
         api.meta.events.register("after-call.s3", self._note_time)
         return api
 

@@ -1,5 +1,5 @@
-"""Promise: settings of Google's and Azure's libraries that cannot be used are told, and the cache
-needs none but the server's name."""
+"""Promise: settings of the clouds' libraries that cannot be used are told, and the cache needs none
+but the server's name."""
 
 from __future__ import annotations
 
@@ -88,6 +88,24 @@ def test_an_endpoint_of_azure_that_is_no_address(
     with pytest.raises(StoreError) as error:
         open_bucket("az://box/m").list("")
     assert error.value.denied
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *(("AWS_ENDPOINT_URL", url) for url in ("http://[bad", "http://h:99999", "h:9000")),
+        ("AWS_ENDPOINT_URL", "ftp://h"),
+        ("AWS_REGION", "no region"),
+    ],
+)
+def test_an_endpoint_or_a_region_of_s3_that_is_none(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting(monkeypatch, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="us-east-1")
+    setting(monkeypatch, **{name: value})
+    with pytest.raises(InputError) as refused:
+        model_folder("s3://box/m")
+    assert name in str(refused.value)
 
 
 def test_a_name_that_no_bucket_can_have() -> None:
