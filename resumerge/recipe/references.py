@@ -92,7 +92,8 @@ def _from_text(text: str) -> ModelRef:
             fix=f"Write '{text.removeprefix(_HUB)}'",
         )
     shown = without_secrets(text)
-    if shown != text and _ADDRESS.search(text):  # before "+", which a password may have, divides it
+    is_in_bucket = any(f"{scheme}://" in text.lower() for scheme in EXAMPLES)
+    if shown != text and is_in_bucket:  # before "+", which a password may have, divides it
         raise InvalidValue(
             "This is not the address of a place in a bucket",
             expected=EXAMPLES.get(scheme_of(text).lower(), EXAMPLES["s3"]),
@@ -166,7 +167,7 @@ def _with_adapter(text: str) -> ModelRef:
         raise InvalidValue(
             "A model can have only one LoRA adapter",
             expected="model+adapter",
-            found=text,
+            found=without_secrets(text),
             fix="Name one model and one adapter; to apply several adapters, merge them one by one",
         )
     return _adapted(_from_text(base), _from_text(lora), text)
