@@ -22,8 +22,8 @@ from resumerge.option_types import LOCAL_CLUSTER
 _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each node."""
 
-ANSWER_SECONDS = 2.0
-"""So long the head may take to accept a connection."""
+ANSWER_SECONDS = 3.0
+"""So long the head may take to accept a connection, and to answer, until it counts as silent."""
 
 INIT_SECONDS = 120
 """So long heartbeats say that Ray is connecting, or starting a cluster on this machine."""
@@ -115,27 +115,40 @@ class Cluster:
     Attributes:
         is_lost: its head is gone. Ray ends this process when it has noticed, after a minute, and
             waits for it until then: nothing is asked of it any more.
+        machines: the nodes that are alive, those without processors, too, as the head said last.
     """
 
     def __init__(self) -> None:
         self.is_lost = False
+        self.machines: list[Machine] = []
+        self._asking: threading.Thread | None = None
+        self._has_answered = False
+        self.answers(10 * ANSWER_SECONDS)
 
-    def has_head(self) -> bool:
-        """Whether something answers at the address of the head."""
+    def answers(self, seconds: float = ANSWER_SECONDS) -> bool:
+        """Ask the head for its machines; whether it answers in time.
+
+        A thread asks: Ray waits for ever for a head that hangs.
+        """
+        if self._asking is None:
+            self._has_answered = False
+            self._asking = threading.Thread(target=self._ask, name="machines", daemon=True)
+            self._asking.start()
+        self._asking.join(seconds)
+        if not self._asking.is_alive():
+            self._asking = None
+        return self._has_answered
+
+    def _ask(self) -> None:
         import ray
 
         host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS):
-                return True
-        except OSError:
-            return False
-
-    def machines(self) -> list[Machine]:
-        """The nodes that are alive, as the head knows it; those without processors, too."""
-        import ray
-
-        return [Machine(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
+        with suppress(Exception):
+            # Ray tries again for a long time where nothing listens any more.
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+            nodes = [node for node in ray.nodes() if node["Alive"]]
+            self.machines = [Machine(node["NodeID"], node["Resources"]) for node in nodes]
+            self._has_answered = True
 
     def submit(self, task: ShardTask, request: TaskRequest, avoid: Collection[str] = ()) -> Any:
         """Submit a task; what is returned stands for its outcome.

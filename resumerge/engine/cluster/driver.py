@@ -133,7 +133,8 @@ class Dispatcher:
 
     def _submit(self, shard: Shard) -> None:
         """Submit a task for a shard: not where one failed, as long as there is another machine."""
-        tries, machines = self._tries[shard.index], self._cluster.machines()
+        self._cluster.answers()  # where a task failed, a machine may just have gone
+        tries, machines = self._tries[shard.index], self._cluster.machines
         request = self._request(tries, machines)
         suited = {machine.id for machine in machines if request.fits(machine)}
         avoid = tries.nodes if suited - tries.nodes else set()
@@ -285,11 +286,11 @@ class Dispatcher:
 
     def _look_at_the_cluster(self, now: float) -> None:
         """See whether the head answers, and where tasks are, or could be."""
-        if not self._cluster.has_head():
+        if not self._cluster.answers():
             self._missing_head(now - self._answered)
             return
         self._answered = now
-        machines = self._cluster.machines()
+        machines = self._cluster.machines
         alive = {machine.id for machine in machines}
         for running in self._current():
             if running.beat is not None:
@@ -337,7 +338,7 @@ class Dispatcher:
         )
 
     def _asked_and_found(self, running: _Running) -> str:
-        machines = show_machines(self._cluster.machines())
+        machines = show_machines(self._cluster.machines)
         return f"A task needs {running.request}. The machines have: {machines}."
 
     def _compute_here(self, shard: Shard) -> None:

@@ -12,8 +12,9 @@ TRIES = 3
 UNSCHEDULED = "unscheduled"
 """The reason of a task that no machine had room for: another one would wait as long."""
 
-_EVERYWHERE = ("disk_full", "source_changed", HASH_CONFLICT)
-"""Reasons that another machine has, too: of the disk that all share, and what lies there."""
+_EVERYWHERE = ("source_changed", HASH_CONFLICT)
+"""Reasons that another machine has, too. A full disk may be one of the machine's own; if it is the
+shared one, the driver finds that in the end."""
 
 
 def stops_the_run(failed: Failed) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,13 +94,17 @@ class RayCluster:
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         self.kill(next(node for node in self._nodes if parent in _pids(node)))
 
-    def kill_head(self) -> None:
-        """Kill what the cluster is coordinated by; the cluster is of no use afterwards."""
+    @contextmanager
+    def signalled_head(self, number: signal.Signals) -> Iterator[None]:
+        """What the cluster is coordinated by gets a signal: after SIGKILL it is of no use."""
         [[server]] = [
             infos for name, infos in self._cluster.head_node.all_processes.items() if "gcs" in name
         ]
-        server.process.kill()
-        server.process.wait()
+        server.process.send_signal(number)
+        try:
+            yield
+        finally:
+            server.process.send_signal(signal.SIGCONT)
 
     def lay(self, *accidents: str) -> None:
         """Lay accidents, each for one worker: see `accidents.py`."""

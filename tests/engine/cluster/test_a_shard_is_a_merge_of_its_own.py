@@ -20,7 +20,7 @@ from streamed_models import ServedFile, serve_local_models
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.checks.cluster import check_cluster
-from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome
+from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Failed, Finished, Node, Outcome
 from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
@@ -345,3 +345,12 @@ def test_what_no_machine_has_room_for_is_not_submitted_again() -> None:
     tries = Tries()
     tries.note(Failed(None, "unscheduled", ""), "", 0)
     assert not tries.left
+
+
+@pytest.mark.parametrize(
+    ("reason", "stops"),
+    [("source_changed", True), (HASH_CONFLICT, True), ("disk_full", False), ("oom", False)],
+)
+def test_what_would_happen_anywhere_stops_the_run(reason: str, stops: bool) -> None:
+    """A full disk may be one machine's own: its temporary files, its cache."""
+    assert stops_the_run(Failed(None, reason, "")) is stops

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -338,14 +339,22 @@ def test_status_shows_what_each_machine_did(runs: ClusterRuns, tmp_path: Path) -
     assert all(node["bytes_per_s"] > 0 for node in told["nodes"] if node["finished"])
 
 
-def test_a_head_that_dies(runs: ClusterRuns, tmp_path: Path, soak: bool) -> None:
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_head_that_hangs_or_dies(
+    runs: ClusterRuns, tmp_path: Path, soak: bool, number: signal.Signals
+) -> None:
     if not soak:
         pytest.skip("the cluster is lost, and waited for: with --soak")
     out = tmp_path / "model"
     runs.cluster.lay("middle-stop-1")
     process = runs.begin(out)
     wait_for(runs.cluster.victims)
-    runs.cluster.kill_head()
+    with runs.cluster.signalled_head(number):
+        check_that_it_is_told(runs, out, process)
+
+
+def check_that_it_is_told(runs: ClusterRuns, out: Path, process: subprocess.Popen[str]) -> None:
+    """That a merge stops because of its cluster's head, and goes on without."""
     assert process.wait(200) == 75
     assert process.stderr is not None
     assert "resumerge resume" in process.stderr.read().splitlines()[-1]
