@@ -195,7 +195,7 @@ def resume(
     progress: str = "auto",
     **options: Unpack[ResumeOptions],
 ) -> DisplayedResult:
-    """Continue a run. Options that are not given keep the values that the run began with.
+    """Continue a run. Options that are not given keep the values that were given last.
 
     Args:
         run: the run's id, output or mirror; by default the newest run.
