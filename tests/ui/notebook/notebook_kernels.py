@@ -196,7 +196,8 @@ class Hands:
                 time.sleep(0.02)
             for _ in range(2):
                 os.kill(pid, signal.SIGINT)
-                time.sleep(0.1)
+                # Soon, since a kernel that is interrupted while it sends a reply sends none.
+                time.sleep(0.01)
 
         notebook = nbformat.read(NOTEBOOK, as_version=4)
         try:
