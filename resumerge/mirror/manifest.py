@@ -245,8 +245,7 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
     there, ours = _parse(before or b""), _parse(manifest)
     if there is not None and ours is not None and there.run != ours.run:
         raise OSError(f"{store.url} has the manifest of another run")
-    is_same = before is not None and is_same_model(before, manifest)
-    if before is not None and is_same and there is not None and there.token >= token:
+    if before is not None and is_same_model(before, manifest):
         manifest = before
     if not store.put_if_unchanged(MANIFEST_FILE, manifest, before, remove):
         raise OSError(f"Another manifest was written to {store.url} at the same time")

@@ -12,18 +12,11 @@ from pathlib import Path
 
 import pytest
 from finished_runs import Bed
-from made_up_mirrors import edited_manifest
 from plain_folder import PlainFolder
 
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror.manifest import (
-    Manifest,
-    missing_files,
-    read_manifest,
-    remove_metadata,
-    write_manifest,
-)
+from resumerge.mirror.manifest import Manifest, missing_files, read_manifest, remove_metadata
 from resumerge.mirror.names import LARGEST_TOKEN, MANIFEST_FILE, SnapshotName, lease_name
 
 HASH = "0" * 64
@@ -122,17 +115,6 @@ def test_what_a_run_that_was_killed_left_beside_it_is_removed(bed: Bed) -> None:
     assert set(store.removed[-3:]) == set(leases), "they say whose the rest is"
     remove_metadata(store)
     assert len(store.removed) == 8, "nothing is written where nothing is left"
-
-
-@pytest.mark.parametrize("first", [1, 3])
-def test_of_two_that_say_the_same_the_higher_token_stays(bed: Bed, first: int) -> None:
-    """A machine may have been suspended until another one had finished: whoever opens the mirror
-    again must be above both."""
-    store = PlainFolder(bed.mirror)
-    there, ours = (edited_manifest(store.get(MANIFEST_FILE), token=token) for token in (first, 2))
-    store.put({MANIFEST_FILE: there})
-    write_manifest(store, ours, 2, manifest_of(bed).files)
-    assert manifest_of(bed).token == max(first, 2)
 
 
 def test_without_an_intact_one_nothing_is_removed(bed: Bed) -> None:
