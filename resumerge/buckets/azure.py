@@ -21,6 +21,7 @@ from resumerge.buckets.errors import (
     denied,
     misplaced,
     no_credentials,
+    of_network,
     refusal,
     unreachable,
 )
@@ -174,10 +175,7 @@ def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
     except AzureError as error:
         raise unreachable(bucket, error) from None
     except OSError as error:
-        # Errors of local files have a path; ours are not translated again.
-        if isinstance(error, (StoreError, FileNotFoundError)) or error.filename:
-            raise
-        raise unreachable(bucket, error) from None
+        raise of_network(bucket, error) from None
 
 
 def _refusal(bucket: str, name: str, error: Any) -> Exception:

@@ -94,6 +94,14 @@ def no_credentials(advice: Advice, bucket: str, error: Exception) -> StoreError:
     )
 
 
+def of_network(bucket: str, error: OSError) -> OSError:
+    """The error itself if it is ours, or of a local file, which has a path; else that the network
+    failed."""
+    if isinstance(error, StoreError | FileNotFoundError) or error.filename:
+        return error
+    return unreachable(bucket, error)
+
+
 def unreachable(bucket: str, error: Exception) -> StoreError:
     """The error that the network failed. Its kind is shown: its text may have a signed address."""
     cause = getattr(error, "kwargs", {}).get("error") or error

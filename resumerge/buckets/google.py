@@ -21,6 +21,7 @@ from resumerge.buckets.errors import (
     Changed,
     misplaced,
     no_credentials,
+    of_network,
     refusal,
     unreachable,
 )
@@ -170,10 +171,7 @@ def google_errors(bucket: str, name: str = "") -> Iterator[None]:
     except (DataCorruption, HTTPError, http.client.HTTPException) as error:
         raise unreachable(bucket, error) from None
     except (RequestException, OSError) as error:
-        # Errors of local files have a path; ours are not translated again.
-        if isinstance(error, (StoreError, FileNotFoundError)) or error.filename:
-            raise
-        raise unreachable(bucket, error) from None
+        raise of_network(bucket, error) from None
 
 
 def _refusal(bucket: str, name: str, status: int | None, reason: str, response: Any) -> Exception:

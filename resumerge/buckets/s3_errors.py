@@ -11,6 +11,7 @@ from resumerge.buckets.errors import (
     denied,
     misplaced,
     no_credentials,
+    of_network,
     refusal,
     unreachable,
 )
@@ -85,10 +86,7 @@ def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
     except (HTTPError, http.client.HTTPException) as error:
         raise unreachable(bucket, error) from None
     except OSError as error:
-        # Errors of local files have a path; ours are not translated again.
-        if isinstance(error, (StoreError, FileNotFoundError)) or error.filename:
-            raise
-        raise unreachable(bucket, error) from None
+        raise of_network(bucket, error) from None
 
 
 def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:

@@ -113,7 +113,7 @@ def test_a_mounted_drive_is_suggested_as_mirror(
     assert host["platform"] == "colab"
 
     def mirror(options: Options) -> dict[str, str]:
-        made = choices(host, options, out=OutputPath(Path("/work/merged")), budget=10**9, threads=2)
+        made = choices(host, options, out=OutputPath(Path("/data/merged")), budget=10**9, threads=2)
         return next(choice for choice in made if choice["what"] == "mirror")
 
     assert mirror(Options())["option"] == "--mirror /content/drive/MyDrive/merged"

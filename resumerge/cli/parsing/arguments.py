@@ -25,20 +25,12 @@ from resumerge.option_types import (
     Seconds,
     Size,
     TaskResources,
-    parse_size,
 )
 from resumerge.options import Option, Options, declared
 from resumerge.ui.progress.styles import Style
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 def _read_by(type: OptionType) -> Callable[[str], object]:
@@ -94,9 +86,7 @@ def _none_if_not_given(
 
 
 def _click_type(type: OptionType) -> Any:
-    if isinstance(type, Size):
-        return _size
-    if isinstance(type, ClusterAddress | TaskResources):
+    if isinstance(type, Size | ClusterAddress | TaskResources):
         return _read_by(type)
     if isinstance(type, Count):
         return click.IntRange(min=1)

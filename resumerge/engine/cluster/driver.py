@@ -6,7 +6,7 @@ import pickle
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +67,11 @@ class _Running:
     task: ShardTask
     shard: Shard
     request: TaskRequest
-    changed: float
-    fitted: float
+    changed: float = field(default_factory=time.monotonic)
+    fitted: float = field(default_factory=time.monotonic)
     beat: Beat | None = None
     started: bool = False
     given_up: bool = False
-
-
-def _running(task: ShardTask, shard: Shard, request: TaskRequest) -> _Running:
-    """A task that is submitted now."""
-    now = time.monotonic()
-    return _Running(task, shard, request, now, now)
 
 
 class Dispatcher:
@@ -141,7 +135,7 @@ class Dispatcher:
         tries.count += 1
         task = self._task(shard, request.threads)
         reference = self._cluster.submit(task, request, avoid)
-        self._running[reference] = _running(task, shard, request)
+        self._running[reference] = _Running(task, shard, request)
 
     def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
         """What the next task of a shard asks for: all processors of the smallest machine that can
@@ -353,7 +347,7 @@ class Dispatcher:
         )
         tries.count += 1
         request = TaskRequest(self._run.budget.threads, tries.memory, {})
-        running = _running(self._task(shard, request.threads), shard, request)
+        running = _Running(self._task(shard, request.threads), shard, request)
         self._started(running, here)
         outcome = run_task(running.task, here, self._stop, self._reporter)
         if isinstance(outcome, Failed):

@@ -12,6 +12,7 @@ FIELDS = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size"),
     *("num_attention_heads", "num_key_value_heads"),
 )
+_PARTS = ("mlp.gate_proj", "self_attn.q_proj", "self_attn.k_proj")
 
 
 def wrong_fields(
@@ -57,9 +58,6 @@ def wrong_fields(
         yield from found
         if found:
             return
-
-
-_PARTS = ("mlp.gate_proj", "self_attn.q_proj", "self_attn.k_proj")
 
 
 def _differs(name: str, actual: int, stated: int) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from typing import Any
 from resumerge.buckets.address import EXAMPLES
 from resumerge.buckets.azure import AzureBucket, azure_errors, unchanged
 from resumerge.mirror.stores.base import Moved, StoreError
-from resumerge.mirror.stores.buckets.client import BucketClient
+from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 BLOCK = 4 << 20
@@ -35,6 +35,7 @@ class AzureClient(BucketClient):
     """See `BucketClient` and `AzureBucket`."""
 
     objects = AzureBucket
+    _objects: AzureBucket
 
     def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:
         condition = unchanged(version) if version else {}
@@ -58,7 +59,9 @@ class AzureClient(BucketClient):
             raise StoreError(f"{name} in {self.bucket} could not be copied: {status}")
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
-        return _Upload(self.bucket, self._blob(name), path, moved).run()
+        moved(0)
+        sha256 = sha256_if_there(self._objects, self._prefix + name, path, moved)
+        return sha256 or _Upload(self.bucket, self._blob(name), path, moved).run()
 
     def abandon_uploads(self, names: Iterable[str]) -> None:
         """Blocks that are not committed expire within a week."""
@@ -97,12 +100,6 @@ class _Upload:
 
     def run(self) -> str:
         """Send what the server does not have; SHA-256 of the local file."""
-        self._moved(0)
-        if known := self._md5_there():
-            for _ in self._pieces():
-                self._moved(0)
-            if known == self._md5.digest():
-                return self._sha256.hexdigest()
         there = self._blocks_there()
         names = []
         for number, data in enumerate(self._pieces()):
@@ -115,16 +112,6 @@ class _Upload:
             names.append(name)
         self._commit(names)
         return self._sha256.hexdigest()
-
-    def _md5_there(self) -> bytes:
-        """The MD5 of a blob of the same size; empty if there is none."""
-        try:
-            with azure_errors(self._container, self._blob.blob_name):
-                found = self._blob.get_blob_properties()
-        except FileNotFoundError:
-            return b""
-        md5: bytes = bytes(found.content_settings.content_md5 or b"")
-        return md5 if found.size == self._nbytes else b""
 
     def _blocks_there(self) -> set[str]:
         """The names of the blocks that an interrupted upload has sent. Those of a stranger's, which
@@ -142,7 +129,6 @@ class _Upload:
 
     def _pieces(self) -> Iterator[bytes]:
         """The blocks of the local file, which are hashed on the way."""
-        self._sha256, self._md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
         with self._path.open("rb", buffering=0) as file:
             for start in range(0, self._nbytes, self._block):
                 data = file.read(min(self._block, self._nbytes - start))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -11,8 +12,10 @@ from typing import ClassVar
 
 from resumerge.buckets.address import has_odd_part
 from resumerge.buckets.base import Body, Bucket
+from resumerge.buckets.ranges import RangedBucket
 from resumerge.errors import refuse
 from resumerge.mirror.stores.base import Moved
+from resumerge.remote.digests import CHUNK
 
 
 class BucketClient(ABC):
@@ -79,6 +82,27 @@ class BucketClient(ABC):
     @abstractmethod
     def now(self) -> datetime | None:
         """The server's clock."""
+
+
+def sha256_if_there(bucket: RangedBucket, key: str, path: Path, moved: Moved) -> str:
+    """SHA-256 of a local file if an object has its size and its hash; else empty.
+
+    Args:
+        moved: is called with 0 now and then.
+    """
+    try:
+        found, expected = bucket.head(key)
+    except FileNotFoundError:
+        return ""
+    if expected is None or found.nbytes != path.stat().st_size:
+        return ""
+    digest, sha256 = expected[0](), hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(CHUNK):
+            digest.update(piece)
+            sha256.update(piece)
+            moved(0)
+    return sha256.hexdigest() if digest.hexdigest() == expected[1].hex() else ""
 
 
 def checked(name: str) -> str:

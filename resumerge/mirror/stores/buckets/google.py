@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.buckets.address import EXAMPLES
-from resumerge.buckets.google import GoogleBucket, google_errors, hash_of, patience
+from resumerge.buckets.google import GoogleBucket, google_errors, patience
 from resumerge.mirror.stores.base import METADATA, Moved, StoreError
-from resumerge.mirror.stores.buckets.client import BucketClient
+from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 CHUNK = 8 << 20
@@ -32,6 +32,7 @@ class GoogleClient(BucketClient):
     """See `BucketClient` and `GoogleBucket`."""
 
     objects = GoogleBucket
+    _objects: GoogleBucket
 
     def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:
         self._put(name, data, 0 if absent else int(version) if version else None)
@@ -58,15 +59,8 @@ class GoogleClient(BucketClient):
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         moved(0)
-        blob = self._blob(name)
-        try:
-            with google_errors(self.bucket, name):
-                blob.reload(**patience())
-        except FileNotFoundError:
-            pass
-        else:
-            if sha256 := _sha256_if_same(path, blob, moved):
-                return sha256
+        if sha256 := sha256_if_there(self._objects, self._prefix + name, path, moved):
+            return sha256
         blob, nbytes = self._blob(name), path.stat().st_size
         blob.chunk_size = CHUNK
         with path.open("rb", buffering=0) as file, google_errors(self.bucket):
@@ -93,20 +87,6 @@ class GoogleClient(BucketClient):
 
     def _blob(self, name: str) -> Any:
         return self._objects.api().blob(self._prefix + name)
-
-
-def _sha256_if_same(path: Path, blob: Any, moved: Moved) -> str:
-    """SHA-256 of a local file that has the size and the hash of an object; else empty."""
-    expected = hash_of(blob)
-    if expected is None or blob.size != path.stat().st_size:
-        return ""
-    digest, sha256 = expected[0](), hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(CHUNK):
-            digest.update(piece)
-            sha256.update(piece)
-            moved(0)
-    return sha256.hexdigest() if digest.hexdigest() == expected[1].hex() else ""
 
 
 class _Reader(io.RawIOBase):
