@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from bucket_merges import Place, adapter, linear, shard, sharded, upload, whole, write
-from loopback_clouds import KINDS, Cloud, Container, missing, start
+from loopback_clouds import Cloud, Container, fixtures
 from loopback_clouds.clouds import SECRET
 from loopback_s3 import Proxy, before
 
@@ -20,22 +20,7 @@ from resumerge.buckets.content import HashCheck
 from resumerge.buckets.errors import Changed
 from resumerge.errors import StoreError
 
-
-@pytest.fixture(scope="module", params=sorted(KINDS))
-def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
-    """An emulator of each cloud."""
-    if why := missing(request.param):
-        pytest.skip(why)
-    with start(request.param) as found:
-        yield found
-
-
-@pytest.fixture
-def bucket(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Container:
-    """A new container, which this process's environment leads to."""
-    for name, value in cloud.env().items():
-        monkeypatch.setenv(name, value)
-    return cloud.new()
+cloud, bucket = fixtures.cloud, fixtures.bucket
 
 
 @pytest.fixture

@@ -210,6 +210,21 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
+def go_on_with(first: Machine, second: Machine, url: str) -> None:
+    """One machine is killed in the middle; another, refused before, finishes what it began."""
+    process = first.begin(url, "--mirror-then-delete", SLOWLY_SECONDS="0.3")
+    wait_until(lambda: in_mirror(url).sealed, process)
+    _, err = second.call("resume", url, expect=2)
+    assert "is working on this mirror" in err
+    assert not second.out.exists()
+    kill(process)
+    promised = in_mirror(url).units
+    second.call("resume", url, "--bring-back")
+    rows = second.rows("SELECT number, attempt, batch FROM units")
+    found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
+    assert promised.items() <= found.items(), "computed again"
+
+
 def resume_line(stderr: str) -> str:
     """The last line: the command that goes on."""
     line = stderr.strip().splitlines()[-1]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from loopback_s3 import Bucket, Server
 from loopback_s3.servers import SECRET
-from machines import Machine, files_of, in_mirror, kill, wait_until
+from machines import Machine, files_of, go_on_with, in_mirror, kill, wait_until
 
 from resumerge.errors import InputError
 from resumerge.mirror.stores.base import StoreError
@@ -97,17 +97,7 @@ def test_one_machine_at_a_time(
     bucket: Bucket, url: str, new: Callable[[], Machine], reference: dict[str, bytes]
 ) -> None:
     first, second = new(), new()
-    process = first.begin(url, "--mirror-then-delete", SLOWLY_SECONDS="0.3")
-    wait_until(lambda: in_mirror(url).sealed, process)
-    _, err = second.call("resume", url, expect=2)
-    assert "is working on this mirror" in err
-    assert not second.out.exists()
-    kill(process)
-    promised = in_mirror(url).units
-    second.call("resume", url, "--bring-back")
-    rows = second.rows("SELECT number, attempt, batch FROM units")
-    found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
-    assert promised.items() <= found.items(), "computed again"
+    go_on_with(first, second, url)
     assert files_of(second.out) == reference == model(bucket)
     bucket.put(f"{PREFIX}model-00002-of-00008.safetensors", b"damaged")
     out, err = second.call("verify", url, expect=75)

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from loopback_clouds import KINDS, Cloud, Container, missing, start
+from loopback_clouds import Cloud, Container, fixtures
 from loopback_clouds.clouds import ACCOUNT, SECRET
 from loopback_s3 import Proxy, before
-from machines import ROOT, Machine, files_of, in_mirror, kill, wait_until
+from machines import ROOT, Machine, files_of, go_on_with, kill
 from test_a_bucket_as_a_place import (
     test_a_neighbour_and_marks_of_folders_are_no_files_of_the_mirror,
     test_no_update_is_lost_between_claimants,
@@ -54,21 +54,7 @@ open_store(sys.argv[1]).upload({NAME!r}, Path(sys.argv[2]), lambda nbytes: time.
 """
 
 
-@pytest.fixture(scope="module", params=sorted(KINDS))
-def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
-    """An emulator of each cloud."""
-    if why := missing(request.param):
-        pytest.skip(why)
-    with start(request.param) as found:
-        yield found
-
-
-@pytest.fixture
-def bucket(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Container:
-    """A new container, which this process's environment leads to."""
-    for name, value in cloud.env().items():
-        monkeypatch.setenv(name, value)
-    return cloud.new()
+cloud, bucket = fixtures.cloud, fixtures.bucket
 
 
 @pytest.fixture
@@ -338,17 +324,7 @@ def test_one_machine_after_the_other(
     reference_of_machines: dict[str, bytes],
 ) -> None:
     first, second = new(), new()
-    process = first.begin(url, "--mirror-then-delete", SLOWLY_SECONDS="0.3")
-    wait_until(lambda: in_mirror(url).sealed, process)
-    _, err = second.call("resume", url, expect=2)
-    assert "is working on this mirror" in err
-    assert not second.out.exists()
-    kill(process)
-    promised = in_mirror(url).units
-    second.call("resume", url, "--bring-back")
-    rows = second.rows("SELECT number, attempt, batch FROM units")
-    found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
-    assert promised.items() <= found.items(), "computed again"
+    go_on_with(first, second, url)
     there = bucket.contents("p/")
     there.pop(".resumerge/done.json")
     assert files_of(second.out) == reference_of_machines == there

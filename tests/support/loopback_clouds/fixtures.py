@@ -1,0 +1,26 @@
+"""Fixtures of the tests of clouds, to be imported by the files that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from loopback_clouds import KINDS, Cloud, Container, missing, start
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
+    """An emulator of each cloud."""
+    if why := missing(request.param):
+        pytest.skip(why)
+    with start(request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def bucket(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Container:
+    """A new container, which this process's environment leads to."""
+    for name, value in cloud.env().items():
+        monkeypatch.setenv(name, value)
+    return cloud.new()
