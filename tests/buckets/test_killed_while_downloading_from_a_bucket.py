@@ -10,12 +10,13 @@ from bucket_merges import Place, linear, sent, sharded, upload, write
 from loopback_s3 import Bucket, Proxy, Server
 
 KILLS = 6
-SLACK = 200_000
-"""Bytes that a proxy has sent, and a process that is killed has not written, each time."""
+SLACK = 1_000_000
+"""Bytes that a proxy has sent, and a process that is killed has not written, each time: what fits
+into the sockets' buffers, where the machine is so busy that nobody reads them."""
 
 
 def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
-    models = [sharded(seed, layers=8, numel=250_000) for seed in (1, 2)]
+    models = [sharded(seed, layers=4, numel=1_000_000) for seed in (1, 2)]
     here = [write(tmp_path / "models" / str(n), files) for n, files in enumerate(models)]
     there = [upload(bucket, f"m/{n}", files) for n, files in enumerate(models)]
     calm = Place(s3, tmp_path / "calm", linear(*here))
@@ -38,7 +39,7 @@ def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_pa
     proxy.bytes_per_second = None
     place.call("resume", "out")
 
-    headers = 16 * 40_000
+    headers = 8 * 40_000
     assert sum(sent(proxy).values()) < needed + headers + KILLS * SLACK
     assert place.output() == calm.output()
     assert committed == sorted(committed)
