@@ -84,9 +84,12 @@ class SourceReader:
         Raises:
             Resumable: the file cannot be opened.
         """
+        source, file = key = tensor.source, tensor.file
+        found = self._files.get(key)
+        if found is not None:
+            return found
         if self._streamed_file(tensor) is not None:
             return None
-        source, file = key = tensor.source, tensor.file
         with self._lock:
             if key not in self._files:
                 path = self._sources[source].path(file)

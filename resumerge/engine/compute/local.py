@@ -65,6 +65,7 @@ class LocalComputation(Computation):
                 self.ledger.event,
                 context.reporter.waiting,
                 context.options.memory_wait,
+                threads=self.budget.threads,
             )
             with governor, context.stop.deferred():
                 watch = SourceWatch(self.plan, self.ledger, self.reader)

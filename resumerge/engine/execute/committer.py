@@ -29,25 +29,19 @@ class WrittenBlocks:
     """Consecutive blocks of the output that are written but not synced.
 
     Args:
-        first: number of the first.
+        indices: their numbers.
+        nbytes: of all together.
         hashes: xxh3-128 of each, 16 bytes.
         inputs: hashes of what they were computed from (`input_hashes`).
         seconds: spent computing and writing them.
     """
 
     unit: Unit
-    first: int
+    indices: range
+    nbytes: int
     hashes: bytes
     inputs: bytes
     seconds: float
-
-    @property
-    def indices(self) -> range:
-        return range(self.first, self.first + len(self.hashes) // HASH_BYTES)
-
-    @property
-    def nbytes(self) -> int:
-        return self.unit.span(self.indices)[1]
 
     @property
     def completes_unit(self) -> bool:
@@ -146,7 +140,7 @@ class Committer:
         for written in batch:
             number = written.unit.index
             hashes, inputs = self._hashes[number]
-            assert len(hashes) == written.first * HASH_BYTES
+            assert len(hashes) == written.indices.start * HASH_BYTES
             hashes += written.hashes
             inputs += written.inputs
             seconds[number] = seconds.get(number, 0.0) + written.seconds

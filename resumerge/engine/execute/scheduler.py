@@ -53,6 +53,9 @@ class Scheduler:
         self._scratch = Scratch(execution.storage, execution.files.folder)
         self._pool = ThreadPoolExecutor(execution.threads, "block", evaluator.start_thread)
         self._statistics_pool = ThreadPoolExecutor(1, "statistics")
+        self._running: deque[tuple[Future[WrittenBlocks], int]] = deque()
+        """Tasks in order, and the bytes that each writes."""
+        self._in_flight = 0
         self._upcoming: StartedUnit | None = None
         self._current: tuple[Unit, Statistics]
         self._blocks_left = range(0)
@@ -72,7 +75,7 @@ class Scheduler:
         """
         try:
             while True:
-                if batch := self._compute_batch():
+                if batch := self._next_batch():
                     self._committer.submit(batch)  # waits until the batch before is committed
                     self._report(batch)
                 else:
@@ -85,44 +88,73 @@ class Scheduler:
             self._statistics_pool.shutdown(wait=True, cancel_futures=True)
             self._committer.close()
 
-    def _compute_batch(self) -> list[WrittenBlocks]:
-        """One batch: its blocks computed, written and hashed, in order; empty if none can be now.
+    def _next_batch(self) -> list[WrittenBlocks]:
+        """The next blocks in order, computed, written and hashed; empty if none can be now.
 
-        At most half the batch size (or one block): the batch before is still being committed, and
-        a kill costs both.
+        Threads go on with the blocks after them. Those in flight are a quarter of the batch size,
+        half of it together with the batch (or one task): the batch before is still being committed,
+        and a kill costs all of them.
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
-        running: deque[Future[WrittenBlocks]] = deque()
         batch: list[WrittenBlocks] = []
         nbytes = 0
         try:
-            while time.monotonic() < deadline:
-                left = self._governor.batch_bytes // 2 - nbytes
-                full = nbytes > 0 and (left < self._largest_block or self._governor.cramped)
-                task = None if self._stop.requested or full else self._next_blocks(left)
-                if task is None:
+            while not batch or time.monotonic() < deadline:
+                is_full = self._start_tasks(nbytes)
+                if not self._running or (batch and is_full):
                     break
-                unit, indices, statistics = task
-                running.append(self._pool.submit(self._write_blocks, unit, indices, statistics))
-                nbytes += unit.span(indices)[1]
-                if len(running) > self._tasks_in_flight():
-                    batch.append(self._written(running))
-            while running:
-                batch.append(self._written(running))
+                for written in self._written():
+                    batch.append(written)
+                    nbytes += written.nbytes
         except Interrupted:
-            pass  # a server does not answer; what was computed before is committed
-        finally:
-            for future in running:
-                future.cancel()
+            self._running.clear()  # a server does not answer; what was computed is committed
         return batch
 
-    def _written(self, running: deque[Future[WrittenBlocks]]) -> WrittenBlocks:
-        """The blocks that are next in order, as soon as they are written."""
-        written = running.popleft().result()
-        if written.completes_unit:
-            self._read_ahead.end(written.unit)
-        return written
+    def _start_tasks(self, nbytes: int) -> bool:
+        """Keep all threads busy.
+
+        Args:
+            nbytes: of the batch so far.
+
+        Returns:
+            Whether there is no room for another task before the batch is committed.
+        """
+        while not self._stop.requested and self._has_idle_threads():
+            left = self._governor.batch_bytes // 2 - nbytes - self._in_flight
+            is_full = left < self._largest_block or self._governor.cramped
+            if is_full and (nbytes or self._running):
+                return True
+            task = self._next_blocks(left)
+            if task is None:
+                break
+            size = task[0].span(task[1])[1]
+            self._running.append((self._pool.submit(self._write_blocks, *task), size))
+            self._in_flight += size
+        return False
+
+    def _has_idle_threads(self) -> bool:
+        """Whether a thread has no task, or will have none soon."""
+        if not self._running:
+            return True
+        few = len(self._running) <= self._tasks_in_flight()
+        return few and self._in_flight < self._governor.batch_bytes // 4
+
+    def _written(self) -> Iterator[WrittenBlocks]:
+        """The blocks that are next in order, half of those in flight, as soon as they are written.
+
+        This thread wakes once for all of them: each time it takes the interpreter's lock from those
+        that compute.
+        """
+        count = -(-len(self._running) // 2)
+        self._running[count - 1][0].exception()  # waits for it
+        for _ in range(count):
+            future, size = self._running.popleft()
+            self._in_flight -= size
+            written = future.result()
+            if written.completes_unit:
+                self._read_ahead.end(written.unit)
+            yield written
 
     def _next_blocks(self, nbytes: int) -> tuple[Unit, range, Statistics] | None:
         """The next blocks of a unit whose files are present, and the unit's statistics.
@@ -182,12 +214,12 @@ class Scheduler:
         started = time.perf_counter()
         if unit.is_copied:
             parts = [self._write(unit, range(n, n + 1), statistics) for n in indices]
+            hashes, inputs = map(b"".join, zip(*parts))
         else:
-            parts = [self._write(unit, indices, statistics)]
-        hashes, inputs = map(b"".join, zip(*parts))
+            hashes, inputs = self._write(unit, indices, statistics)
         self._execution.reporter.heartbeat()
         seconds = time.perf_counter() - started
-        return WrittenBlocks(unit, indices.start, hashes, inputs, seconds)
+        return WrittenBlocks(unit, indices, unit.span(indices)[1], hashes, inputs, seconds)
 
     def _write(self, unit: Unit, indices: range, statistics: Statistics) -> tuple[bytes, bytes]:
         """Compute blocks and write them together; the hashes of them and of their inputs."""

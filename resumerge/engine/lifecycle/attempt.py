@@ -24,7 +24,7 @@ from resumerge.engine.recovery.recovery import Recovery
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
 from resumerge.engine.resources.allocator import give_back_freed_memory, reuse_freed_memory
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
-from resumerge.engine.resources.governor import LARGEST_BATCH
+from resumerge.engine.resources.governor import largest_batch
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import measure_memory, peak_rss, rss
@@ -103,7 +103,7 @@ class Attempt:
                         "host": hostname(),
                         "boot_id": boot_id(),
                         "budget": self.budget.memory,
-                        "batch_bytes": LARGEST_BATCH,
+                        "batch_bytes": largest_batch(self.budget.threads),
                     }
                 )
             )

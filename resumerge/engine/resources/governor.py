@@ -25,7 +25,7 @@ from resumerge.sizes import show_size
 _log = logging.getLogger(__name__)
 
 LARGEST_BATCH = 128 << 20
-"""Bytes. Larger batches make commits no cheaper and kills more expensive."""
+"""Bytes, for up to four threads. Larger ones make commits no cheaper and kills more expensive."""
 
 SMALLEST_BATCH = 4 << 20
 """Bytes: a few blocks."""
@@ -47,6 +47,11 @@ STALLED = 0.2
 Event = Callable[..., None]
 
 
+def largest_batch(threads: int) -> int:
+    """Bytes of the largest batch: a quarter of it keeps each of so many threads busy."""
+    return LARGEST_BATCH * max(4, threads) // 4
+
+
 def margin(total: int) -> int:
     """Bytes that stay free for other processes, of `total`."""
     return int(min(total * MARGIN, LARGEST_MARGIN))
@@ -65,6 +70,7 @@ class Governor:
         measure: Callable[[], Memory] | None = None,
         rss: Callable[[], int] = rss,
         clock: Callable[[], float] = time.monotonic,
+        threads: int = 1,
     ) -> None:
         """
         Args:
@@ -74,9 +80,10 @@ class Governor:
             waiting: called again and again with what is waited for: `Reporter.waiting`.
             memory_wait: seconds to wait until one block fits.
             clock: seconds, monotonic.
+            threads: that compute.
         """
         self.budget, self.need = budget, need
-        self.batch_bytes = LARGEST_BATCH
+        self.batch_bytes = self._largest = largest_batch(threads)
         self.peak_rss = self.rss = 0
         self.memory = Memory(0, 0)
         self._event, self._waiting, self._memory_wait = event, waiting, memory_wait
@@ -155,7 +162,7 @@ class Governor:
             self._set(max(SMALLEST_BATCH, self.batch_bytes // 2), "batch_lowered", reason)
         elif now - self._calm_since >= CALM_SECONDS:
             self._calm_since = now
-            larger = min(LARGEST_BATCH, self.batch_bytes + LARGEST_BATCH // 8)
+            larger = min(self._largest, self.batch_bytes + self._largest // 8)
             if self._fits(larger):
                 self._set(larger, "batch_raised", self._relief())
 

@@ -38,7 +38,6 @@ class Lazy:
 
     def __init__(self, pool: Pool, work: Callable[[], Any]) -> None:
         self._pool, self._work = pool, work
-        self.cancelled = False
 
     def result(self) -> Any:
         self._pool.running -= 1
@@ -46,8 +45,8 @@ class Lazy:
             self._pool.order.append(("waiting for", "statistics"))
         return self._work()
 
-    def cancel(self) -> None:
-        self.cancelled = True
+    def exception(self) -> None:
+        """Wait for it."""
 
 
 class Pool:
@@ -63,11 +62,13 @@ class Pool:
     def __init__(self, threads: int, name: str, initializer: Any = None) -> None:
         self.name, self.running, self.most = name, 0, 0
         self.submitted: list[Lazy] = []
+        self.tasks: list[tuple[Unit, range]] = []
         self.is_shut_down = False
 
     def submit(self, work: Callable[..., Any], *words: Any) -> Lazy:
         if isinstance(words[0], Unit):
             self.order.append((self.name, words[0].name))
+            self.tasks += [words[:2]] if self.name == "block" else []
         self.running += 1
         self.most = max(self.most, self.running)
         self.submitted.append(Lazy(self, lambda: work(*words)))
@@ -98,6 +99,10 @@ class Bench:
     ) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.batches: list[list[tuple[int, int]]] = []
+        self.in_flight: list[int] = []
+        """Tasks that are not done when a batch is submitted."""
+        self.uncommitted: list[int] = []
+        """Blocks that are computed then, or in flight."""
         self.written: list[Any] = []
         self.stop = SimpleNamespace(requested=False, check=self._check)
         self.now = 0.0
@@ -178,6 +183,10 @@ class Bench:
 
     def _submit(self, batch: Any) -> None:
         self.told.append(("submit",))
+        self.in_flight.append(self.pool.running)
+        taken = {(unit.index, k) for unit, indices in self.pool.tasks for k in indices}
+        before = sum(map(len, self.batches))
+        self.uncommitted.append(len(taken) - before)
         self.written.append(batch)
         self.batches.append([(written.unit.index, k) for written in batch for k in written.indices])
 
@@ -221,31 +230,43 @@ def linear(*blocks: int) -> Plan:
         (2, [1] * 10),
         (3, [1] * 10),
         (4, [2] * 5),
-        (7, [3, 3, 3, 1]),
-        (8, [4, 4, 2]),
-        (20, [10]),
+        (7, [2] * 5),
+        (8, [3, 3, 3, 1]),
+        (20, [8, 2]),
         (1, [1] * 10),
     ],
 )
-def test_a_batch_is_half_of_what_may_be_uncommitted(batch_blocks: int, expected: list[int]) -> None:
+def test_a_batch_is_what_is_not_in_flight_of_half_of_what_may_be_uncommitted(
+    batch_blocks: int, expected: list[int]
+) -> None:
     """The other half is being committed."""
     bench = Bench(linear(3, 7), batch_bytes=batch_blocks * SIZE)
     assert bench.run() == expected
     every = [(0, k) for k in range(3)] + [(1, k) for k in range(7)]
     assert [block for batch in bench.batches for block in batch] == every
+    assert max(bench.uncommitted) <= max(1, batch_blocks // 2)
 
 
 def test_it_is_no_larger_where_threads_take_several_blocks_at_once() -> None:
     bench = Bench(linear(200), batch_bytes=2 * 67 * SIZE + SIZE)
-    assert bench.run() == [67, 67, 66]
+    assert bench.run() == [64, 63, 64, 9]
     assert {len(task.indices) for task in of_each_task(bench)} == {RUN_BLOCKS, 3, 2}
+    assert max(bench.uncommitted) == 67
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_go_on_while_a_batch_is_committed(threads: int) -> None:
+    bench = Bench(linear(30, 30, 30), threads=threads, batch_bytes=64 * SIZE)
+    bench.run()
+    assert len(bench.in_flight) > 3
+    assert all(count >= threads for count in bench.in_flight[:-1])
 
 
 def test_a_batch_is_as_small_as_its_largest_block_allows() -> None:
     """Though the blocks that it holds are smaller: the next one may be the largest."""
     sizes = (1, 1, 1, 1, BLOCK)
     found = plan(LINEAR, vectors("a", *sizes), vectors("b", *sizes))
-    assert Bench(found, batch_bytes=2 * (SIZE + 8)).run() == [3, 2]
+    assert Bench(found, batch_bytes=2 * (SIZE + 8)).run() == [2, 3]
 
 
 def test_no_thread_takes_several_blocks_under_pressure() -> None:
@@ -345,7 +366,6 @@ def test_a_block_that_fails_ends_the_run_and_the_tasks_that_wait() -> None:
     bench.at_block[0, 0] = fail
     with pytest.raises(OSError, match="a source"):
         bench.scheduler.run()
-    assert all(lazy.cancelled for lazy in bench.pool.submitted[1:])
     assert bench.batches == [] and bench.told[-1] == ("closed",)
     assert bench.pool.is_shut_down and bench.statistics_pool.is_shut_down
 

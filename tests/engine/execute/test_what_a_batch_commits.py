@@ -16,6 +16,7 @@ from resumerge.engine.execute.committer import SAMPLE_SECONDS, SAMPLES, Committe
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
+from resumerge.planning.plan import Unit
 
 PENDING = Progress(0, b"", b"", None, None, None)
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
@@ -64,15 +65,12 @@ class Bench:
         )
 
     def commit(self, *blocks: tuple[int, int]) -> Any:
-        """Commit blocks of units; each took a second and has a hash of its own.
+        """Commit blocks of units, by their numbers.
 
         Returns:
             What the ledger was told of the units, the totals, and the sample.
         """
-        batch = [
-            WrittenBlocks(self.units[unit], index, hashed(unit, index), b"in" * 8, 1.0)
-            for unit, index in blocks
-        ]
+        batch = [written(self.units[unit], index) for unit, index in blocks]
         self.committer.submit(batch)
         self.committer.wait()
         return self.batches[-1][2:]
@@ -80,6 +78,13 @@ class Bench:
 
 def hashed(unit: int, index: int) -> bytes:
     return hash_block(bytes([unit, index]))
+
+
+def written(unit: Unit, index: int) -> WrittenBlocks:
+    """A block that took a second and has a hash of its own."""
+    indices = range(index, index + 1)
+    nbytes = unit.span(indices)[1]
+    return WrittenBlocks(unit, indices, nbytes, hashed(unit.index, index), b"in" * 8, 1.0)
 
 
 @pytest.fixture
@@ -178,10 +183,10 @@ def test_a_batch_is_begun_only_after_the_one_before_is_committed(
         checked(units)
 
     bench.committer._execution.watch.check = wait  # type: ignore[method-assign]
-    block = WrittenBlocks(found.units[1], 0, hashed(1, 0), b"in" * 8, 1.0)
+    block = written(found.units[1], 0)
     bench.committer.submit([block])
     threading.Timer(0.2, goes_on.set).start()
-    bench.committer.submit([WrittenBlocks(found.units[0], 0, hashed(0, 0), b"in" * 8, 1.0)])
+    bench.committer.submit([written(found.units[0], 0)])
     assert bench.committed[:1] == [[1]], "the second was not taken before"
     bench.committer.close()
     assert len(bench.committed) == 2, "what was submitted is committed when it is closed"
@@ -196,8 +201,8 @@ def test_what_failed_ends_the_run_with_the_next_batch(
         raise OSError("the disk")
 
     bench.committer._execution.files.sync = fail  # type: ignore[method-assign]
-    bench.committer.submit([WrittenBlocks(found.units[1], 0, hashed(1, 0), b"in" * 8, 1.0)])
+    bench.committer.submit([written(found.units[1], 0)])
     with pytest.raises(OSError, match="the disk"):
-        bench.committer.submit([WrittenBlocks(found.units[0], 0, hashed(0, 0), b"in" * 8, 1.0)])
+        bench.committer.submit([written(found.units[0], 0)])
     bench.committer.close()
     assert [kind for kind, _ in bench.told] == ["check"] and not bench.batches

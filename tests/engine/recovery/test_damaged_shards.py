@@ -26,10 +26,11 @@ def halfway(bench: Bench, operations: int) -> Merge:
 def is_halfway(merge: Merge) -> bool:
     if [s["state"] for s in shards(merge)][:2] != ["sealed", "open"]:
         return False
-    begun = merge.query(
-        "SELECT 1 FROM units WHERE shard = 1 AND 0 < committed_blocks AND checksum IS NULL"
+    [units] = merge.query(
+        "SELECT count(checksum) AS committed, count(*) AS whole FROM units WHERE shard = 1"
     )
-    return bool(begun) and (merge.out / f"{shards(merge)[1]['name']}.partial").exists()
+    in_part = 0 < units["committed"] < units["whole"]
+    return in_part and (merge.out / f"{shards(merge)[1]['name']}.partial").exists()
 
 
 def shards(merge: Merge) -> list[dict[str, object]]:

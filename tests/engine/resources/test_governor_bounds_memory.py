@@ -14,6 +14,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.host.memory import Memory, MemoryGauge
 from resumerge.planning.estimates.memory import MemoryNeed
+from resumerge.tensors.base import RUN_BYTES
 
 GB = 10**9
 MB = 10**6
@@ -224,6 +225,18 @@ def test_thresholds_are_what_they_say(machine: Machine) -> None:
     assert (SMALLEST_BATCH, LARGEST_BATCH) == (4 << 20, 128 << 20)
     assert governor.margin(10 * GB) == GB // 2
     assert governor.margin(100 * GB) == 1 << 30
+
+
+@pytest.mark.parametrize(("threads", "times"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4)])
+def test_many_threads_have_larger_batches(threads: int, times: int) -> None:
+    """A quarter of a batch is in flight: two runs of 4 MiB for each thread."""
+    calm = Memory(100 * GB, 90 * GB, "this machine", 0.0)
+    found = Governor(
+        2 * GB, NEED, lambda *told, **facts: None, measure=lambda: calm, threads=threads
+    )
+    with found:
+        assert found.batch_bytes == times * LARGEST_BATCH
+    assert found.batch_bytes // 4 >= 2 * threads * RUN_BYTES
 
 
 def test_a_batch_never_takes_more_than_an_eighth_of_the_memory(machine: Machine) -> None:

@@ -262,5 +262,7 @@ def _elements(tensor: Tensor, start: int, stop: int, evaluation: Evaluation) -> 
 
 def _by_block(hashes: Sequence[bytearray]) -> bytes:
     """For each block its operands' hashes, one after the other."""
-    arrays = [np.frombuffer(found, f"V{HASH_BYTES}") for found in hashes]
-    return np.stack(arrays, axis=1).tobytes() if arrays else b""
+    if not hashes:
+        return b""
+    by_operand = np.frombuffer(b"".join(hashes), f"V{HASH_BYTES}").reshape(len(hashes), -1)
+    return by_operand.T.tobytes()
