@@ -11,7 +11,7 @@ from resumerge.option_types import StrPath
 class _MergeOptions(TypedDict, total=False):
     state_dir: StrPath | None
     memory: int | str | None
-    threads: int | None
+    threads: int | str | None
     device: str
     materialize: str | None
     offline: bool
@@ -19,8 +19,8 @@ class _MergeOptions(TypedDict, total=False):
     no_recheck: bool
     restart: bool
     memory_wait: float
-    evict: bool
-    stream: bool
+    evict: bool | None
+    stream: bool | None
     mirror: StrPath | None
     mirror_then_delete: bool | None
     mirror_rate: int | str | None

@@ -58,6 +58,10 @@ def parse_size(text: str) -> int:
     return size
 
 
+def _is_above_zero(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 class OptionType(ABC):
     """The type of an option's value.
 
@@ -69,6 +73,7 @@ class OptionType(ABC):
         repeatable: whether the value is a sequence of what is given on the command line, each by
             the option again.
         bare: the value where the command line has the option without one; None if it needs one.
+        default_word: stands for the option's default, where that is no value of the type.
     """
 
     expected: str
@@ -77,6 +82,7 @@ class OptionType(ABC):
     note: str = ""
     repeatable: bool = False
     bare: str | None = None
+    default_word: str | None = None
 
     def read(self, value: object) -> object:
         """The option's value for one given in Python. An invalid one may be returned unchanged:
@@ -120,28 +126,46 @@ class Number(OptionType):
 
 
 class Count(Number):
-    """A whole number above zero."""
+    """A whole number above zero.
 
-    expected = "a whole number above zero"
+    Args:
+        default_word: as in `OptionType`.
+    """
+
+    accepts = int | str
+
+    def __init__(self, default_word: str) -> None:
+        self.default_word = default_word
+        self.expected = f"a whole number above zero, or {default_word!r}"
 
     def is_valid(self, value: object) -> bool:
-        return super().is_valid(value) and isinstance(value, int) and value > 0
+        return _is_above_zero(value)
 
 
 class Size(OptionType):
-    """Bytes, above zero; people may write ``2GB``."""
+    """Bytes, above zero; people may write ``2GB``.
+
+    Args:
+        example: of a size, for messages.
+        default_word: as in `OptionType`.
+    """
 
     metavar, accepts = "SIZE", int | str
     note = "A number is in bytes."
 
-    def __init__(self, example: str) -> None:
+    def __init__(self, example: str, default_word: str | None = None) -> None:
+        self.default_word = default_word
         self.expected = f"bytes, above zero, or a size like {example}"
+        if default_word is not None:
+            self.expected += f", or {default_word!r}"
 
     def read(self, value: object) -> object:
-        return parse_size(value) if isinstance(value, str) else value
+        if not isinstance(value, str) or value == self.default_word:
+            return value
+        return parse_size(value)
 
     def is_valid(self, value: object) -> bool:
-        return Count().is_valid(value)
+        return _is_above_zero(value)
 
 
 class Seconds(OptionType):

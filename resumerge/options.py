@@ -48,7 +48,7 @@ class Kept(Enum):
 
     NO = "for this attempt"
     REPEATED = "as long as it is given: the command that resumes the run repeats it"
-    INHERITED = "until another value is given: it is in the run's ledger"
+    INHERITED = "until another value, or the default, is given: it is in the run's ledger"
     BEGUN_WITH = "for all attempts, if the run began with it; else like REPEATED"
     PLANNED = "for all attempts: the run is planned with it"
 
@@ -88,6 +88,12 @@ class Option:
         return "--" + self.name.replace("_", "-")
 
     @property
+    def off_flag(self) -> str:
+        """What ends a flag that holds on from attempt to attempt: ``--no-evict``; else empty."""
+        holds = isinstance(self.type, Flag) and self.kept is Kept.INHERITED
+        return self.flag.replace("--", "--no-", 1) if holds else ""
+
+    @property
     def shown_default(self) -> str:
         """What help says of the default; empty where there is nothing to say."""
         if self.default is None or self.default is False:
@@ -100,8 +106,10 @@ class Option:
 
     def words(self, value: Any) -> list[str]:
         """The words of a command line that give it this value; none for "not given"."""
-        if value is None or value is False:
+        if value is None:
             return []
+        if value is False:
+            return [self.off_flag] if self.off_flag else []
         if self.type.repeatable:
             return [word for text in value for word in (self.flag, text)]
         return [self.flag] if value is True else [self.flag, self.type.as_text(value)]
@@ -131,12 +139,12 @@ class Options:
         default_text="./state, or RESUMERGE_STATE_DIR",
     )  # fmt: skip
     memory: int | None = _option(
-        Size("2GB"), "Limit for the resident memory of the merge, like 2GB.", *_ALL,
-        default_text="from the available memory", kept=Kept.INHERITED,
+        Size("2GB", "auto"), "Limit for the resident memory of the merge, like 2GB.", *_ALL,
+        default_text="auto: from the available memory", kept=Kept.INHERITED,
     )  # fmt: skip
     threads: int | None = _option(
-        Count(), "Number of worker threads.", *_ALL,
-        default_text="the cores that this process may use", kept=Kept.INHERITED,
+        Count("auto"), "Number of worker threads.", *_ALL,
+        default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
     )  # fmt: skip
     device: str = _option(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
@@ -194,14 +202,14 @@ class Options:
         Seconds(), "Seconds to wait for free memory before the run stops.", *_ALL,
         default=MEMORY_WAIT, kept=Kept.REPEATED,
     )  # fmt: skip
-    evict: bool = _option(
+    evict: bool | None = _option(
         Flag(), "Delete each download of this run as soon as it is no longer needed.",
-        *_ALL, default=False, kept=Kept.INHERITED,
+        *_ALL, kept=Kept.INHERITED,
     )  # fmt: skip
-    stream: bool = _option(
+    stream: bool | None = _option(
         Flag(), "Read models on the Hub and in buckets by ranges as they are needed, and never "
         "store them. What a method reads several times is fetched several times.",
-        *_ALL, default=False, kept=Kept.INHERITED,
+        *_ALL, kept=Kept.INHERITED,
     )  # fmt: skip
     mirror: str | None = _option(
         Address(),
@@ -213,9 +221,9 @@ class Options:
         kept=Kept.INHERITED, needs_mirror=True,
     )  # fmt: skip
     mirror_rate: int | None = _option(
-        Size("10MB"), "Limit for transfers to and from the mirror in bytes per second, like "
-        "10MB.", *_ALL,
-        default_text="no limit", kept=Kept.INHERITED, needs_mirror=True,
+        Size("10MB", "none"), "Limit for transfers to and from the mirror in bytes per second, "
+        "like 10MB.", *_ALL,
+        default_text="none", kept=Kept.INHERITED, needs_mirror=True,
     )  # fmt: skip
     mirror_wait: float | None = _option(
         Seconds(), "Seconds to retry a failing mirror before the run stops.", *_ALL,
@@ -246,6 +254,8 @@ class Options:
         Folder(OUTPUT), "Output of a run that is resumed from a mirror.", "resume",
         default_text="./NAME",
     )  # fmt: skip
+    ended: frozenset[str] = frozenset()
+    """Names of options that were given the word for their default: they are not inherited."""
 
     def __post_init__(self) -> None:
         problems = [
@@ -306,12 +316,24 @@ class Options:
             except InputError as error:
                 problems += error.problems
         try:
-            options = cls(**read)
+            options = cls.of(read)
         except InputError as error:
             raise InputError([*problems, *error.problems]) from None
         if problems:
             raise InputError(problems)
         return options
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Options:
+        """Options by name, of which some may be the word for their default (``auto``).
+
+        Raises:
+            InputError: as `Options` does.
+        """
+        words = {option.name: option.type.default_word for option in declared()}
+        ended = {name for name, value in values.items() if value and value == words[name]}
+        others = {name: value for name, value in values.items() if name not in ended}
+        return cls(**others, ended=frozenset(ended))
 
     def kept(self, **planned: Any) -> dict[str, Any]:
         """What a new run's ledger keeps of these options, as JSON.
@@ -331,7 +353,7 @@ class Options:
         return {**began, **now}
 
     def inherit(self, began: Mapping[str, Any], mirror: str | None) -> Options:
-        """These options; what is not given is as the run's ledger keeps it.
+        """These options; what is neither given nor `ended` is as the run's ledger keeps it.
 
         Args:
             began: the options that the run's ledger keeps.
@@ -341,13 +363,15 @@ class Options:
         inherited = {
             option.name: began[option.name]
             for option, value in now._values(*_INHERITED)
-            if value == option.default and began.get(option.name) is not None
+            if value == option.default
+            and option.name not in self.ended
+            and began.get(option.name) is not None
         }
         if now.evict or now.offline:
             inherited.pop("stream", None)
         if now.stream:
             inherited.pop("evict", None)
-        return replace(now, mirror=now.mirror or mirror, **inherited)
+        return replace(now, mirror=now.mirror or mirror, ended=frozenset(), **inherited)
 
     def given_again(self, began: Mapping[str, Any]) -> dict[str, Any]:
         """Those that have to be given again when the run is resumed, by name.
@@ -358,14 +382,17 @@ class Options:
         again: dict[str, Any] = {}
         for option, value in self._values(Kept.REPEATED, *_INHERITED):
             known = began.get(option.name) if option.kept in _INHERITED else None
-            if value not in (option.default, known):
+            if option.name in self.ended:
+                if known is not None:
+                    again[option.name] = option.type.default_word
+            elif value not in (option.default, known) and (value is not False or known):
                 again[option.name] = value
         return again
 
     def needing_mirror(self) -> list[str]:
         """The options that were given and need a mirror, as the command line names them."""
         given = ((option, value) for option, value in self._values() if option.needs_mirror)
-        return [option.flag for option, value in given if option.words(value)]
+        return [option.flag for option, value in given if value is not None and value is not False]
 
     def _values(self, *kept: Kept) -> Iterator[tuple[Option, Any]]:
         for option in declared():
@@ -376,7 +403,7 @@ class Options:
 @cache
 def declared(command: str | None = None) -> tuple[Option, ...]:
     """The declared options in their order: all of them, or those that a command takes."""
-    options = (replace(f.metadata["option"], name=f.name) for f in fields(Options))
+    options = (replace(f.metadata["option"], name=f.name) for f in fields(Options) if f.metadata)
     return tuple(option for option in options if command is None or command in option.commands)
 
 

@@ -1,14 +1,19 @@
-"""Promise: a resumed run has the options that it began with, except those that are given anew."""
+"""Promise: a resumed run has the options that it began with, except those that are given anew. Each
+of them can be ended."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import DISK_FULL, resumerge
 
+from resumerge.cli.resume import command
 from resumerge.errors import InputError
-from resumerge.options import Kept, Options, are_kept_options, declared
+from resumerge.options import MIRROR_WAIT, Kept, Options, are_kept_options, declared
 
 VALUES: dict[str, tuple[Any, Any]] = {
     "memory": (10**9, 2 * 10**9),
@@ -22,6 +27,19 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "mirror_wait": (60.0, 0.0),
 }
 """Of each option that is inherited, the value at the beginning, and another one that is given."""
+
+ENDED: dict[str, tuple[Any, str]] = {
+    "memory": ("auto", "--memory auto"),
+    "threads": ("auto", "--threads auto"),
+    "materialize": ("auto", "--materialize auto"),
+    "evict": (False, "--no-evict"),
+    "stream": (False, "--no-stream"),
+    "mirror_then_delete": (False, "--no-mirror-then-delete"),
+    "mirror_rate": ("none", "--mirror-rate none"),
+    "mirror_wait": (MIRROR_WAIT, "--mirror-wait 600"),
+}
+"""What ends each of them, in Python and on the command line. What a run was not to hash when it
+began cannot be compared later: `trust_sources` stays."""
 
 
 def test_these_are_inherited() -> None:
@@ -90,7 +108,52 @@ def test_a_run_that_does_not_stream_any_more_does_not_begin_again(given: str) ->
     before = Options(stream=True).kept()
     second = Options(**{given: True}).inherit(before, None)
     third = Options().inherit(second.kept_from_now(before), None)
-    assert (third.stream, third.evict, third.offline) == (False, given == "evict", False)
+    assert (third.stream, third.evict, third.offline) == (None, given == "evict" or None, False)
+
+
+def test_each_of_them_can_be_ended() -> None:
+    assert ENDED.keys() == VALUES.keys() - {"trust_sources"}
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_what_was_given_before_is_ended(name: str) -> None:
+    """For this attempt and those after it; `None` and what is left out end nothing."""
+    value, words = ENDED[name]
+    context = command.make_context("resume", words.split())
+    began = Options(**{name: VALUES[name][0] or True}).kept()
+    for given in (Options.read("resume", {name: value}), Options.of(typed(context.params))):
+        second = given.inherit(began, None)
+        expected = None if isinstance(value, str) and name != "materialize" else value
+        assert getattr(second, name) == expected
+        kept = json.loads(json.dumps(second.kept_from_now(began)))
+        assert are_kept_options(kept)
+        assert Options().inherit(kept, None) == second
+        assert given.given_again(began) == {name: value}
+        assert given.given_again(kept) == {}
+        [option] = (option for option in declared() if option.name == name)
+        assert option.words(value) == words.split()
+    assert Options.read("resume", {name: None}).inherit(began, None) == Options(**began)
+
+
+def typed(params: dict[str, Any]) -> dict[str, Any]:
+    names = {option.name for option in declared("resume")}
+    return {name: value for name, value in params.items() if name in names}
+
+
+@pytest.mark.parametrize("end", ["--no-evict --memory auto --threads auto", ""])
+def test_a_run_that_is_resumed_on_a_command_line(end: str, place: Path, tmp_path: Path) -> None:
+    state = ["--state-dir", tmp_path]
+    given = ["--evict", "--memory", "1GB", "--threads", "1"]
+    run = ["run", "linear.yaml", tmp_path / "out", *given, *state]
+    assert resumerge(*run, cwd=place, before=DISK_FULL).returncode == 75
+    resume = ["resume", tmp_path / "out", *end.split(), *state]
+    stopped = resumerge(*resume, cwd=place, before=DISK_FULL)
+    assert stopped.returncode == 75, stopped.stderr
+    assert not end or "-evict" not in stopped.stderr.splitlines()[-1], "the ledger has it"
+    [ledger] = tmp_path.glob("*/ledger.db")
+    [(options,)] = sqlite3.connect(ledger).execute("SELECT options FROM run")
+    kept = [json.loads(options)[name] for name in ("evict", "memory", "threads")]
+    assert kept == ([False, None, None] if end else [True, 10**9, 1])
 
 
 def test_whether_inputs_are_hashed_is_as_it_was_when_the_run_began() -> None:

@@ -20,7 +20,7 @@ from resumerge.options import declared
 
 DUMMY_OPTION = """
     dummy: int | None = _option(
-        Count(), "A dummy.", *_ALL, kept=Kept.INHERITED, needs_mirror=False,
+        Number(), "A dummy.", *_ALL, kept=Kept.INHERITED, needs_mirror=False,
     )
 
     def __post_init__(self)"""
@@ -69,7 +69,7 @@ def test_an_option_is_declared_and_nothing_else(copy: Path, place: Path, tmp_pat
         assert "--dummy N" in call(command, "--help").stdout
     assert "--dummy" not in call("verify", "--help").stdout
     words = ["run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state", "--dummy"]
-    assert call(*words, 0).returncode == 2
+    assert call(*words, "many").returncode == 2
     stopped = call(*words, 7, before=DISK_FULL)
     assert stopped.returncode == 75, stopped.stderr
     assert "--dummy" not in stopped.stderr.splitlines()[-1], "the ledger has it"

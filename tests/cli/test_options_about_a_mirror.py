@@ -31,6 +31,11 @@ def test_without_a_mirror_it_is_refused(options: str, command: str, place: Path)
     assert not (place / "new").exists()
 
 
+def test_where_nothing_is_deleted_anyway_it_says_nothing(place: Path) -> None:
+    done = resumerge("plan", "linear.yaml", "new", "--no-mirror-then-delete", cwd=place)
+    assert done.returncode == 0, done.stderr
+
+
 def planned(place: Path, *options: str) -> dict[str, Any]:
     done = resumerge("plan", "linear.yaml", "new", *options, "--json", cwd=place)
     assert done.returncode == 0, done.stderr

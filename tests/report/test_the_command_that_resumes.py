@@ -59,7 +59,7 @@ def parsed(line: str, command: Any = resume.command) -> tuple[str | None, Option
     context = command.make_context(name, rest)
     names = {option.name for option in declared(name)}
     given = {key: value for key, value in context.params.items() if key in names}
-    return context.params.get("run"), Options(**given)
+    return context.params.get("run"), Options.of(given)
 
 
 # Where the run is

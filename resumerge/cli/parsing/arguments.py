@@ -54,7 +54,7 @@ def options_of(command: str) -> Decorator[Any]:
         @wraps(function)
         def collected(**given: Any) -> Any:
             chosen = {option.name: given.pop(option.name) for option in declarations}
-            return function(options=Options(**chosen), **given)
+            return function(options=Options.of(chosen), **given)
 
         for declaration in reversed(declarations):
             _click_option(declaration)(collected)
@@ -66,7 +66,7 @@ def options_of(command: str) -> Decorator[Any]:
 def _click_option(option: Option) -> Decorator[Any]:
     bare: dict[str, Any] = {} if option.type.bare is None else {"flag_value": option.type.bare}
     return click.option(
-        *filter(None, (option.short, option.flag)),
+        *filter(None, (option.short, "/".join(filter(None, (option.flag, option.off_flag))))),
         option.name,
         type=_click_type(option.type),
         is_flag=isinstance(option.type, Flag),
@@ -89,7 +89,7 @@ def _click_type(type: OptionType) -> Any:
     if isinstance(type, Size | ClusterAddress | TaskResources):
         return _read_by(type)
     if isinstance(type, Count):
-        return click.IntRange(min=1)
+        return _or_word(type.default_word, click.IntRange(min=1))
     if isinstance(type, Number):
         return click.INT
     if isinstance(type, Seconds):
@@ -97,6 +97,11 @@ def _click_type(type: OptionType) -> Any:
     if isinstance(type, Folder):
         return LocalPath(type.what)
     return click.BOOL if isinstance(type, Flag) else click.STRING
+
+
+def _or_word(word: str | None, number: click.IntRange) -> Callable[[str], object]:
+    """Reads a number, or a word that stands for one."""
+    return lambda text: text if text == word else number(text)
 
 
 class LocalPath(click.Path):

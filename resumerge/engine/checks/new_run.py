@@ -58,7 +58,9 @@ def new_run_problems(
         *check_outside(out.path, folders),
         *check_cluster(options, plan, out),
         *check_disk(out.folder, needed, then_delete=then_delete, cluster=options.ray is not None),
-        *check_downloads(plan, out.folder, needed, offline=options.offline, evict=options.evict),
+        *check_downloads(
+            plan, out.folder, needed, offline=options.offline, evict=bool(options.evict)
+        ),
         *check_steps(plan, context.stop),
     ]
     if (where := options.intermediate_dir) is not None:

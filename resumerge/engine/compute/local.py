@@ -42,7 +42,7 @@ class LocalComputation(Computation):
             context.metadata,
             self.reader,
             progress,
-            evict=context.options.evict,
+            evict=bool(context.options.evict),
         )
         evictor.evict_unneeded()
         with self._prefetcher(progress, evictor, space) as prefetcher:
@@ -106,7 +106,7 @@ class LocalComputation(Computation):
             [*beside, *download_order(self.plan, pending, by_shard=self.context.frees_shards)],
             self.context.metadata,
             offline=self.context.options.offline,
-            evicting=self.context.options.evict,
+            evicting=bool(self.context.options.evict),
             on_start=evictor.started,
             on_event=self._told,
             reserved_bytes=space.reserved_bytes,

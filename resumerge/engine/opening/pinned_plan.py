@@ -56,7 +56,9 @@ def pinned_plan(
     sources = open_sources(
         recipe, pins, problems, context.metadata, options.offline, context.reporter.note
     )
-    sources = {ref: replace(source, streams=options.stream) for ref, source in sources.items()}
+    sources = {
+        ref: replace(source, streams=bool(options.stream)) for ref, source in sources.items()
+    }
     if options.stream and options.ray is not None:  # no task looks into its machine's cache
         sources = {ref: uncached(source) for ref, source in sources.items()}
     sizes = {

@@ -96,7 +96,7 @@ def _described(
         target, needed = _folder(out), disk_needed(plan)
         problems += check_disk(target, needed, cluster=options.ray is not None)
         problems += check_downloads(
-            plan, target, needed, offline=options.offline, evict=options.evict
+            plan, target, needed, offline=options.offline, evict=bool(options.evict)
         )
         problems += check_steps(plan, context.stop)
     notes: list[str] = []
