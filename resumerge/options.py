@@ -53,6 +53,7 @@ class Kept(Enum):
     PLANNED = "for all attempts: the run is planned with it"
 
 
+_PLANNED_DEFAULTS = {"seed": SEED, "shard_size": SHARD_SIZE}
 _INHERITED = (Kept.INHERITED, Kept.BEGUN_WITH)
 
 
@@ -388,6 +389,22 @@ class Options:
             elif value not in (option.default, known) and (value is not False or known):
                 again[option.name] = value
         return again
+
+    def words_to_start_over(self, began: Mapping[str, Any]) -> list[str]:
+        """The words that give a new run, which inherits nothing, what holds for a present one.
+
+        Args:
+            began: the options that the run's ledger keeps: it says what the run is planned with,
+                where these options do not.
+        """
+        words = []
+        for option, value in self._values(*(set(Kept) - {Kept.NO})):
+            if option.kept is Kept.PLANNED and value is None:
+                value = began.get(option.name)
+            defaults = (option.default, _PLANNED_DEFAULTS.get(option.name))
+            if value not in defaults and "run" in option.commands:
+                words += option.words(value)
+        return words
 
     def needing_mirror(self) -> list[str]:
         """The options that were given and need a mirror, as the command line names them."""

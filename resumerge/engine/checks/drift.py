@@ -210,6 +210,7 @@ def _refuse_drift(
     kinds, lines = describe(before, after)
     if lines:
         rest = [record["output"], "--state-dir", str(context.runs.folder)]
+        rest += context.options.words_to_start_over(json.loads(record["options"]))
         restart = ["resumerge", "run", config, *rest, "--restart"]
         raise refuse(
             headline(kinds),

@@ -68,7 +68,8 @@ class AdoptedRun:
 
 @contextmanager
 def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
-    """Lock a run and open its ledger; `context.options` are the run's from now on.
+    """Lock a run and open its ledger; `context.options` are the run's from now on, unless a
+    ``run`` replaces it, which names everything anew.
 
     Raises:
         InputError: another process works on it, its ledger is damaged, its recipe changed, or
@@ -82,10 +83,16 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             named = found.out.path if found.out is not None else context.options.output
             _check_output_stays(Path(record["output"]), named)
             mirror_named = context.options.mirror is not None
-            url = _inherit_options(context, record)
+            known = context.mirror.url if context.mirror else record["mirror"]
+            url = context.options.mirror or known
             replaced = context.options.restart or (
                 url is None and _is_left_for_another(ledger, record, found.recipe)
             )
+            if replaced and found.recipe is not None:
+                url = context.options.mirror
+                _note_mirror_that_stays(context, known)
+            else:
+                _inherit_options(context, record, known)
             recipe = check_recipe_drift(context, record, found.recipe, replaced=replaced)
             yield AdoptedRun(
                 ledger,
@@ -144,14 +151,24 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:
     return plan
 
 
-def _inherit_options(context: RunContext, record: Mapping[str, Any]) -> str | None:
-    """Fill in the options that were left out; the address of the run's mirror is returned."""
-    known = context.mirror.url if context.mirror else record["mirror"]
-    url: str | None = context.options.mirror or known
-    if problems := check_has_mirror(context.options, url):
+def _inherit_options(context: RunContext, record: Mapping[str, Any], known: str | None) -> None:
+    """Fill in the options that were left out.
+
+    Args:
+        known: the address of the run's mirror, if it has one.
+    """
+    if problems := check_has_mirror(context.options, context.options.mirror or known):
         raise InputError(problems)
     context.options = context.options.inherit(json.loads(record["options"]), known)
-    return url
+
+
+def _note_mirror_that_stays(context: RunContext, known: str | None) -> None:
+    """Say that a run which is replaced had a mirror, where the command names none."""
+    if known is not None and context.options.mirror is None:
+        context.reporter.note(
+            f"The run that is abandoned had a mirror, {known}, which stays as it is. The new run "
+            "has none: to replace the one there, name that mirror with --mirror."
+        )
 
 
 def keep_options(context: RunContext, run: AdoptedRun) -> None:
