@@ -18,6 +18,7 @@ from resumerge.planning.estimates.estimate import (
 from resumerge.planning.estimates.memory import (
     BASE_RSS,
     BUCKETS_RSS,
+    FURTHER_CLOUD_RSS,
     KERNELS_RSS,
     NODE_BYTES,
     SAFETY,
@@ -35,6 +36,7 @@ from resumerge.planning.estimates.time import (
     merge_seconds,
 )
 from resumerge.planning.plan import BLOCK
+from resumerge.recipe import ModelRef
 from resumerge.sources.types import Source, SourceFile
 from resumerge.tensors import Adapted, Rounded
 
@@ -201,14 +203,23 @@ def test_the_process_with_torch_is_larger() -> None:
 
 def test_the_process_that_asks_buckets_is_larger() -> None:
     found = plan(COPY, llama("a"))
-    source = replace(found.sources[0], kind="bucket")
-    remote = replace(found, sources=(source,))
+
+    def in_buckets(*models: str) -> Plan:
+        source = replace(found.sources[0], kind="bucket")
+        sources = (replace(source, ref=ModelRef(model, model)) for model in models)
+        return replace(found, sources=tuple(sources))
+
+    remote = in_buckets("s3://bucket/a", "s3://other/b")
     assert besides_the_plan(remote) == KERNELS_RSS + BUCKETS_RSS
     assert besides_the_plan(found, "/a/folder") == KERNELS_RSS
     assert besides_the_plan(found, "hf://org/name") == KERNELS_RSS
     mirrored = besides_the_plan(found, "s3://bucket/prefix")
     assert mirrored == KERNELS_RSS + BUCKETS_RSS + UPLOAD_RSS
     assert besides_the_plan(remote, "s3://bucket/prefix") == mirrored
+    assert besides_the_plan(remote, "gs://bucket/prefix") == mirrored + FURTHER_CLOUD_RSS
+    of_two = in_buckets("s3://bucket/a", "az://container/b")
+    assert besides_the_plan(of_two) == besides_the_plan(remote) + FURTHER_CLOUD_RSS
+    assert besides_the_plan(of_two, "gs://bucket/c") == mirrored + 2 * FURTHER_CLOUD_RSS
 
 
 def test_the_plan_itself_counts() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from resumerge.buckets.address import is_bucket
+from resumerge.buckets.address import is_bucket, scheme_of
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.estimates.streaming import streamed_kinds
 from resumerge.planning.plan import Plan, Unit
@@ -35,8 +35,9 @@ UNIT_BYTES, NODE_BYTES = 3_000, 1_500
 """Of a unit, and of each tensor in its tree that is more than a rounding: objects, names, hashes,
 the ledger's rows (measured on 12,000 units: 4.0 KB for a copy, 6.8 KB for linear of two models)."""
 
-BUCKETS_RSS = 40_000_000
-"""What the library takes that makes the requests to buckets (measured: 30 to 33 MB)."""
+BUCKETS_RSS, FURTHER_CLOUD_RSS = 40_000_000, 30_000_000
+"""What the library takes that makes the requests to buckets (measured: 26 to 33 MB), and that of
+each further kind of cloud, which shares some modules with it (measured: 15 to 29 MB)."""
 
 UPLOAD_RSS = 30_000_000
 """What the part of a shard takes that is sent to a mirror in a bucket (measured: 9 to 29 MB)."""
@@ -228,7 +229,9 @@ def _base(plan: Plan, mirror: str | None) -> int:
     base += PROMPTS_RSS * bool(steps_of_plan(plan))
     is_mirrored = mirror is not None and is_bucket(mirror)
     parts = [part for source in plan.sources for part in source.parts.values()]
-    if is_mirrored or any(part.kind == "bucket" for part in parts):
-        base += BUCKETS_RSS
+    clouds = {scheme_of(part.ref.name) for part in parts if part.kind == "bucket"}
+    clouds |= {scheme_of(mirror)} if mirror is not None and is_mirrored else set()
+    if clouds:
+        base += BUCKETS_RSS + FURTHER_CLOUD_RSS * (len(clouds) - 1)
     base += sum(CLIENT_RSS.get(kind, 0) for kind in streamed_kinds(plan))
     return base + UPLOAD_RSS * is_mirrored
