@@ -1,5 +1,5 @@
-"""Promise: a machine that was suspended just before it creates a file in a mirror's folder does not
-empty the file that its successor has written meanwhile."""
+"""Promise: a machine that was suspended just before it creates a file in a mirror's folder neither
+empties nor removes the file that its successor has written meanwhile."""
 
 from __future__ import annotations
 
@@ -22,17 +22,23 @@ class Suspended(Storage):
     def __init__(self) -> None:
         super().__init__()
         self.meanwhile: Callable[[], object] = lambda: None
+        self.removed: list[str] = []
 
     def begin(self, path: Path, *, exclusive: bool = False) -> int:
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
         return super().begin(path, exclusive=exclusive)
 
+    def remove(self, path: Path) -> None:
+        self.removed.append(path.name)
+        super().remove(path)
 
-def weak(folder: Path, storage: Storage) -> FolderStore:
-    """A folder without rename: files grow under their names."""
+
+def weak(folder: Path, storage: Storage, *, rename: bool = False) -> FolderStore:
+    """A folder where no file is renamed over another one; without `rename` none is at all: files
+    grow under their names."""
     store = FolderStore(folder, storage)
-    store._capabilities = replace(store.capabilities, rename=False, rename_over=False)
+    store._capabilities = replace(store.capabilities, rename=rename, rename_over=False)
     return store
 
 
@@ -42,10 +48,11 @@ def upload(store: FolderStore, folder: Path) -> str:
     return store.upload(NAME, local, lambda nbytes: None)
 
 
+@pytest.mark.parametrize("rename", [False, True])
 @pytest.mark.parametrize("what", ["a shard", "a small file"])
-def test_what_its_successor_has_written_stays(tmp_path: Path, what: str) -> None:
+def test_what_its_successor_has_written_stays(tmp_path: Path, what: str, rename: bool) -> None:
     late = Suspended()
-    first, second = weak(tmp_path / "m", late), weak(tmp_path / "m", Storage())
+    first, second = (weak(tmp_path / "m", storage, rename=rename) for storage in (late, Storage()))
 
     def write(store: FolderStore) -> object:
         if what == "a shard":
@@ -65,6 +72,7 @@ def test_what_its_successor_has_written_stays(tmp_path: Path, what: str) -> None
     assert second.get(NAME) == DATA
     assert write(first), "it notices that it is there"
     assert second.get(NAME) == DATA
+    assert NAME not in late.removed
 
 
 @pytest.mark.parametrize("nbytes", [0, 1000])

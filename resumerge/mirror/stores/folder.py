@@ -34,6 +34,8 @@ SETTLE_SECONDS = 2.0
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Opening a pipe or a link that somebody put there neither blocks nor follows it."""
 
+_Identity = tuple[int, int, int]
+
 PART = ".part"
 """The suffix of a file that is incomplete."""
 
@@ -183,6 +185,7 @@ class FolderStore(Store):
         nbytes = path.stat().st_size
         final = self._path(name)
         target = final.with_name(final.name + PART) if self.capabilities.rename else final
+        before = _identity(final)
         whole = target != final and _size(final) == nbytes and _is_plain(final)
         if whole and name not in self._wrong:
             expected = _sha256(path, _only_stopping(moved))
@@ -198,7 +201,7 @@ class FolderStore(Store):
             self._wrong.add(name)
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if target != final:
-            self._rename(target, final)
+            self._rename(target, final, before)
         else:
             self._sync_folder(final.parent)
         self._wrong.discard(name)
@@ -306,7 +309,8 @@ class FolderStore(Store):
 
     def _write(self, name: str, data: bytes) -> None:
         final = self._path(name)
-        whole = self.capabilities.rename_over or (self.capabilities.rename and _size(final) is None)
+        before = _identity(final)
+        whole = self.capabilities.rename_over or (self.capabilities.rename and before is None)
         target = final.with_name(final.name + PART) if whole else final
         there = _size(target) is not None
         if there and not _is_plain(target):
@@ -322,12 +326,23 @@ class FolderStore(Store):
         if target.read_bytes() != data:
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if whole:
-            self._rename(target, final)
+            self._rename(target, final, before)
         else:
             self._sync_folder(final.parent)
 
-    def _rename(self, source: Path, target: Path) -> None:
-        if not self.capabilities.rename_over and _size(target) is not None:
+    def _rename(self, source: Path, target: Path, before: _Identity | None) -> None:
+        """Give a file its final name.
+
+        Args:
+            before: the file that had that name when it was looked for. Where it has to be removed
+                first, another one is not: it is what a successor of this machine has written.
+
+        Raises:
+            FileExistsError: another file has the name now.
+        """
+        if not self.capabilities.rename_over and (now := _identity(target)) is not None:
+            if now != before:
+                raise FileExistsError(errno.EEXIST, "another machine has written it", str(target))
             self._storage.remove(target)
         self._storage.replace(source, target)
         self._sync_folder(target.parent)
@@ -381,6 +396,15 @@ def _size(path: Path) -> int | None:
         return path.lstat().st_size
     except FileNotFoundError:
         return None
+
+
+def _identity(path: Path) -> _Identity | None:
+    """Inode, bytes and time of the last change of a file; None if it does not exist."""
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _is_plain(path: Path) -> bool:
