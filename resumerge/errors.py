@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import signal
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from resumerge.printable import printable
+from resumerge.printable import printable, without_secrets
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of the input, described so that the user can solve it.
+    """One problem of the input, described so that the user can solve it. Secrets in an address that
+    it repeats are left out.
 
     Args:
         what: one sentence that says what is wrong.
@@ -33,6 +34,11 @@ class Problem:
     found: str = ""
     fix: str = ""
     paste: str = ""
+
+    def __post_init__(self) -> None:
+        for row in fields(self):
+            if isinstance(text := getattr(self, row.name), str):
+                object.__setattr__(self, row.name, without_secrets(text))
 
     def __str__(self) -> str:
         place = self.where + (f", line {self.line}" if self.line is not None else "")
@@ -121,6 +127,9 @@ class Resumable(ResumergeError):
     message: str
     exit_code = 75
 
+    def __post_init__(self) -> None:
+        self.message = without_secrets(self.message)
+
     @property
     def text(self) -> str:
         return self.message
@@ -176,6 +185,7 @@ class StoreError(OSError):
     def __init__(
         self, message: str, *, fix: str = "", retry_after: float = 0.0, denied: bool = False
     ) -> None:
+        message = without_secrets(message)
         super().__init__(*([errno.EACCES] if denied else []), message)
         self.message = message
         self.fix = fix

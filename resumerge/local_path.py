@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import refuse
+from resumerge.printable import without_secrets
 
 OUTPUT = "output"
 
@@ -33,7 +34,8 @@ def local_path(path: object, what: str) -> Path:
         raise refuse(f"The {what} is not a path", expected="text, or a Path", found=repr(path))
     if url := _URL.fullmatch(str(path)):
         scheme, rest = url.groups()
-        address = f"{scheme}://{rest}"
+        address = without_secrets(f"{scheme}://{rest}")
+        rest = address.partition("://")[2]
         fix = f"write the path alone: /{rest}" if scheme == "file" else "name one on this machine"
         if what == OUTPUT and scheme != "file":
             fix += f"; --mirror {address} copies the model while it is merged"

@@ -1,10 +1,32 @@
-"""Names, paths and messages from other people, escaped for a terminal."""
+"""Names, paths and messages from other people, for people to read: escaped for a terminal, and
+without the secrets of addresses."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterable
+
+_USER = re.compile(
+    r"(\b(?:https?|ftp):/+)[^/\s]*@"
+    r"|(\b(?!https?:|ftp:)[a-z][a-z0-9+.-]*:/+)(?:[^/+\s]*@|[^/@+\s]*:\S.*@)",
+    re.IGNORECASE,
+)
+"""User and password in an address. Keys of S3 are pasted as they are, with a ``/`` or a ``+`` in
+them. The ``@`` of a revision is none; one slash is left of two in a `Path`."""
+
+_QUERY = re.compile(
+    r"\?\S*?\b[\w-]*(?:sig|signature|token|password|secret|credential)=\S*", re.IGNORECASE
+)
+"""What follows the path of an address that was signed, like a SAS of Azure, or has a token."""
+
+
+def without_secrets(text: str) -> str:
+    """A text in which ``…`` stands for what may be a secret in an address: a user with a password
+    before the host or bucket, or the query of a signed address."""
+    shown = _USER.sub(lambda found: f"{found[1] or found[2]}…@", text) if "@" in text else text
+    return _QUERY.sub("?…", shown) if "?" in shown else shown
 
 
 def printable(text: object) -> str:

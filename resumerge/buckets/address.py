@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from resumerge.errors import refuse
+from resumerge.printable import without_secrets
 
 EXAMPLES = {
     "s3": "s3://bucket/prefix",
@@ -16,12 +17,6 @@ EXAMPLES = {
 SECRETS_FIX = "leave out what … stands for: credentials come from the environment"
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_PASSWORD = re.compile(r"://(?:[^/+\s]*@|[^/@+\s]*:.*@)")
-"""What stands before a bucket, a ``/`` in the password or not; the ``@`` of a revision is none."""
-
-_SIGNATURE = re.compile(r"\?.*\b(?:sig|(?:x-\w+-)?signature)=.*", re.IGNORECASE | re.DOTALL)
-"""What follows the path of an address that was signed, as Azure's SAS."""
-
 _ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 
@@ -57,12 +52,6 @@ def split_address(url: str) -> tuple[str, str]:
         expected=EXAMPLES[scheme],
         fix=fix,
     )
-
-
-def without_secrets(text: str) -> str:
-    """An address, or several with ``+`` between them, for messages: without what may be a password
-    or a signature."""
-    return _SIGNATURE.sub("?…", _PASSWORD.sub("://…@", text))
 
 
 def has_odd_part(parts: list[str]) -> bool:

@@ -12,6 +12,7 @@ from resumerge.cli.parsing.mergekit_options import without_mergekit_options
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import InputError, Problem, ResumergeError
 from resumerge.logs import log_as_environment_says
+from resumerge.printable import without_secrets
 from resumerge.ui.terminal.console import escape_unknown_letters, print_json_line, silence
 from resumerge.ui.terminal.prose import say
 from resumerge.ui.terminal.streams import lossy, occupy_closed_streams
@@ -80,7 +81,7 @@ def _exit_code(words: list[str]) -> int:
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and error.ctx is not None:
             print_text(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err)
-        say(err, error.format_message(), "Error:")
+        say(err, without_secrets(error.format_message()), "Error:")
         usage = InputError([Problem(error.format_message(), where=" ".join(words))])
         return _tell(usage, words)
     except click.Abort:

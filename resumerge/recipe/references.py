@@ -14,9 +14,9 @@ from resumerge.buckets.address import (
     is_bucket,
     scheme_of,
     split_address,
-    without_secrets,
 )
 from resumerge.errors import InputError
+from resumerge.printable import without_secrets
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.types import ModelRef
 

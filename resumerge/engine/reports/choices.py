@@ -14,6 +14,7 @@ from resumerge.host.memory import Memory
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
+from resumerge.printable import without_secrets
 from resumerge.sizes import show_size
 
 STATE_DIR = "RESUMERGE_STATE_DIR"
@@ -120,7 +121,7 @@ def _mirror(
     host: dict[str, Any], options: Options, out: OutputPath | None
 ) -> Iterator[dict[str, Any]]:
     if options.mirror is not None:
-        yield _choice("mirror", options.mirror, "as requested", "--mirror DEST")
+        yield _choice("mirror", without_secrets(options.mirror), "as requested", "--mirror DEST")
         return
     drives = [d["folder"] for d in host["durable"] if d["kind"] == "drive"]
     name = out.model if out is not None else "merged"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from resumerge.buckets.address import without_secrets
 from resumerge.errors import refuse
 from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.buckets.azure import AzureStore
@@ -36,7 +35,7 @@ def open_store(address: str, *, offline: bool = False) -> Store:
     if scheme not in STORES:
         raise refuse(
             "This cannot be a mirror",
-            where=without_secrets(address),
+            where=address,
             expected=expected_address(),
             found=f"an address that begins with {scheme}",
             fix=f"write {scheme.lower()}:// in small letters"
