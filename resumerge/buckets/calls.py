@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import importlib.util
 import os
@@ -17,6 +16,7 @@ from resumerge.buckets.errors import Changed
 from resumerge.buckets.google import GoogleBucket
 from resumerge.buckets.s3 import S3Bucket
 from resumerge.errors import Resumable, ResumergeError, StoreError, refuse
+from resumerge.remote.cache_errors import cache_error
 from resumerge.retry import Backoff, retry
 
 T = TypeVar("T")
@@ -112,19 +112,8 @@ def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
         return refuse("The bucket cannot be read", where=model, found=error.message, fix=error.fix)
     if isinstance(error, FileNotFoundError) and error.filename is None:
         return changed(where, "it is gone")
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Resumable(
-            "disk_full",
-            f"The disk is full while downloading {where}\n"
-            "Free some space, or move the cache by setting HF_HOME, then resume.",
-        )
-    if isinstance(error, OSError) and error.filename is not None:
-        return refuse(
-            "The cache folder is not usable",
-            where=model,
-            found=f"{error.strerror}: {error.filename}",
-            fix="set HF_HOME to a folder that this user may write to",
-        )
+    if of_cache := cache_error(error, where):
+        return of_cache
     if isinstance(error, OSError):
         return Resumable(
             "network",

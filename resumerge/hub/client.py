@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from resumerge.errors import Resumable, ResumergeError, refuse
+from resumerge.remote.cache_errors import cache_error, full_cache
 from resumerge.remote.file import REQUEST
 from resumerge.retry import Backoff, retry
 
@@ -61,6 +61,7 @@ def hub_call(
 
 def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
     """The error to raise for an exception from huggingface_hub; None if the exception is a bug."""
+    from huggingface_hub import constants
     from huggingface_hub import errors as hub_errors
 
     refusal = http_error(error)
@@ -74,17 +75,10 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
             found=repo,
             fix="check the spelling; relative paths are taken from the current folder",
         )
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _disk_full(repo)
     if isinstance(error, RuntimeError) and "No space left" in str(error):
-        return _disk_full(repo)  # hf_xet, a Rust extension, sets no errno
-    if isinstance(error, OSError) and error.filename is not None:
-        return refuse(
-            "The Hub's cache folder is not usable",
-            where=repo,
-            found=f"{error.strerror}: {error.filename}",
-            fix="set HF_HOME to a folder that this user may write to",
-        )
+        return full_cache(repo, constants.HF_HUB_CACHE)  # hf_xet, in Rust, sets no errno
+    if of_cache := cache_error(error, repo, constants.HF_HUB_CACHE):
+        return of_cache
     # Base class of the HTTP library's errors: requests or httpx, depending on huggingface_hub.
     http_library = hub_errors.HfHubHTTPError.__mro__[1]
     if isinstance(error, (OSError, RuntimeError, http_library)):
@@ -184,16 +178,6 @@ def account() -> str:
     from huggingface_hub import get_token
 
     return "a token was sent" if get_token() else "no token was sent"
-
-
-def _disk_full(repo: str) -> Resumable:
-    from huggingface_hub import constants
-
-    return Resumable(
-        "disk_full",
-        f"The disk is full while downloading {repo} into {constants.HF_HUB_CACHE}\n"
-        "Free some space, or move the cache by setting HF_HOME, then resume.",
-    )
 
 
 def retry_after(error: BaseException) -> float:

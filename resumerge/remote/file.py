@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import uuid
@@ -296,30 +295,6 @@ class RemoteFile(ABC):
             return bytes(received[skip:wanted])
 
         return self.call(receive) if start < stop else b""
-
-
-@contextmanager
-def usable_cache(file: RemoteFile) -> Iterator[None]:
-    """Tell a user which folder of the cache cannot be written to, if one cannot.
-
-    Raises:
-        InputError: that is why what is inside failed.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _UNUSABLE or error.filename is None:
-            raise
-        raise refuse(
-            "The cache folder is not usable",
-            where=str(file.cache),
-            expected="a folder that this user may write to",
-            found=f"{error.strerror}: {error.filename}",
-            fix="change its permissions, or set HF_HOME to a folder on a disk that is writable",
-        ) from error
-
-
-_UNUSABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
 def offline_error(version: str, folder: Path, names: list[str], fix: str) -> InputError:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from resumerge.buckets.file import BucketFile, model_folder
 from resumerge.hub.cache import snapshot_folder
 from resumerge.hub.file import HubFile
+from resumerge.remote.cache_errors import usable_cache
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.download import download
-from resumerge.remote.file import RemoteFile, usable_cache
+from resumerge.remote.file import RemoteFile
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.companions import folder_companions
 from resumerge.sources.types import Source
@@ -85,9 +86,9 @@ def ensure_cached(
         if offline or file.is_offline:
             raise file.offline_error([describe_missing(file)])
         reserve(file.size - partial_bytes(file))
-        with usable_cache(file):
+        with usable_cache(file.where, file.cache):
             download(file, metadata, callbacks, damaged=file.inode)
-    with usable_cache(file):
+    with usable_cache(file.where, file.cache):
         file.link()
 
 
