@@ -185,25 +185,102 @@ def test_a_packed_tensor_is_in_one_shard(saved: Callable[[str], Path], tmp_path:
     loaded("mixtral", out)
 
 
+OF_EXPERTS = ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias")
+
+
 def test_experts_of_gpt_oss_are_merged_one_by_one_or_together(
     saved: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Their gates and ups are interleaved, and their matrices transposed."""
+    """Their gates and ups are interleaved, their matrices transposed, and they have biases."""
     models, found = saved("gpt_oss"), {}
     for more in (APART, TOGETHER):
         out = merge(models, text("ties", *LAYOUTS, "packed", more), tmp_path / f"out{len(more)}")
         output("gpt_oss", loaded("gpt_oss", out))
-        found[more] = tensors_of(out)["model.layers.1.mlp.experts.gate_up_proj"]
-    base, math, code = (
-        tensors_of(models / f"{variant}-packed")["model.layers.1.mlp.experts.gate_up_proj"]
-        for variant in ("base", "math", "code")
-    )
-    assert not torch.equal(found[APART], found[TOGETHER])
-    for expert in range(4):
-        expected = base[expert] + ties(math[expert] - base[expert], code[expert] - base[expert])
-        torch.testing.assert_close(found[APART][expert], expected, rtol=0, atol=1e-6)
-    expected = base + ties(math - base, code - base)
-    torch.testing.assert_close(found[TOGETHER], expected, rtol=0, atol=1e-6)
+        found[more] = tensors_of(out)
+    base, math, code = (tensors_of(models / f"{v}-packed") for v in ("base", "math", "code"))
+    assert shapes(found[APART]) == shapes(base) == shapes(found[TOGETHER])
+    for kind in OF_EXPERTS:
+        name = f"model.layers.1.mlp.experts.{kind}"
+        first, deltas = base[name], (math[name] - base[name], code[name] - base[name])
+        assert not torch.equal(found[APART][name], found[TOGETHER][name])
+        for expert in range(4):
+            expected = first[expert] + ties(*(delta[expert] for delta in deltas))
+            torch.testing.assert_close(found[APART][name][expert], expected, rtol=0, atol=1e-6)
+        expected = first + ties(*deltas)
+        torch.testing.assert_close(found[TOGETHER][name], expected, rtol=0, atol=1e-6)
+
+
+def test_gpt_oss_has_one_layout(saved: Callable[[str], Path]) -> None:
+    """transformers converts no names of it: asked for the published ones, it saves the same."""
+    published, packed = (tensors_of(saved("gpt_oss") / f"base-{layout}") for layout in LAYOUTS)
+    assert_equal(published, packed)
+    experts = "model.layers.0.mlp.experts."
+    assert {experts + kind for kind in OF_EXPERTS} == {n for n in packed if n.startswith(experts)}
+
+
+def single(head: str, kind: str, number: int, value: torch.Tensor) -> dict[str, torch.Tensor]:
+    """An expert's tensor, as the matrix of a linear layer or its bias."""
+    end = "bias" if value.dim() == 1 else "weight"
+    return {f"{head}.{number}.{kind}.{end}": value.T if value.dim() == 2 else value}
+
+
+def projections(head: str, kind: str, number: int, value: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same, with gates and ups apart."""
+    if kind == "down_proj":
+        return single(head, kind, number, value)
+    gates, ups = (value[..., start::2] for start in (0, 1))
+    return single(head, "gate_proj", number, gates) | single(head, "up_proj", number, ups)
+
+
+def lists(head: str, kind: str, number: int, value: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same, in a list of linear layers for each kind, as programs that train it have them."""
+    [(name, tensor)] = single(head, kind, number, value).items()
+    return {name.replace(f"{number}.{kind}", f"{kind}s.{number}"): tensor}
+
+
+FORMS = [single, projections, lists]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+@pytest.mark.parametrize("is_base", [True, False], ids=["base", "other"])
+def test_gpt_oss_in_another_form_is_told(
+    form: Callable[..., dict[str, torch.Tensor]],
+    is_base: bool,
+    saved: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    models, other = saved("gpt_oss"), tmp_path / "other"
+    shutil.copytree(models / "math-packed", other)
+    tensors = {}
+    for name, tensor in load_file(other / "model.safetensors").items():
+        head, found, kind = name.partition(".experts.")
+        if not found:
+            tensors[name] = tensor
+        for number, value in enumerate(tensor if found else ()):
+            tensors |= form(f"{head}.experts", kind.removesuffix("_bias"), number, value)
+    apart = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    save_file(apart, other / "model.safetensors", metadata={"format": "pt"})
+    base, model = (other, "code-packed") if is_base else ("base-packed", other)
+    recipe = f"merge_method: linear\nbase_model: {base}\nparameters: {{weight: 0.5}}\n"
+    recipe += f"models: [{{model: {base}}}, {{model: {model}}}]\n"
+    with pytest.raises(InputError, match=r"tensors are missing from(.|\n)*mlp\.experts\.") as told:
+        merge(models, recipe, tmp_path / "out")
+    assert "would be lost" in str(told.value) or " lacks: " in str(told.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("lacking", "said"), [("other", "missing from"), ("base", "be lost")])
+def test_gpt_oss_without_biases_of_experts_is_told(
+    lacking: str, said: str, saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    shutil.copytree(saved("gpt_oss"), models)
+    file = models / ("base" if lacking == "base" else "math") / "model.safetensors"
+    file = file.parent.with_name(f"{file.parent.name}-packed") / file.name
+    tensors = {n: t for n, t in load_file(file).items() if not n.endswith("experts.down_proj_bias")}
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=f"16 tensors .*{said}"):
+        merge(models, text("ties", "packed", "packed", "packed"), tmp_path / "out")
 
 
 def ties(*deltas: torch.Tensor) -> torch.Tensor:
