@@ -106,7 +106,6 @@ class Mirrored:
         options = Options(mirror="far", take_over=process.take_over)
         session = MirrorSession("far", options, Reporter(), StopRequest())
         self.sessions[process.pid] = session
-        process.token = lambda: session._lease.token if session._lease is not None else 0
         try:
             return self._run(process, session)
         except InputError as error:
@@ -246,6 +245,8 @@ def virtual(world: World, store: Shared, promise: Promise) -> Iterator[None]:
 
     def note(lease: Lease, *given: object) -> None:
         acquired(lease, *given)  # type: ignore[arg-type]
+        # It stays the process's: what was sent with it may arrive after the session's end.
+        world.here.token = lease.token
         promise.acquired(world.here, lease)
 
     system = SimpleNamespace(getpid=lambda: world.here.pid, environ={})

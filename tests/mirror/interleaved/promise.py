@@ -140,7 +140,7 @@ class Promise:
     # A lower fencing token replaces or removes nothing of a higher one
 
     def _fenced(self, process: Process, name: str, before: bytes | None, now: bytes | None) -> None:
-        token, writer = process.token(), self.writers.get(name, 0)
+        token, writer = process.token, self.writers.get(name, 0)
         if name.endswith(".part") or "/probe-" in name or name == DONE:
             return  # `_final` looks at the manifest
         if now is None:
@@ -162,7 +162,7 @@ class Promise:
         found = LEASE.fullmatch(name)
         if found is None or now is None or self.metadata_harmed or process.take_over:
             return
-        if process.token() or self.world.clocks_moved or not self.store.exclusive:
+        if process.token or self.world.clocks_moved or not self.store.exclusive:
             return
         for claim in self.claims:
             since = self.world.now - claim.lease._record.seconds / 2

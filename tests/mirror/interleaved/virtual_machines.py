@@ -65,7 +65,7 @@ class Process:
     outcome: str = ""
     dead: bool = False
     take_over: bool = False
-    token: Callable[[], int] = lambda: 0
+    token: int = 0
     tasks: list[Task] = field(default_factory=list)
 
     @property
@@ -211,7 +211,7 @@ class World:
         self.wait(lambda: True, None)
         self.requests += 1
         fault, process.fault = process.fault, ""
-        self.log.append(f"{self.now:.1f} {process.machine.name} {process.token()} {what} {fault}")
+        self.log.append(f"{self.now:.1f} {process.machine.name} {process.token} {what} {fault}")
         if fault == "fails":
             raise fails("failed")
         if fault == "late" and changes and can_be_late:
