@@ -27,6 +27,8 @@ class Parameters:
     method: MergeMethod
     valid: bool = True
     _found: dict[tuple[str, str], Problem] = field(default_factory=dict)
+    _known: dict[tuple[tuple[str, str], ...], dict[str, Value]] = field(default_factory=dict)
+    """Values that tensors share: most have the same."""
 
     @cached_property
     def has_filters(self) -> bool:
@@ -47,11 +49,12 @@ class Parameters:
         Args:
             names: of the output tensor, which filters are matched with.
         """
-        return {
+        found = {
             p.name: self._value(p, spec, None, names)
             for p in self.method.parameters
             if not p.per_model
         }
+        return self._shared(found)
 
     def of_input(
         self, spec: TensorSpec, input_: Input, names: Sequence[str], *, is_base: bool
@@ -63,11 +66,18 @@ class Parameters:
         """
         if is_base and self.method.base != "none":
             return {}
-        return {
+        found = {
             p.name: self._value(p, spec, input_, names)
             for p in self.method.parameters
             if p.per_model
         }
+        return self._shared(found)
+
+    def _shared(self, values: dict[str, Value]) -> dict[str, Value]:
+        """The same values, in one piece of memory for all tensors that have them."""
+        return self._known.setdefault(
+            tuple((name, repr(value)) for name, value in values.items()), values
+        )
 
     def _value(
         self, parameter: Parameter, spec: TensorSpec, input_: Input | None, names: Sequence[str]

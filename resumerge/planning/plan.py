@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
 from itertools import islice
 
 from resumerge.kernels.blocks import Run
@@ -82,11 +81,11 @@ class Unit:
     expression: Tensor
     tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def numel(self) -> int:
         return math.prod(self.shape)
 
-    @cached_property
+    @property
     def blocks(self) -> int:
         """Number of blocks; an empty tensor has one, empty too."""
         return max(1, -(-self.numel // self.block_elements))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -39,11 +39,16 @@ class Tensor(ABC):
     name: str
     dtype: str
     shape: tuple[int, ...]
+    numel: int = field(init=False, repr=False, compare=False)
+    """Number of elements."""
+    _widest: int = field(init=False, repr=False, compare=False)
+    """Bits of an element of the widest of its nodes."""
 
-    @cached_property
-    def numel(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
+    def __post_init__(self) -> None:
+        # A model has ten thousands of these: a `cached_property` would give each a dict of its own.
+        object.__setattr__(self, "numel", math.prod(self.shape))
+        widest = max((child._widest for child in self.children()), default=0)
+        object.__setattr__(self, "_widest", max(widest, BITS[self.dtype]))
 
     @property
     def nbytes(self) -> int:
@@ -74,11 +79,6 @@ class Tensor(ABC):
         for child in self.children():
             yield from child.nodes()
         yield self
-
-    @cached_property
-    def _widest(self) -> int:
-        """Bits of an element of the widest of its nodes."""
-        return max(BITS[node.dtype] for node in self.nodes())
 
     def run_blocks(self, block_elements: int, nbytes: int) -> int:
         """How many of its blocks are computed together: at least one.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ class Merged(Tensor):
     def merge_method(self) -> MergeMethod:
         return METHODS[self.method]
 
-    @cached_property
+    @property
     def context(self) -> TensorContext:
         """What the method is told."""
         return TensorContext(
@@ -61,7 +60,7 @@ class Merged(Tensor):
             bits=max(BITS[operand.unrounded.dtype] for operand in self.operands),
         )
 
-    @cached_property
+    @property
     def needs_statistics(self) -> bool:
         """Whether its blocks depend on reductions over the whole of its operands."""
         return self.numel > 0 and self.merge_method.passes(self.context) > 1
@@ -173,16 +172,16 @@ class Merged(Tensor):
         inputs = self.inputs(evaluation, run)
         evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
 
-    @cached_property
+    @property
     def _run_blocks(self) -> int:
         return self.run_blocks(self.block_elements, RUN_BYTES)
 
-    @cached_property
+    @property
     def _codes(self) -> list[int]:
         """The element types of the operands."""
         return [code_of(operand.dtype) for operand in self.operands]
 
-    @cached_property
+    @property
     def _stored(self) -> list[Stored]:
         """The operands, where all are contiguous in files, so that one call reads them."""
         stored = [o for o in self.operands if isinstance(o, Stored) and o.strides is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -230,6 +231,21 @@ def test_the_plan_itself_counts() -> None:
     )
     grown = memory_need(many, 1).peak_rss - memory_need(few, 1).peak_rss
     assert grown == 1000 * (UNIT_BYTES + NODE_BYTES)
+
+
+def test_a_plan_of_many_tensors_takes_less_than_is_counted() -> None:
+    """A dict of its own for each tensor of the tree would double it."""
+
+    def traced(count: int) -> int:
+        many = [tensor(f"model.blocks.{n}.weight", (8, 8)) for n in range(count)]
+        tracemalloc.start()
+        found = plan(LINEAR, *(llama(name, others=many) for name in "ab"))
+        memory_need(found, 2)
+        now, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return now
+
+    assert traced(1100) - traced(100) < 1000 * 2000
 
 
 def test_what_is_read_and_written_passes_through_the_page_cache() -> None:
