@@ -57,7 +57,7 @@ class Claim:
     @property
     def verified(self) -> float:
         """When the lease was last verified, in the world's time."""
-        return self.lease._renewed_at - 1000.0 * self.process.boot
+        return _instant(self.lease._renewed_at - 1000.0 * self.process.boot)
 
 
 @dataclass
@@ -165,7 +165,7 @@ class Promise:
         if process.token or self.world.clocks_moved or not self.store.exclusive:
             return
         for claim in self.claims:
-            since = self.world.now - claim.lease._record.seconds / 2
+            since = _instant(self.world.now - claim.lease._record.seconds / 2)
             if claim.process is not process and claim.counts and claim.verified > since:
                 raise Broken(
                     f"{process.machine.name} claims {name}, while {claim.process.machine.name} "
@@ -173,20 +173,20 @@ class Promise:
                 )
 
     def owners(self) -> None:
-        """No two machines believe that they own the lease after both have verified it."""
+        """No two machines believe that they own the lease after both have verified it, and none
+        that they own the same one."""
         if self.metadata_harmed or not self.store.exclusive:
             return
         live = [claim for claim in self.claims if claim.counts]
         for claim, later in itertools.permutations(live, 2):
-            lower = claim.lease.token < later.lease.token
-            same = claim.lease.token == later.lease.token and later.verified > claim.at
-            if claim.verified > later.at and (lower or same):
+            lower = claim.lease.token < later.lease.token and claim.verified > later.at
+            if lower or claim.lease.token == later.lease.token:
                 self.broken = self.broken or (
                     f"{claim.lease.token} was verified after {later.lease.token} was claimed"
                 )
 
     def acquired(self, process: Process, lease: Lease) -> None:
-        self.claims.append(Claim(process, lease, self.world.now))
+        self.claims.append(Claim(process, lease, _instant(self.world.now)))
 
     # A manifest is final
 
@@ -275,6 +275,11 @@ class Promise:
         wrong = {name for name in self.model if found[name] != self.model[name]} - same_size
         if wrong:
             raise Broken(f"finished, and wrong: {sorted(wrong)}")
+
+
+def _instant(seconds: float) -> float:
+    """A time that equals another one, though both were computed in other ways."""
+    return round(seconds, 6)
 
 
 def _manifest(data: bytes) -> Files | None:
