@@ -31,9 +31,9 @@ from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.local_path import OUTPUT, is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
-from resumerge.option_hints import ResumeOptions, RunOptions
-from resumerge.option_types import StrPath, parse_age, read_address
 from resumerge.options import Option, Options, declared
+from resumerge.options.hints import ResumeOptions, RunOptions
+from resumerge.options.types import StrPath, parse_age, read_address
 from resumerge.recipe.as_yaml import as_yaml, extraction
 from resumerge.report.new_recipe import new_recipe, write_recipe
 from resumerge.report.status import status_json

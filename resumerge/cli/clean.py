@@ -11,8 +11,8 @@ from resumerge.cli.parsing.command import Command
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
-from resumerge.option_types import parse_age
 from resumerge.options import Options
+from resumerge.options.types import parse_age
 from resumerge.sizes import counted
 from resumerge.storage import Storage
 from resumerge.ui.terminal.old_runs import question, show_old_runs

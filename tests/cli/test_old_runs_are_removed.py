@@ -22,7 +22,7 @@ from terminals import ended, in_a_terminal
 import resumerge as package
 from resumerge.engine.resources.lock import run_lock
 from resumerge.errors import InputError
-from resumerge.option_types import parse_age
+from resumerge.options.types import parse_age
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from commands import DISK_FULL, resumerge
 
 import resumerge as package
 from resumerge.errors import InputError
-from resumerge.option_hints import ResumeOptions, RunOptions
 from resumerge.options import declared
+from resumerge.options.hints import ResumeOptions, RunOptions
 
 DUMMY_OPTION = """
-    dummy: int | None = _option(
+    dummy: int | None = declare(
         Number(), "A dummy.", *_ALL, kept=Kept.INHERITED, needs_mirror=False,
     )
 
@@ -60,7 +60,7 @@ def change(file: Path, before: str, after: str) -> None:
 
 
 def test_an_option_is_declared_and_nothing_else(copy: Path, place: Path, tmp_path: Path) -> None:
-    change(copy / "resumerge/options.py", "\n    def __post_init__(self)", DUMMY_OPTION)
+    change(copy / "resumerge/options/options.py", "\n    def __post_init__(self)", DUMMY_OPTION)
 
     def call(*words: object, before: str = "") -> Any:
         return resumerge(*words, cwd=place, before=before, PYTHONPATH=str(copy))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.option_types import parse_size
+from resumerge.options.types import parse_size
 from resumerge.sizes import counted, show_age, show_seconds, show_size, show_tick
 
 

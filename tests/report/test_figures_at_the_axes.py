@@ -7,7 +7,7 @@ import re
 import pytest
 from pages import read_page
 
-from resumerge.option_types import parse_size
+from resumerge.options.types import parse_size
 from resumerge.ui.html.charts import timing_charts
 from resumerge.ui.html.environment import render
 

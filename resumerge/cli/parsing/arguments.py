@@ -15,7 +15,8 @@ import click
 
 from resumerge.cli.parsing.command import Argument
 from resumerge.local_path import local_path
-from resumerge.option_types import (
+from resumerge.options import Option, Options, declared
+from resumerge.options.types import (
     ClusterAddress,
     Count,
     Flag,
@@ -26,7 +27,6 @@ from resumerge.option_types import (
     Size,
     TaskResources,
 )
-from resumerge.options import Option, Options, declared
 from resumerge.ui.progress.styles import Style
 
 Function = TypeVar("Function", bound=Callable[..., Any])

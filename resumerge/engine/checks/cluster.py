@@ -11,8 +11,8 @@ from pathlib import Path
 
 from resumerge.engine.execute.shard_files import TASKS
 from resumerge.errors import Problem
-from resumerge.option_types import LOCAL_CLUSTER
 from resumerge.options import Options
+from resumerge.options.types import LOCAL_CLUSTER
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 from resumerge.planning.estimates.memory import steps_of_plan

@@ -13,7 +13,7 @@ from resumerge.engine.execute.shard_files import TASKS
 from resumerge.engine.execute.source_watch import SourceWatch
 from resumerge.engine.recovery.published import adopt_published, remove_tasks
 from resumerge.ledger import Progress
-from resumerge.option_types import LOCAL_CLUSTER
+from resumerge.options.types import LOCAL_CLUSTER
 
 
 class ClusterComputation(Computation):

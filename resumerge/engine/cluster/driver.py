@@ -31,7 +31,7 @@ from resumerge.engine.recovery.published import record_path
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.host.machine import hostname
-from resumerge.option_types import read_task_resources
+from resumerge.options.types import read_task_resources
 from resumerge.planning.plan import Shard
 
 POLL_SECONDS = 0.25

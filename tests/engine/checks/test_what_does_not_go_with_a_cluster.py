@@ -17,8 +17,8 @@ import resumerge
 from resumerge.engine.checks import cluster, disk
 from resumerge.engine.execute.shard_files import TASKS
 from resumerge.errors import InputError
-from resumerge.option_types import read_task_resources
 from resumerge.options import Options
+from resumerge.options.types import read_task_resources
 
 LINEAR = """
 merge_method: linear

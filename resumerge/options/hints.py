@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from resumerge.option_types import StrPath
+from resumerge.options.types import StrPath
 
 
 class _MergeOptions(TypedDict, total=False):

@@ -1,25 +1,17 @@
-"""The options of a merge. Each one is declared once, as a field of `Options`.
-
-From that declaration come the option of the command line (``cli/parsing/arguments.py``), the
-parameter of the Python function and its documentation (``api.py``), the check of its value, what a
-run's ledger keeps and a resumed run inherits, and the words of the command that resumes a run.
-
-To add an option, add a field to `Options`. For type checkers, add its name to the `TypedDict` of
-the functions that take it (`option_hints.py`); a test compares the two.
-"""
+"""Every option of a merge, what a run's ledger keeps of them, and what a resumed run inherits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from enum import Enum
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from resumerge.errors import InputError, Problem
 from resumerge.local_path import OUTPUT
-from resumerge.option_types import (
+from resumerge.options.declaration import Kept, Option, declare
+from resumerge.options.types import (
     Address,
     Choice,
     ClusterAddress,
@@ -27,7 +19,6 @@ from resumerge.option_types import (
     Flag,
     Folder,
     Number,
-    OptionType,
     Seconds,
     Size,
     TaskResources,
@@ -43,83 +34,8 @@ STALL_SECONDS = 600.0
 """A worker without progress for longer is taken for stuck: a slow disk is quicker than that."""
 
 
-class Kept(Enum):
-    """How long an option holds that was given to an attempt at a run."""
-
-    NO = "for this attempt"
-    REPEATED = "as long as it is given: the command that resumes the run repeats it"
-    INHERITED = "until another value, or the default, is given: it is in the run's ledger"
-    BEGUN_WITH = "for all attempts, if the run began with it; else like REPEATED"
-    PLANNED = "for all attempts: the run is planned with it"
-
-
 _PLANNED_DEFAULTS = {"seed": SEED, "shard_size": SHARD_SIZE}
 _INHERITED = (Kept.INHERITED, Kept.BEGUN_WITH)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """The declaration of one option.
-
-    Args:
-        type: of its value.
-        help: one sentence, for the command line and for Python.
-        commands: that take it.
-        default_text: what help says of the default where that is None.
-        kept: how long it holds.
-        needs_mirror: whether it is refused where a run has no mirror.
-        short: its name of one letter on the command line, like ``-u``; empty for none.
-        name: of the field; filled in by `declared`.
-        default: of the field; filled in by `declared`.
-    """
-
-    type: OptionType
-    help: str
-    commands: tuple[str, ...]
-    default_text: str = ""
-    kept: Kept = Kept.NO
-    needs_mirror: bool = False
-    short: str = ""
-    name: str = ""
-    default: Any = None
-
-    @property
-    def flag(self) -> str:
-        """The option's name on the command line: ``--mirror-wait``."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def off_flag(self) -> str:
-        """What ends a flag that holds on from attempt to attempt: ``--no-evict``; else empty."""
-        holds = isinstance(self.type, Flag) and self.kept is Kept.INHERITED
-        return self.flag.replace("--", "--no-", 1) if holds else ""
-
-    @property
-    def shown_default(self) -> str:
-        """What help says of the default; empty where there is nothing to say."""
-        if self.default is None or self.default is False:
-            return self.default_text
-        return self.type.as_text(self.default)
-
-    def is_valid(self, value: object) -> bool:
-        """Whether it may have this value; None stands for "not given" where that is the default."""
-        return (value is None and self.default is None) or self.type.is_valid(value)
-
-    def words(self, value: Any) -> list[str]:
-        """The words of a command line that give it this value; none for "not given"."""
-        if value is None:
-            return []
-        if value is False:
-            return [self.off_flag] if self.off_flag else []
-        if self.type.repeatable:
-            return [word for text in value for word in (self.flag, text)]
-        return [self.flag] if value is True else [self.flag, self.type.as_text(value)]
-
-
-def _option(type: OptionType, help: str, *commands: str, default: Any = None, **more: Any) -> Any:
-    """A field of `Options`."""
-    declaration = Option(type=type, help=help, commands=commands, default=default, **more)
-    return field(default=default, metadata={"option": declaration})
 
 
 _NEW = ("run", "plan")
@@ -135,123 +51,123 @@ class Options:
         InputError: with every option whose value is not of its type, or out of range.
     """
 
-    state_dir: Path | None = _option(
+    state_dir: Path | None = declare(
         Folder("state folder"), "Folder for the ledgers.", *_ALL, *_READERS,
         default_text="./state, or RESUMERGE_STATE_DIR",
     )  # fmt: skip
-    memory: int | None = _option(
+    memory: int | None = declare(
         Size("2GB", "auto"), "Limit for the resident memory of the merge, like 2GB.", *_ALL,
         default_text="auto: from the available memory", kept=Kept.INHERITED,
     )  # fmt: skip
-    threads: int | None = _option(
+    threads: int | None = declare(
         Count("auto"), "Number of worker threads.", *_ALL,
         default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
     )  # fmt: skip
-    device: str = _option(
+    device: str = declare(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
         "Device for dense computation such as SVD: cpu, cuda, cuda:1 or auto.", *_ALL,
         default="cpu", kept=Kept.REPEATED,
     )  # fmt: skip
-    shard_size: int | None = _option(
+    shard_size: int | None = declare(
         Size("5GB"), "Size of the largest output shard.", *_NEW,
         default_text=f"{SHARD_SIZE // 10**9}GB", kept=Kept.PLANNED,
     )  # fmt: skip
-    seed: int | None = _option(
+    seed: int | None = declare(
         Number(), "Seed for randomized methods.", *_NEW,
         default_text=str(SEED), kept=Kept.PLANNED,
     )  # fmt: skip
-    tensor_union: bool | None = _option(
+    tensor_union: bool | None = declare(
         Flag(), "Of checkpoints without config.json: keep tensors that only some of the models "
         "have, each merged from the models that have it.", *_NEW, kept=Kept.PLANNED, short="-u",
     )  # fmt: skip
-    tensor_intersection: bool | None = _option(
+    tensor_intersection: bool | None = declare(
         Flag(), "Of checkpoints without config.json: leave out tensors that not all of the models "
         "have.", *_NEW, kept=Kept.PLANNED, short="-i",
     )  # fmt: skip
-    keep: Sequence[str] | None = _option(
+    keep: Sequence[str] | None = declare(
         Words("names of stages, as a list", "NAME"), "Of a recipe of several documents: also write "
         "the result of the document with this name, to OUT/stages/NAME. May be given several "
         "times.", *_NEW, kept=Kept.PLANNED,
     )  # fmt: skip
-    intermediate_dir: Path | None = _option(
+    intermediate_dir: Path | None = declare(
         Folder("folder of the stages"), "Of a recipe of several documents: keep the results of "
         "all, as with --keep, and name them DIR/NAME, too, by links.", *_NEW, kept=Kept.PLANNED,
         short="-I",
     )  # fmt: skip
-    materialize: str | None = _option(
+    materialize: str | None = declare(
         Choice("auto", "always", "never"), "Of a recipe of several documents: which results of "
         "stages are written to scratch files while they are read, rather than computed again.",
         *_ALL, default_text="auto: where that is quicker", kept=Kept.INHERITED,
     )  # fmt: skip
-    offline: bool = _option(
+    offline: bool = declare(
         Flag(), "Do not use the network: every source must be local or cached.",
         *_ALL, "cache check", default=False, kept=Kept.REPEATED,
     )  # fmt: skip
-    trust_sources: bool = _option(
+    trust_sources: bool = declare(
         Flag(), "Do not check whether local models changed between attempts. If they did, the "
         "output mixes old and new weights. If a run begins with this option, its inputs are not "
         "hashed.", *_ALL, default=False, kept=Kept.BEGUN_WITH,
     )  # fmt: skip
-    no_recheck: bool = _option(
+    no_recheck: bool = declare(
         Flag(), "After an interruption, do not check the data that was committed before it.", *_ALL,
         default=False, kept=Kept.REPEATED,
     )  # fmt: skip
-    restart: bool = _option(
+    restart: bool = declare(
         Flag(), "Abandon the unfinished run and start over.", *_ALL, default=False
     )
-    memory_wait: float = _option(
+    memory_wait: float = declare(
         Seconds(), "Seconds to wait for free memory before the run stops.", *_ALL,
         default=MEMORY_WAIT, kept=Kept.REPEATED,
     )  # fmt: skip
-    evict: bool | None = _option(
+    evict: bool | None = declare(
         Flag(), "Delete each download of this run as soon as it is no longer needed.",
         *_ALL, kept=Kept.INHERITED,
     )  # fmt: skip
-    stream: bool | None = _option(
+    stream: bool | None = declare(
         Flag(), "Read models on the Hub and in buckets by ranges as they are needed, and never "
         "store them. What a method reads several times is fetched several times.",
         *_ALL, kept=Kept.INHERITED,
     )  # fmt: skip
-    mirror: str | None = _option(
+    mirror: str | None = declare(
         Address(),
         "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) "
         "while it works.", *_ALL, kept=Kept.REPEATED,
     )  # fmt: skip
-    mirror_then_delete: bool | None = _option(
+    mirror_then_delete: bool | None = declare(
         Flag(), "Delete each shard on this machine once the mirror has it.", *_ALL,
         kept=Kept.INHERITED, needs_mirror=True,
     )  # fmt: skip
-    mirror_rate: int | None = _option(
+    mirror_rate: int | None = declare(
         Size("10MB", "none"), "Limit for transfers to and from the mirror in bytes per second, "
         "like 10MB.", *_ALL,
         default_text="none", kept=Kept.INHERITED, needs_mirror=True,
     )  # fmt: skip
-    mirror_wait: float | None = _option(
+    mirror_wait: float | None = declare(
         Seconds(), "Seconds to retry a failing mirror before the run stops.", *_ALL,
         default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, needs_mirror=True,
     )  # fmt: skip
-    take_over: bool = _option(
+    take_over: bool = declare(
         Flag(), "Take over the mirror from another machine that is known to be dead.",
         *_ALL, default=False, kept=Kept.REPEATED, needs_mirror=True,
     )  # fmt: skip
-    bring_back: bool = _option(
+    bring_back: bool = declare(
         Flag(), "Download shards that only the mirror has, and keep them here.", *_ALL,
         default=False, kept=Kept.REPEATED, needs_mirror=True,
     )  # fmt: skip
-    ray: str | None = _option(
+    ray: str | None = declare(
         ClusterAddress(), "Compute the shards on a Ray cluster, by tasks that write to OUT, which "
         "all machines share. Without an address a cluster is started on this machine alone.",
         *_ALL, kept=Kept.REPEATED,
     )  # fmt: skip
-    ray_resources: str | None = _option(
+    ray_resources: str | None = declare(
         TaskResources(), "What Ray reserves for each task beside --threads and --memory: NAME=N, "
         "separated by commas, or JSON.", *_ALL, kept=Kept.REPEATED,
     )  # fmt: skip
-    stall_timeout: float = _option(
+    stall_timeout: float = declare(
         Seconds(), "Seconds without progress after which the worker, or a task of --ray, is "
         "started again; 0: never.", *_ALL, default=STALL_SECONDS, kept=Kept.REPEATED,
     )  # fmt: skip
-    output: Path | None = _option(
+    output: Path | None = declare(
         Folder(OUTPUT), "Output of a run that is resumed from a mirror.", "resume",
         default_text="./NAME",
     )  # fmt: skip

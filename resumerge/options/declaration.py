@@ -1,0 +1,84 @@
+"""The declaration of an option: its type, who takes it, and how long it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from resumerge.options.types import Flag, OptionType
+
+
+class Kept(Enum):
+    """How long an option holds that was given to an attempt at a run."""
+
+    NO = "for this attempt"
+    REPEATED = "as long as it is given: the command that resumes the run repeats it"
+    INHERITED = "until another value, or the default, is given: it is in the run's ledger"
+    BEGUN_WITH = "for all attempts, if the run began with it; else like REPEATED"
+    PLANNED = "for all attempts: the run is planned with it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """The declaration of one option.
+
+    Args:
+        type: of its value.
+        help: one sentence, for the command line and for Python.
+        commands: that take it.
+        default_text: what help says of the default where that is None.
+        kept: how long it holds.
+        needs_mirror: whether it is refused where a run has no mirror.
+        short: its name of one letter on the command line, like ``-u``; empty for none.
+        name: of the field; filled in by `declared`.
+        default: of the field; filled in by `declared`.
+    """
+
+    type: OptionType
+    help: str
+    commands: tuple[str, ...]
+    default_text: str = ""
+    kept: Kept = Kept.NO
+    needs_mirror: bool = False
+    short: str = ""
+    name: str = ""
+    default: Any = None
+
+    @property
+    def flag(self) -> str:
+        """The option's name on the command line: ``--mirror-wait``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def off_flag(self) -> str:
+        """What ends a flag that holds on from attempt to attempt: ``--no-evict``; else empty."""
+        holds = isinstance(self.type, Flag) and self.kept is Kept.INHERITED
+        return self.flag.replace("--", "--no-", 1) if holds else ""
+
+    @property
+    def shown_default(self) -> str:
+        """What help says of the default; empty where there is nothing to say."""
+        if self.default is None or self.default is False:
+            return self.default_text
+        return self.type.as_text(self.default)
+
+    def is_valid(self, value: object) -> bool:
+        """Whether it may have this value; None stands for "not given" where that is the default."""
+        return (value is None and self.default is None) or self.type.is_valid(value)
+
+    def words(self, value: Any) -> list[str]:
+        """The words of a command line that give it this value; none for "not given"."""
+        if value is None:
+            return []
+        if value is False:
+            return [self.off_flag] if self.off_flag else []
+        if self.type.repeatable:
+            return [word for text in value for word in (self.flag, text)]
+        return [self.flag] if value is True else [self.flag, self.type.as_text(value)]
+
+
+def declare(type: OptionType, help: str, *commands: str, default: Any = None, **more: Any) -> Any:
+    """A field of `Options`, by its declaration."""
+    declaration = Option(type=type, help=help, commands=commands, default=default, **more)
+    return field(default=default, metadata={"option": declaration})
