@@ -52,15 +52,13 @@ class Step(ABC):
     def planning_bytes(self) -> int:
         """What it took to find what it is made of, given back before the first piece."""
 
-    @property
     @abstractmethod
-    def working_bytes(self) -> int:
-        """That a piece takes, and the libraries that it needs."""
+    def working_bytes(self, threads: int) -> int:
+        """That a piece takes with so many threads, and the libraries that it needs."""
 
-    @property
     @abstractmethod
-    def seconds(self) -> float:
-        """Of one core, to load the libraries and to compute all pieces; without reading."""
+    def seconds(self, threads: int) -> float:
+        """To load the libraries and to compute all pieces, on as many cores; without reading."""
 
     @abstractmethod
     def tensors(self, part: int) -> tuple[Tensor, ...]:
@@ -72,8 +70,10 @@ class Step(ABC):
             yield from tensor.reads(0, tensor.numel)
 
     @abstractmethod
-    def prepare(self, evaluation: Evaluation) -> Advance:
-        """Import the libraries that it needs; what does the work with them."""
+    def prepare(self, evaluation: Evaluation, threads: int) -> Advance:
+        """Import the libraries that it needs; what does the work with them, to the same bits
+        whatever the number of threads.
+        """
 
     @abstractmethod
     def begin(self, evaluation: Evaluation) -> State:
@@ -141,7 +141,7 @@ def steps_of(tensor: Tensor) -> set[Step]:
 
 def _all_pieces(step: Step, evaluation: Evaluation) -> np.ndarray:
     inner = evaluation.inner()
-    advance, state = step.prepare(inner), step.begin(inner)
+    advance, state = step.prepare(inner, 1), step.begin(inner)
     for piece in range(step.pieces):
         state = advance(state, piece)
     return step.result(state)

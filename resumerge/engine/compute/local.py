@@ -53,11 +53,18 @@ class LocalComputation(Computation):
                     self.plan, self.reader, self.budget.device, hashes=are_hashed(self.ledger)
                 )
             steps = Steps(
-                self.plan, self.ledger, evaluator, context.storage, context.reporter, context.stop
+                self.plan,
+                self.ledger,
+                evaluator,
+                context.storage,
+                context.reporter,
+                context.stop,
+                self.budget.threads,
             )
             steps.run(self._pending(progress), prefetcher)
             context.reporter.doing("merging")
-            need = replace(self.budget.estimate.memory, base=rss(), steps=0)  # which are done
+            memory = self.budget.estimate.memory
+            need = replace(memory, base=rss(), steps=0, least_steps=0)  # which are done
             loading = time.monotonic() - started
             governor = Governor(
                 self.budget.memory,

@@ -12,6 +12,7 @@ import xxhash
 from resumerge.engine.execute.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.work_queue import POLL_SECONDS
 from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.allocator import freed_memory_returned
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
@@ -37,6 +38,7 @@ class Steps:
     storage: Storage
     reporter: Reporter
     stop: StopRequest
+    threads: int
 
     def run(self, pending: Iterable[Unit], prefetcher: Prefetcher) -> None:
         """Do the steps that units need, which then find their results in the evaluator.
@@ -52,13 +54,14 @@ class Steps:
         for step in sorted(needed, key=lambda step: step.key):
             files = self._files_of(step)
             self._wait_for(files, prefetcher)
-            self._do(step, self._key(step, files))
+            with freed_memory_returned():
+                self._do(step, self._key(step, files))
 
     def _do(self, step: Step, key: str) -> None:
         evaluation = self.evaluator.evaluation_of_steps()
         with self.stop.between_imports():
             self.evaluator.start_thread()
-            advance = step.prepare(evaluation)
+            advance = step.prepare(evaluation, self.threads)
         done, state = self._known(key, step)
         if state is None:
             state = step.begin(evaluation)

@@ -8,9 +8,14 @@ tensor of a block costs a page fault for every 4 KiB: a multiplication of one bl
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from resumerge.host.memory import address_space_limit
 from resumerge.tensors.buffers import REUSED
+
+LARGE = 128 << 10
+"""Bytes: glibc's own threshold."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
@@ -20,6 +25,21 @@ def give_back_freed_memory() -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
+
+
+@contextmanager
+def freed_memory_returned() -> Iterator[None]:
+    """Have glibc return large pieces as they are freed, for once: threads that keep them to
+    themselves would take more the more there are.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
+        libc.mallopt(_M_TRIM_THRESHOLD, LARGE)
+    try:
+        yield
+    finally:
+        reuse_freed_memory()
 
 
 def reuse_freed_memory() -> None:

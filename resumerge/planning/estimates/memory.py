@@ -66,6 +66,7 @@ class MemoryNeed:
         blocks: those of all threads.
         traffic: bytes read and written, which the page cache would like to keep.
         steps: what comes before the blocks: what steps are made of, and then they themselves.
+        least_steps: the same with one thread.
     """
 
     base: int
@@ -74,6 +75,7 @@ class MemoryNeed:
     blocks: int
     traffic: int
     steps: int = 0
+    least_steps: int = 0
 
     @property
     def peak_rss(self) -> int:
@@ -93,7 +95,7 @@ class MemoryNeed:
     @property
     def least_rss(self) -> int:
         """With one block in flight."""
-        return self.base + max(self.held + self.least, self.steps)
+        return self.base + max(self.held + self.least, self.least_steps)
 
 
 def memory_need(plan: Plan, threads: int, mirror: str | None = None) -> MemoryNeed:
@@ -112,16 +114,19 @@ def memory_need(plan: Plan, threads: int, mirror: str | None = None) -> MemoryNe
         least=blocks_bytes(plan, 1),
         blocks=blocks_bytes(plan, threads),
         traffic=reads + plan.output_bytes,
-        steps=max(
-            (max(step.planning_bytes, step.working_bytes) for step in steps_of_plan(plan)),
-            default=0,
-        ),
+        steps=_steps_bytes(plan, threads),
+        least_steps=_steps_bytes(plan, 1),
     )
 
 
 def steps_of_plan(plan: Plan) -> set[Step]:
     """The steps that come before the blocks of a plan."""
     return {step for unit in plan.units for step in steps_of(unit.expression)}
+
+
+def _steps_bytes(plan: Plan, threads: int) -> int:
+    steps = steps_of_plan(plan)
+    return max((max(s.planning_bytes, s.working_bytes(threads)) for s in steps), default=0)
 
 
 def blocks_bytes(plan: Plan, threads: int) -> int:

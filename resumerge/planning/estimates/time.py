@@ -28,7 +28,7 @@ def merge_seconds(plan: Plan, threads: int, speed: Speed) -> tuple[float, str]:
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     read = reads / speed.read if speed.read else 0.0
     write = plan.output_bytes / speed.write if speed.write else 0.0
-    before = scale * sum(step.seconds for step in steps_of_plan(plan))
+    before = scale * sum(step.seconds(threads) for step in steps_of_plan(plan))
     start = scale * (START_SECONDS + TORCH_SECONDS * needs_torch(plan))
     blocks = {"reading": read, "writing": write, "computing": compute}
     parts = {**blocks, "making gates": before}
@@ -69,7 +69,7 @@ def _spilling(unit: Unit) -> float:
 def computes(plan: Plan) -> bool:
     """Whether a plan computes anything, rather than only copying bytes."""
     merges = any(isinstance(unit.expression, Merged) for unit in plan.units)
-    return merges or any(step.seconds for step in steps_of_plan(plan))
+    return merges or any(step.seconds(1) for step in steps_of_plan(plan))
 
 
 def _rate(rate: float | None) -> str:

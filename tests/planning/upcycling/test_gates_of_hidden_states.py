@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 import yaml
 from dense_models import CONFIGS, PROMPTED, SIZES, mixture, write_dense
-from merging import merge, tensors_of, working_in
+from merging import merge, shards_of, tensors_of, working_in
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -19,6 +20,7 @@ from transformers import (
     MistralConfig,
     PreTrainedModel,
 )
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 from resumerge.engine.execute import steps
 from resumerge.errors import InputError
@@ -178,6 +180,24 @@ def test_other_prompts_change_no_bit(llamas: Path, tmp_path: Path) -> None:
     others = gates_of(merge(llamas, longer, tmp_path / "longer"))
     for own, other in zip(gates, others, strict=True):
         assert own[:2].equal(other[:2]) and not own[2].equal(other[2])
+
+
+def test_texts_are_computed_at_once_to_the_same_bits(
+    llamas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread gives what belongs to its own text, in the order of the texts."""
+    recipe = mixture("hidden_norm", "mixtral").replace(", an odd one", "") + "dtype: float32\n"
+    alone = merge(llamas, recipe, tmp_path / "alone", threads=1)
+    both, mlp, met = threading.Barrier(2, timeout=20), LlamaMLP.forward, list[bool]()
+
+    def waiting(module: LlamaMLP, x: torch.Tensor) -> torch.Tensor:
+        met.append(both.wait() >= 0)
+        return mlp(module, x)
+
+    monkeypatch.setattr(LlamaMLP, "forward", waiting)
+    out = merge(llamas, recipe, tmp_path / "out", threads=2)
+    assert len(met) == 2 * 4, "two layers, of four texts"
+    assert shards_of(out) == shards_of(alone)
 
 
 def test_a_config_without_a_gate_mode(llamas: Path, tmp_path: Path) -> None:

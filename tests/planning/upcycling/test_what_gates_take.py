@@ -48,7 +48,7 @@ def seconds(plan: Plan, speed: Speed = SPEED) -> float:
 def test_time_counts_the_layers_that_are_computed_first(llamas: Path) -> None:
     plan = planned(llamas, "hidden")
     [step] = steps_of_plan(plan)
-    assert seconds(plan) > seconds(planned(llamas, "cheap_embed")) + step.seconds > 1
+    assert seconds(plan) > seconds(planned(llamas, "cheap_embed")) + step.seconds(2) > 1
     assert "making gates takes longest" in merge_seconds(plan, 2, SPEED)[1]
     slow = replace(SPEED, compute=REFERENCE_COMPUTE / 2)
     assert seconds(plan, slow) == pytest.approx(2 * seconds(plan), abs=0.2)
@@ -56,7 +56,7 @@ def test_time_counts_the_layers_that_are_computed_first(llamas: Path) -> None:
 
 def test_time_grows_with_prompts_and_layers(llamas: Path) -> None:
     short, longer, all_layers = (
-        steps_of_plan(plan).pop().seconds - LOADING_SECONDS
+        steps_of_plan(plan).pop().seconds(1) - LOADING_SECONDS
         for plan in (
             planned(llamas, "hidden"),
             planned(llamas, "hidden", "a song " * 1000),
@@ -65,6 +65,17 @@ def test_time_grows_with_prompts_and_layers(llamas: Path) -> None:
     )
     assert longer > 5 * short
     assert all_layers == pytest.approx(2 * short), "the last of two layers as well"
+
+
+def test_each_thread_has_a_text_of_its_own(llamas: Path) -> None:
+    """With as many threads as there are texts no more are of use."""
+    plan = planned(llamas, "hidden")
+    [step] = steps_of_plan(plan)
+    need = {threads: memory_need(plan, threads) for threads in (1, 2, 5, 6)}
+    of_text = need[2].steps - need[1].steps
+    assert of_text > 0 and need[5].steps - need[1].steps == 4 * of_text
+    assert need[6].steps == need[5].steps and need[6].least_steps == need[1].steps
+    assert step.seconds(6) == step.seconds(5) < step.seconds(2) < step.seconds(1)
 
 
 def told(models: Path, state: Path, *command: str) -> Any:
@@ -108,9 +119,9 @@ def test_layers_are_computed_on_the_device(
     devices: list[str] = []
     init = Decoder.__init__
 
-    def on_cpu(decoder: Decoder, config: dict[str, object], device: str) -> None:
+    def on_cpu(decoder: Decoder, config: dict[str, object], device: str, threads: int = 1) -> None:
         devices.append(device)
-        init(decoder, config, "cpu")
+        init(decoder, config, "cpu", threads)
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(Decoder, "__init__", on_cpu)

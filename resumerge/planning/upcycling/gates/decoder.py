@@ -7,6 +7,8 @@ import math
 import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,10 @@ class Decoder:
     Args:
         config: config.json of the model.
         device: where torch computes.
+        threads: how many texts are computed at once, each by one thread, to the same bits.
     """
 
-    def __init__(self, config: Mapping[str, Any], device: str) -> None:
+    def __init__(self, config: Mapping[str, Any], device: str, threads: int = 1) -> None:
         # Or MKL keeps 15 MB of buffers. It reads this when it first multiplies.
         os.environ.setdefault("MKL_DISABLE_FAST_MM", "1")
         self._config = AutoConfig.for_model(**{**config, "dtype": "float32"})
@@ -40,6 +43,7 @@ class Decoder:
         self._layers = model.layers
         self._rotary = type(model.rotary_emb)
         self._device = device
+        self._threads = threads
         self._memory = np.empty(0, np.float32)
 
     @property
@@ -66,38 +70,44 @@ class Decoder:
         Returns:
             What its MLP is given of each text's last token, after the second norm: (hidden,).
         """
-        layer = self._loaded(number, weight)
+        weights = self._weights(number, weight)
+        with ThreadPoolExecutor(self._threads) as pool:
+            return list(pool.map(partial(self._of_text, number, weights), states))
+
+    @torch.no_grad()
+    def _of_text(
+        self, number: int, weights: Mapping[str, torch.Tensor], state: np.ndarray
+    ) -> np.ndarray:
+        layer = copy.deepcopy(self._layers[number]).eval()
+        layer.load_state_dict(weights, assign=True)
         given: list[np.ndarray] = []
         layer.mlp.register_forward_pre_hook(
             lambda module, arguments: given.append(arguments[0][0, -1].cpu().numpy().copy())
         )
-        with torch.no_grad():
-            for state in states:
-                x = torch.from_numpy(state)[None].to(self._device)
-                positions = torch.arange(len(state), device=self._device)[None]
-                rotary = self._rotary(self._config)  # dynamic ones keep what a longer text needed
-                result = layer(
-                    x,
-                    attention_mask=self._seen(layer, len(state)),
-                    position_ids=positions,
-                    position_embeddings=rotary.to(self._device)(x, positions),
-                )
-                after = result[0] if isinstance(result, tuple) else result
-                state[:] = after[0].cpu().numpy()
-        return given
+        x = torch.from_numpy(state)[None].to(self._device)
+        positions = torch.arange(len(state), device=self._device)[None]
+        rotary = self._rotary(self._config)  # dynamic ones keep what a longer text needed
+        result = layer(
+            x,
+            attention_mask=self._seen(layer, len(state)),
+            position_ids=positions,
+            position_embeddings=rotary.to(self._device)(x, positions),
+        )
+        after = result[0] if isinstance(result, tuple) else result
+        state[:] = after[0].cpu().numpy()
+        return given[0]
 
-    def _loaded(self, number: int, weight: Weight) -> Any:
-        """A layer with its weights, until the next one is loaded."""
-        layer = copy.deepcopy(self._layers[number])
-        shapes = {name: tuple(meta.shape) for name, meta in layer.state_dict().items()}
+    def _weights(self, number: int, weight: Weight) -> dict[str, torch.Tensor]:
+        """Those of a layer, until the next one's are read."""
+        own = self._layers[number].state_dict()
+        shapes = {name: tuple(meta.shape) for name, meta in own.items()}
         memory, taken, weights = self._memory_of(sum(map(math.prod, shapes.values()))), 0, {}
         for name, shape in shapes.items():
             part = memory[taken : taken + math.prod(shape)]
             weight(name, part)
             weights[name] = torch.from_numpy(part.reshape(shape)).to(self._device)
             taken += len(part)
-        layer.load_state_dict(weights, assign=True)
-        return layer.eval()
+        return weights
 
     def _memory_of(self, elements: int) -> np.ndarray:
         if len(self._memory) < elements:

@@ -45,7 +45,6 @@ class EmbeddedPrompts(Step):
     title = "gates from the embedding, part"
     libraries: ClassVar[Mapping[str, str]] = {}
     pieces = 1
-    seconds = 0.0
 
     @property
     def nbytes(self) -> int:
@@ -55,9 +54,11 @@ class EmbeddedPrompts(Step):
     def planning_bytes(self) -> int:
         return TOKEN_BYTES * self.table.shape[0]
 
-    @property
-    def working_bytes(self) -> int:
+    def working_bytes(self, threads: int) -> int:
         return self.nbytes + 6 * FLOAT64 * self._width
+
+    def seconds(self, threads: int) -> float:
+        return 0.0
 
     @cached_property
     def key(self) -> str:
@@ -76,7 +77,7 @@ class EmbeddedPrompts(Step):
                 for token in prompt:
                     yield from self.table.reads(token * width, (token + 1) * width)
 
-    def prepare(self, evaluation: Evaluation) -> Advance:
+    def prepare(self, evaluation: Evaluation, threads: int) -> Advance:
         return lambda state, piece: {"gates": self._gates(evaluation)[None]}
 
     def begin(self, evaluation: Evaluation) -> State:

@@ -102,8 +102,7 @@ class HiddenStates(Step):
     def planning_bytes(self) -> int:
         return TOKEN_BYTES * self.embedding.shape[0]
 
-    @property
-    def working_bytes(self) -> int:
+    def working_bytes(self, threads: int) -> int:
         layer = max((sum(t.numel for t in own.values()) for own in self.layers), default=0)
         longest = max(map(len, self._prompts))
         tokens = sum(map(len, self._prompts))
@@ -111,15 +110,16 @@ class HiddenStates(Step):
         stated = self.config.get("num_attention_heads")
         heads = stated if isinstance(stated, int) else 1
         one_text = longest * (4 * wide + 8 * self._width + 2 * heads * longest)
-        return LIBRARIES_BYTES + FLOAT32 * (layer + 4 * tokens * self._width + one_text)
+        at_once = min(threads, len(self._prompts)) * one_text
+        return LIBRARIES_BYTES + FLOAT32 * (layer + 4 * tokens * self._width + at_once)
 
-    @property
-    def seconds(self) -> float:
+    def seconds(self, threads: int) -> float:
         computed = self.layers[: None if self.mode == "hidden_norm" else -1]
         weights = sum(tensor.numel for own in computed for tensor in own.values())
         tokens = sum(map(len, self._prompts))
-        of_weight = WEIGHT_SECONDS + TEXT_SECONDS * len(self._prompts) + TOKEN_SECONDS * tokens
-        return LOADING_SECONDS + weights * of_weight
+        of_texts = TEXT_SECONDS * len(self._prompts) + TOKEN_SECONDS * tokens
+        of_texts /= min(threads, len(self._prompts))
+        return LOADING_SECONDS + weights * (WEIGHT_SECONDS + of_texts)
 
     def tensors(self, part: int) -> tuple[Tensor, ...]:
         within = part + (self.mode == "hidden_norm")
@@ -135,10 +135,10 @@ class HiddenStates(Step):
         for tensor in of_layers:
             yield from tensor.reads(0, tensor.numel)
 
-    def prepare(self, evaluation: Evaluation) -> Advance:
+    def prepare(self, evaluation: Evaluation, threads: int) -> Advance:
         from resumerge.planning.upcycling.gates.decoder import Decoder
 
-        return partial(self._advance, Decoder(self.config, evaluation.device), evaluation)
+        return partial(self._advance, Decoder(self.config, evaluation.device, threads), evaluation)
 
     def problems(self) -> Iterator[Problem]:
         """What transformers makes no layers of, or other ones than the base has."""
@@ -171,13 +171,13 @@ class HiddenStates(Step):
                 return
 
     def begin(self, evaluation: Evaluation) -> State:
-        rows = [
-            self.embedding.floats(evaluation, token * self._width, (token + 1) * self._width)
-            for prompt in self._prompts
-            for token in prompt
-        ]
-        shape = (len(self.layers), len(self.experts), self._width)
-        return {"states": np.stack(rows), "gates": np.zeros(shape, np.float32)}
+        width = self._width
+        tokens = [token for prompt in self._prompts for token in prompt]
+        states = np.empty((len(tokens), width), np.float32)
+        for token, state in zip(tokens, states):
+            self.embedding.floats(evaluation, token * width, (token + 1) * width, state)
+        shape = (len(self.layers), len(self.experts), width)
+        return {"states": states, "gates": np.zeros(shape, np.float32)}
 
     def _advance(self, decoder: Decoder, evaluation: Evaluation, state: State, piece: int) -> State:
         ends = np.cumsum([len(prompt) for prompt in self._prompts])
