@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FLOAT32 = 4
 
-LIBRARIES_BYTES = 165_000_000
+LIBRARIES_BYTES = 157_000_000
 """What transformers takes beside torch, with the buffers that torch multiplies with (measured: 50
 MB less where accelerate and scipy, which it imports, are not installed)."""
 
