@@ -206,14 +206,26 @@ class UnitTables(FileTables):
             self._change("DELETE FROM steps", ())  # they may have read what is in doubt
             self.event(kind, units=len(wanted), **data)
 
-    def seal(self, shard: int) -> None:
-        """Mark a shard sealed. Its file has its final name, durably, before."""
-        self._set("shards", {"state": "sealed", "sealed_at": now()}, shard)
+    def seal(self, shard: int, mirrored: tuple[int, str] | None = None) -> None:
+        """Mark a shard sealed. Its file has its final name, durably, before.
 
-    def adopt_published(self, shard: int, units: Sequence[UnitCommit]) -> None:
+        Args:
+            mirrored: bytes and SHA-256 of a shard that is in the mirror already, and only there.
+        """
+        with self._transaction():
+            self._set("shards", {"state": "sealed", "sealed_at": now()}, shard)
+            if mirrored is not None:
+                self.note_mirrored(self._name_of(shard), *mirrored)
+
+    def adopt_published(
+        self, shard: int, units: Sequence[UnitCommit], mirrored: tuple[int, str] | None = None
+    ) -> None:
         """Take over a shard that a task of an earlier attempt computed, and seal it.
 
         Its file has its final name, durably, and these bytes.
+
+        Args:
+            mirrored: see `seal`.
         """
         with self._transaction():
             for unit in units:
@@ -231,9 +243,8 @@ class UnitTables(FileTables):
                     },
                     unit.number,
                 )
-            self.seal(shard)
-            name = self._rows("SELECT name FROM shards WHERE number = ?", [shard])[0]["name"]
-            self.event("shard_adopted", shard=name, units=len(units))
+            self.seal(shard, mirrored)
+            self.event("shard_adopted", shard=self._name_of(shard), units=len(units))
 
     def adopt_shards(
         self, shards: Mapping[int, Sequence[Row]], mirrored: Mapping[str, tuple[int, str]]
@@ -253,12 +264,15 @@ class UnitTables(FileTables):
                 self.seal(number)
                 # what was read of local models there is compared with those here (check_contents)
                 self._set("sources", {"stamps": None})
-                name = self._rows("SELECT name FROM shards WHERE number = ?", [number])[0]["name"]
-                self.event("shard_from_mirror", shard=name, units=len(units))
+                self.event("shard_from_mirror", shard=self._name_of(number), units=len(units))
             known = self.mirrored()
             for name, (nbytes, sha256) in mirrored.items():
                 if name not in known:
                     self.note_mirrored(name, nbytes, sha256)
+
+    def _name_of(self, shard: int) -> str:
+        name: str = self._rows("SELECT name FROM shards WHERE number = ?", [shard])[0]["name"]
+        return name
 
 
 def _results() -> list[Column]:

@@ -30,6 +30,7 @@ from resumerge.mirror.names import (
     lease_name,
     metadata_in,
     snapshot_names,
+    task_names,
 )
 from resumerge.mirror.stores.base import Moved, Store
 
@@ -299,6 +300,7 @@ def _to_remove(listed: Iterable[str], token: int, files: Iterable[str]) -> list[
     leases = {lease_name(n) for n in fencing_tokens(names)}
     later = {snapshot.name for snapshot in snapshot_names(names) if snapshot.token > token}
     later |= {lease_name(n) for n in fencing_tokens(names) if n > token}
+    later |= {task.name for task in task_names(names) if task.token > token}
     metadata = metadata_in(names) - {MANIFEST_FILE}
     incomplete = {f"{name}.part" for name in files} & names
     return sorted((metadata | incomplete) - later, key=lambda name: (name in leases, name))

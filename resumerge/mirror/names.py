@@ -1,4 +1,4 @@
-"""Names of the metadata files in a mirror: the manifest, leases, snapshots of the ledger."""
+"""Names of the metadata files in a mirror: the manifest, leases, snapshots of the ledger, tasks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ _SNAPSHOT = re.compile(
     rf"{re.escape(METADATA)}/ledger-([0-9]{{6,9}})-([0-9]{{6,18}})-([0-9a-f]{{32}})\.db"
 )
 _TOKEN = re.compile(rf"{re.escape(METADATA)}/(?:lease|ledger)-([0-9]{{6,9}})[-.].*", re.ASCII)
+_TASK = re.compile(
+    rf"{re.escape(METADATA)}/task-([0-9]{{6,9}})-(shard([0-9]{{1,6}})-[0-9]{{1,6}})\.json", re.ASCII
+)
 _METADATA = re.compile(
     rf"{re.escape(METADATA)}/"
     r"(ledger-[0-9]{6,9}-[0-9]{6,18}-[0-9a-f]{32}\.db|lease-[0-9]{6,9}\.json|done\.json"
+    r"|task-[0-9]{6,9}-shard[0-9]{1,6}-[0-9]{1,6}\.json"
     r"|probe-[0-9a-f]{8}-\d|clock-[0-9a-f]{8})(\.part)?"
 )
 
@@ -44,6 +48,32 @@ class SnapshotName:
     def name(self) -> str:
         """The file's name in the mirror."""
         return f"{METADATA}/ledger-{self.token:06}-{self.number:06}-{self.checksum}.db"
+
+
+@dataclass(frozen=True, order=True)
+class TaskName:
+    """The name of the file through which a task of a cluster and its driver speak.
+
+    Args:
+        token: fencing token of the driver.
+        shard: number of the shard that is computed.
+        task: its id, ``shardN-TRY``.
+    """
+
+    token: int
+    shard: int
+    task: str
+
+    @property
+    def name(self) -> str:
+        """The file's name in the mirror."""
+        return f"{METADATA}/task-{self.token:06}-{self.task}.json"
+
+
+def task_names(names: Iterable[str]) -> list[TaskName]:
+    """The files of tasks among these names, sorted."""
+    found = (_TASK.fullmatch(name) for name in names)
+    return sorted(TaskName(int(match[1]), int(match[3]), match[2]) for match in found if match)
 
 
 def snapshot_names(names: Iterable[str]) -> list[SnapshotName]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from resumerge.mirror.manifest import (
     upload_companions,
     write_manifest,
 )
-from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
+from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names, task_names
 from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.mirror.transfer import TransferProgress
@@ -91,12 +91,12 @@ class Replicator:
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._awake = True
-        self._snapshot_is_stale = True
-        """Whether the newest snapshot lacks something. At first it lacks our fencing token."""
         self._snapshots: list[SnapshotName] | None = None
         """The snapshots in the mirror; None if they must be listed."""
         self._named: set[str] | None = None
         """Files that the newest snapshot names; None if it is of an earlier attempt."""
+        self._removable: set[str] = set()
+        """Files of tasks whose shards are in the ledger: removed once a snapshot names these."""
         self._companions: Callable[[], Companions] | None = None
         self._manifests: set[bytes] = set()
         """Manifests that are written, or may be: the answer of the store can be lost."""
@@ -121,6 +121,37 @@ class Replicator:
         with self._changed:
             self._wake()
         self.check()
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this attempt."""
+        return self._lease.token
+
+    def uploaded(self, tasks: Collection[str]) -> None:
+        """Tasks of a cluster have put shards into the mirror, and the ledger records them.
+
+        Args:
+            tasks: names of the tasks' files, which a snapshot makes superfluous.
+        """
+        with self._changed:
+            self._removable.update(tasks)
+            self._wake()
+
+    def wait_for_snapshot(self, check: Callable[[], None]) -> None:
+        """Wait until the mirror has a snapshot of this attempt.
+
+        Args:
+            check: called several times a second; may raise to stop waiting.
+
+        Raises:
+            Resumable: the mirror has made no progress for too long, or replication has ended.
+        """
+        began = time.monotonic()
+        while self._named is None:
+            check()
+            self.check()
+            self._check_stall(time.monotonic() - began, "The tasks of the cluster have to wait")
+            time.sleep(CHECK_SECONDS / 5)
 
     def check(self) -> None:
         """Raise the error that ended replication, if any.
@@ -208,10 +239,13 @@ class Replicator:
         while True:
             with self._changed:
                 self._awake = False
+                removable = tuple(self._removable)  # what follows is at least as new
             if self._closed.is_set():
                 raise _Closed
-            if self._snapshot_is_stale:
+            if self._named is None or self._named != self._ledger.mirrored().keys():
                 return self._write_snapshot
+            if removable:
+                return lambda: self._remove(removable)
             if self.options.then_delete and self._deletable():
                 return self._delete_local
             missing = self._ledger.unmirrored_shards()
@@ -283,13 +317,22 @@ class Replicator:
             listed = self.store.list()
             self._forget_missing(listed)
             older = snapshot_names(listed)
+            # What they had published is adopted: the snapshot names it.
+            stale = {task.name for task in task_names(listed) if task.token < self.token}
+            with self._changed:
+                self._removable |= stale
         named = self._ledger.mirrored()
         self._snapshots = [write_snapshot(self.store, self._ledger, self._lease.token, older)]
         listed = self.store.list()
         # A machine that took over before does not know what this snapshot names.
         self._lease.check_listed(listed)
-        self._snapshot_is_stale = self._forget_missing(listed)
+        self._forget_missing(listed)
         self._named = set(named)
+
+    def _remove(self, names: Sequence[str]) -> None:
+        self.store.put({}, names)
+        with self._changed:
+            self._removable.difference_update(names)
 
     def _forget_missing(self, listed: Mapping[str, int]) -> bool:
         """Forget files that somebody removed from the mirror; whether there are any."""
@@ -315,7 +358,6 @@ class Replicator:
         sha256 = self.store.upload(name, path, self._moved)
         self._moved(0)
         self._ledger.note_mirrored(name, nbytes, sha256)
-        self._snapshot_is_stale = True
 
     def _delete_local(self) -> None:
         """Delete local shards that the newest snapshot names."""
@@ -326,7 +368,6 @@ class Replicator:
         listed = self.store.list()
         self._lease.check_listed(listed)
         if self._forget_missing(listed):
-            self._snapshot_is_stale = True
             return
         assert self._companions is not None
         files = self._ledger.mirrored_files()

@@ -9,8 +9,10 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from resumerge.buckets.address import is_bucket
 from resumerge.engine.execute.shard_files import TASKS
 from resumerge.errors import Problem
+from resumerge.mirror.stores.registry import has_scheme
 from resumerge.options import Options
 from resumerge.options.types import LOCAL_CLUSTER
 from resumerge.output_path import OutputPath
@@ -18,6 +20,9 @@ from resumerge.planning import Plan
 from resumerge.planning.estimates.memory import steps_of_plan
 
 CONNECT_SECONDS = 10.0
+
+_FOLDER = "a folder: one that all machines share can be OUT itself, and needs no mirror"
+_OTHER_STORE = "another store: the Hub, for example, allows too few commits an hour for tasks"
 
 
 def check_cluster(options: Options, plan: Plan, out: OutputPath | None) -> list[Problem]:
@@ -37,23 +42,27 @@ def check_cluster(options: Options, plan: Plan, out: OutputPath | None) -> list[
                 fix="pip install 'resumerge[ray]', here and on every machine of the cluster",
             )
         )
-    for name, given, why in (
-        (
-            "--mirror-then-delete",
-            options.mirror_then_delete,
-            "shards stay in OUT, where tasks publish them",
-        ),
-        ("--evict", options.evict, "each machine downloads to its own cache"),
-    ):
-        if given:
-            problems.append(
-                Problem(
-                    f"--ray and {name} cannot be combined",
-                    expected=why,
-                    found=f"--ray {options.ray} {name}",
-                    fix=f"leave {name} out, or --ray",
-                )
+    if options.evict:
+        problems.append(
+            Problem(
+                "--ray and --evict cannot be combined",
+                expected="each machine downloads to its own cache",
+                found=f"--ray {options.ray} --evict",
+                fix="leave --evict out, or --ray",
             )
+        )
+    in_bucket = puts_into_bucket(options)
+    if options.mirror and options.mirror_then_delete and not in_bucket:
+        problems.append(
+            Problem(
+                "--ray and --mirror-then-delete need a mirror in a bucket",
+                where=options.mirror,
+                expected="s3://, gs:// or az://bucket/prefix, where each machine puts its shards",
+                found=_OTHER_STORE if has_scheme(options.mirror) else _FOLDER,
+                fix="name a bucket; or leave --mirror-then-delete out, and have all machines share "
+                "OUT",
+            )
+        )
     if out is not None and out.is_file:
         problems.append(
             Problem(
@@ -73,9 +82,15 @@ def check_cluster(options: Options, plan: Plan, out: OutputPath | None) -> list[
                 fix="leave --ray out, or name another gate_mode",
             )
         )
-    if out is not None and not out.is_file:
+    if out is not None and not out.is_file and not in_bucket:
         problems += _folder_of_tasks(out.folder / TASKS)
     return problems or _connected_elsewhere(options.ray) or _unreachable(options.ray)
+
+
+def puts_into_bucket(options: Options) -> bool:
+    """Whether tasks of a cluster put their shards into the mirror, and no disk keeps them."""
+    in_bucket = options.mirror is not None and is_bucket(options.mirror)
+    return options.ray is not None and in_bucket and bool(options.mirror_then_delete)
 
 
 def _folder_of_tasks(folder: Path) -> list[Problem]:

@@ -17,12 +17,15 @@ from resumerge.sources.remote.files import (
 )
 
 
-def space_needed(plan: Plan, *, then_delete: bool) -> int:
+def space_needed(plan: Plan, *, then_delete: bool, elsewhere: bool = False) -> int:
     """Bytes of disk space that the output needs.
 
     Args:
         then_delete: shards are deleted once the mirror has them, so that only one must fit.
+        elsewhere: other machines put the shards into the mirror.
     """
+    if elsewhere:
+        return COMPANION_BYTES
     if not then_delete:
         return disk_needed(plan)
     return max((shard.nbytes for shard in plan.shards), default=0) + COMPANION_BYTES

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
 from resumerge.engine.cluster.connection import connected
 from resumerge.engine.cluster.driver import Dispatcher
+from resumerge.engine.cluster.exchange.base import Exchange
+from resumerge.engine.cluster.exchange.bucket import BucketExchange
+from resumerge.engine.cluster.exchange.folder import FolderExchange
 from resumerge.engine.cluster.journal import ShardJournal
 from resumerge.engine.compute.computation import Computation
-from resumerge.engine.execute.shard_files import TASKS
 from resumerge.engine.execute.source_watch import SourceWatch
-from resumerge.engine.recovery.published import adopt_published, remove_tasks
 from resumerge.ledger import Progress
 from resumerge.options.types import LOCAL_CLUSTER
 
@@ -24,9 +24,8 @@ class ClusterComputation(Computation):
         pending = [shard for shard in self.plan.shards if shard.index not in sealed]
         if not pending:
             return 0.0
-        context, out = self.context, self.files.folder
-        folder = out / TASKS / secrets.token_hex(8)
-        context.storage.make_folder(folder)
+        context, exchange = self.context, self._exchange()
+        exchange.open(pending)
         try:
             context.reporter.doing("connecting to the Ray cluster")
             with (
@@ -35,32 +34,43 @@ class ClusterComputation(Computation):
             ):
                 context.stop.check()
                 context.reporter.doing("merging on the Ray cluster")
-                journal = self._journal([*progress])
+                journal = self._journal([*progress], exchange)
                 try:
-                    Dispatcher(self, cluster, journal, folder, pending).run()
+                    Dispatcher(self, cluster, journal, exchange, pending).run()
                 finally:
-                    # What was published before a stop counts; tasks that go on find no folder.
-                    for shard in adopt_published(self.plan, self.ledger, self.files):
+                    # What was published before a stop counts; tasks that go on are given up.
+                    for shard in exchange.adopt():
                         self._sealed(shard)
                 journal.watch.check_all()
         finally:
-            remove_tasks(out)
+            exchange.close()
         return 0.0
 
     def _waits(self) -> None:
         self.context.reporter.heartbeat()
         self.context.stop.check()
 
-    def _journal(self, progress: list[Progress]) -> ShardJournal:
+    def _exchange(self) -> Exchange:
+        """Where driver and tasks meet: in the bucket if no disk keeps the shards."""
+        context = self.context
+        if not context.frees_shards:
+            return FolderExchange(
+                self.plan, self.ledger, self.files, self.context.reporter.heartbeat
+            )
+        assert context.mirror is not None and self.replicator is not None
+        mirror, replicator = context.mirror, self.replicator
+        return BucketExchange(self.plan, self.ledger, self.files, mirror, replicator, self._waits)
+
+    def _journal(self, progress: list[Progress], exchange: Exchange) -> ShardJournal:
         return ShardJournal(
             self.plan,
             self.ledger,
             self.attempt,
             self.budget.memory,
             self.files,
+            exchange,
             SourceWatch(self.plan, self.ledger, self.reader),
             self.context.storage,
             progress,
             self._sealed,
-            self.context.reporter.heartbeat,
         )

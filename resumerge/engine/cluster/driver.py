@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from resumerge.engine.cluster.connection import Cluster
+from resumerge.engine.cluster.exchange.base import Exchange
 from resumerge.engine.cluster.journal import ShardJournal
 from resumerge.engine.cluster.machines import Machine, TaskRequest, show_machines
 from resumerge.engine.cluster.outcomes import (
@@ -22,15 +21,15 @@ from resumerge.engine.cluster.outcomes import (
     Refused,
 )
 from resumerge.engine.cluster.retries import UNSCHEDULED, Tries, stops_the_run
+from resumerge.engine.cluster.running import Heartbeats, RunningTask
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
-from resumerge.engine.cluster.task_reporter import BEAT_SECONDS, Beat, read_beat
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.compute.computation import Computation
-from resumerge.engine.recovery.published import record_path
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.host.machine import hostname
+from resumerge.options import MIRROR_WAIT
 from resumerge.options.types import read_task_resources
 from resumerge.planning.plan import Shard
 
@@ -52,28 +51,6 @@ STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 """Events, each with `task`, `shard` and `node`."""
 
 
-@dataclass
-class _Running:
-    """A task that was submitted, and is not over.
-
-    Args:
-        request: what it asks of a machine.
-        changed: when its heartbeat changed last, or it was submitted; seconds of this machine.
-        fitted: when a machine was known last that can take it, or it was submitted.
-        started: the ledger has the event.
-        given_up: another one has its shard; what comes back is compared.
-    """
-
-    task: ShardTask
-    shard: Shard
-    request: TaskRequest
-    changed: float = field(default_factory=time.monotonic)
-    fitted: float = field(default_factory=time.monotonic)
-    beat: Beat | None = None
-    started: bool = False
-    given_up: bool = False
-
-
 class Dispatcher:
     """The tasks of one attempt."""
 
@@ -82,22 +59,25 @@ class Dispatcher:
         run: Computation,
         cluster: Cluster,
         journal: ShardJournal,
-        folder: Path,
+        exchange: Exchange,
         pending: Sequence[Shard],
     ) -> None:
         """
         Args:
             run: whose shards are computed.
-            folder: of the attempt's tasks.
+            exchange: with the tasks, open.
             pending: the shards to be computed.
         """
-        self._run, self._cluster, self._journal, self._folder = run, cluster, journal, folder
+        self._run, self._cluster, self._journal = run, cluster, journal
+        wait = run.context.options.mirror_wait
+        self._exchange = exchange
+        self._heartbeats = Heartbeats(exchange, MIRROR_WAIT if wait is None else wait)
         self._context, self._plan = run.context, run.plan
         self._ledger, self._reporter = run.ledger, run.context.reporter
         self._stop = run.context.stop
         self._left = {shard.index: shard for shard in pending}
         self._tries = {shard.index: Tries() for shard in pending}
-        self._running: dict[Any, _Running] = {}
+        self._running: dict[Any, RunningTask] = {}
         self._fingerprint = (run.ledger.run() or {})["fingerprint"]
         self._looked = 0.0
         self._asked = self._answered = time.monotonic()
@@ -115,6 +95,7 @@ class Dispatcher:
             while self._left:
                 self._stop.check()
                 self._reporter.heartbeat()
+                self._exchange.check()
                 if self._current():
                     for reference in self._cluster.finished(self._running, POLL_SECONDS):
                         self._over(self._running.pop(reference), self._cluster.outcome(reference))
@@ -135,7 +116,7 @@ class Dispatcher:
         tries.count += 1
         task = self._task(shard, request.threads)
         reference = self._cluster.submit(task, request, avoid)
-        self._running[reference] = _Running(task, shard, request)
+        self._running[reference] = RunningTask(task, shard, request)
 
     def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
         """What the next task of a shard asks for: all processors of the smallest machine that can
@@ -151,26 +132,26 @@ class Dispatcher:
     def _task(self, shard: Shard, threads: int | None) -> ShardTask:
         tries = self._tries[shard.index]
         plan = shard_plan(self._plan, shard.index)
+        name, options = f"shard{shard.index}-{tries.count}", self._context.options
         return ShardTask(
-            f"shard{shard.index}-{tries.count}",
+            name,
             shard.index,
             shard.first,
-            self._folder,
-            self._run.files.folder,
+            self._exchange.endpoint(name),
             self._fingerprint,
             Versions.of_plan(plan),
             pickle.dumps(plan),
             replace(
-                self._context.options,
+                options,
                 ray=None,
-                mirror=None,
+                mirror=options.mirror if self._context.frees_shards else None,
                 mirror_then_delete=None,
                 threads=threads,
                 memory=tries.memory or self._context.memory,
             ),
         )
 
-    def _over(self, running: _Running, outcome: Outcome) -> None:
+    def _over(self, running: RunningTask, outcome: Outcome) -> None:
         """Do what follows from the end of a task."""
         task, shard = running.task, running.shard
         if isinstance(outcome, Finished):
@@ -188,7 +169,7 @@ class Dispatcher:
         elif not running.given_up:
             self._failed(running, outcome)
 
-    def _committed(self, running: _Running, finished: Finished) -> None:
+    def _committed(self, running: RunningTask, finished: Finished) -> None:
         shard = running.shard
         del self._left[shard.index]
         self._started(running, finished.node)
@@ -201,20 +182,19 @@ class Dispatcher:
             seconds=round(finished.seconds, 3),
             peak_rss=finished.peak_rss,
         )
-        record_path(self._folder, shard.index).unlink(missing_ok=True)
         for other in self._running.values():
             if other.shard is shard:
                 self._give_up(other)
         self._report(shard)
 
-    def _failed(self, running: _Running, failed: Failed) -> None:
+    def _failed(self, running: RunningTask, failed: Failed) -> None:
         """Count a failure, and try the shard again; without another try, it waits for the driver.
 
         Raises:
             Resumable: it would fail anywhere.
         """
-        running.beat = read_beat(running.task.own_folder) or running.beat
-        node = failed.node or (running.beat.node if running.beat else None)
+        beat = self._heartbeats.last(running)
+        node = failed.node or (beat.node if beat else None)
         if failed.reason != UNSCHEDULED:
             self._started(running, node)
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
@@ -224,14 +204,31 @@ class Dispatcher:
         if stops_the_run(failed):
             self._journal.watch.check_all()  # says which tensors are concerned
             raise Resumable(failed.reason, f"{node}: {failed.message}")
+        if self._was_published(running, node):
+            return
         self._give_up(running)
         tries = self._tries[running.shard.index]
-        budget = running.beat.budget if running.beat else 0
+        budget = beat.budget if beat else 0
         tries.note(failed, node.id if node else "", budget)
         if tries.left:
             self._submit(running.shard)
 
-    def _note_failure(self, running: _Running, node: str, reason: str, message: str) -> None:
+    def _was_published(self, running: RunningTask, node: Node | None) -> bool:
+        """Whether a task published its shard before it was lost; it is journaled then."""
+        shard = running.shard
+        record = self._exchange.record(running.task.id, shard)
+        if node is None or record is None or not record.fits(self._plan, shard, self._fingerprint):
+            return False
+        found = Finished(node, record, shard.nbytes, 0.0, 0)
+        if not self._journal.commit(shard, found, running.task.id):
+            return False
+        for reference in [r for r, other in self._running.items() if other is running]:
+            del self._running[reference]
+            self._cluster.cancel(reference)
+        self._committed(running, found)
+        return True
+
+    def _note_failure(self, running: RunningTask, node: str, reason: str, message: str) -> None:
         self._ledger.event(
             FAILED,
             task=running.task.id,
@@ -241,10 +238,10 @@ class Dispatcher:
             message=message[:1000],
         )
 
-    def _give_up(self, running: _Running) -> None:
-        """Have a task end if it is still at work: it finds its folder gone."""
+    def _give_up(self, running: RunningTask) -> None:
+        """Have a task end if it is still at work."""
         running.given_up = True
-        shutil.rmtree(running.task.own_folder, ignore_errors=True)
+        self._exchange.give_up(running.task.id)
         for reference, other in self._running.items():
             if other is running:
                 self._cluster.cancel(reference)
@@ -252,14 +249,12 @@ class Dispatcher:
     def _look(self) -> None:
         """Read the heartbeats; what has none for too long is stalled."""
         now = time.monotonic()
-        if now - self._looked < BEAT_SECONDS:
+        if now - self._looked < self._exchange.beat_seconds:
             return
         self._looked = now
-        for running in self._current():
-            beat = read_beat(running.task.own_folder)
-            if beat is not None and beat != running.beat:
-                self._started(running, beat.node)
-                running.beat, running.changed = beat, now
+        for running in self._heartbeats.read(self._current()):
+            if running.beat is not None:
+                self._started(running, running.beat.node)
         self._report()
         if now - self._asked >= HEAD_SECONDS:
             self._asked = now
@@ -306,7 +301,7 @@ class Dispatcher:
                 "address, or without --ray.",
             )
 
-    def _tell_misfit(self, running: _Running) -> None:
+    def _tell_misfit(self, running: RunningTask) -> None:
         """Say, once, that the cluster lacks a machine for what tasks ask for."""
         if not self._told_misfit:
             self._told_misfit = True
@@ -315,7 +310,7 @@ class Dispatcher:
                 "Waiting for a machine that joins: stop this, and ask for less, if none will"
             )
 
-    def _unscheduled(self, running: _Running, seconds: float) -> None:
+    def _unscheduled(self, running: RunningTask, seconds: float) -> None:
         """Have the driver compute what no machine takes, unless none has ever taken a task.
 
         Raises:
@@ -331,7 +326,7 @@ class Dispatcher:
             "other work there end, or add machines; then resume.",
         )
 
-    def _asked_and_found(self, running: _Running) -> str:
+    def _asked_and_found(self, running: RunningTask) -> str:
         machines = show_machines(self._cluster.machines)
         return f"A task needs {running.request}. The machines have: {machines}."
 
@@ -347,7 +342,7 @@ class Dispatcher:
         )
         tries.count += 1
         request = TaskRequest(self._run.budget.threads, tries.memory, {})
-        running = _Running(self._task(shard, request.threads), shard, request)
+        running = RunningTask(self._task(shard, request.threads), shard, request)
         self._started(running, here)
         outcome = run_task(running.task, here, self._stop, self._reporter)
         if isinstance(outcome, Failed):
@@ -364,7 +359,7 @@ class Dispatcher:
                 "see what else writes there, then resume.",
             )
 
-    def _started(self, running: _Running, node: Node | None) -> None:
+    def _started(self, running: RunningTask, node: Node | None) -> None:
         """Note that a task started, if that is news."""
         if running.started:
             return
@@ -372,7 +367,7 @@ class Dispatcher:
         facts = {"task": running.task.id, "shard": running.shard.name}
         self._ledger.event(STARTED, **facts, node=str(node or ""))
 
-    def _current(self) -> list[_Running]:
+    def _current(self) -> list[RunningTask]:
         """The tasks that are not given up."""
         return [running for running in self._running.values() if not running.given_up]
 
@@ -396,5 +391,5 @@ def _refused(refused: Refused) -> Resumable:
         f"{refused.node} cannot work on this run:\n"
         + "\n".join(refused.differences)
         + "\nInstall what the driver has on all machines, and have them see the output's folder "
-        "under the same path; then resume.",
+        "under the same path, or reach the mirror's bucket; then resume.",
     )

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
+from resumerge.engine.cluster.exchange.base import Exchange
 from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Finished, HashConflict
 from resumerge.engine.execute.committer import bytes_committed
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.execute.source_watch import SourceWatch
-from resumerge.engine.recovery.published import ShardRecord
+from resumerge.engine.recovery.shard_record import ShardRecord
 from resumerge.errors import Resumable
 from resumerge.host.memory import measure_memory, peak_rss, rss
 from resumerge.ledger import Ledger, Progress, take_snapshot
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
-
-VISIBLE_SECONDS = 60.0
-"""So long a network filesystem may take to show a file that another machine renamed."""
 
 
 @dataclass
@@ -29,7 +25,6 @@ class ShardJournal:
     Args:
         progress: of every unit, as it is known now.
         sealed: called with the number of a shard that is sealed; may raise to end the run.
-        waiting: called a few times a second while a file is waited for.
     """
 
     plan: Plan
@@ -37,11 +32,11 @@ class ShardJournal:
     attempt: int
     budget: int
     files: ShardFiles
+    exchange: Exchange
     watch: SourceWatch
     storage: Storage
     progress: list[Progress]
     sealed: Callable[[int], None]
-    waiting: Callable[[], None]
     _units: int = 0
     _nbytes: int = 0
     _batch: int = 0
@@ -69,7 +64,7 @@ class ShardJournal:
         record = finished.record
         self.compare(shard, record, task, str(finished.node))
         self.watch.check(self.plan.units[shard.first : shard.last])
-        if not self._is_here(shard):
+        if not self.exchange.has(shard, record):
             return False
         fresh = [unit for unit in record.units if self.progress[unit.number].checksum is None]
         known = [self.progress[unit.number] for unit in fresh]
@@ -83,13 +78,14 @@ class ShardJournal:
             "peak_rss": peak_rss(),
         }
         self.ledger.commit_batch(self.attempt, self._batch, fresh, totals, self._sample())
-        self.ledger.seal(shard.index)
+        self.ledger.seal(shard.index, record.mirrored)
         for unit in fresh:
             self.progress[unit.number] = Progress(
                 len(unit.hashes) // 16, unit.hashes, b"", unit.checksum, self.attempt, self._batch
             )
         self.files.remove(shard)  # what an attempt without a cluster had begun
         take_snapshot(self.ledger, self.storage)
+        self.exchange.journaled(task, shard)
         self.sealed(shard.index)
         return True
 
@@ -112,20 +108,6 @@ class ShardJournal:
             facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
             self.ledger.event(HASH_CONFLICT, **facts)
             raise Resumable(HASH_CONFLICT, conflict.message(shard.name, node))
-
-    def _is_here(self, shard: Shard) -> bool:
-        """Whether the shard has its final name, as this machine sees it."""
-        path = self.files.final(shard)
-        deadline = time.monotonic() + VISIBLE_SECONDS
-        while not self.files.is_intact(shard, path):
-            if path.exists() or time.monotonic() > deadline:
-                return False
-            folder = next((f for f in path.parents if f.exists()), path.parent)
-            with suppress(OSError):
-                next(folder.iterdir(), None)  # has NFS look again
-            self.waiting()
-            time.sleep(0.2)
-        return True
 
     def _sample(self) -> dict[str, int]:
         return {

@@ -1,7 +1,7 @@
 """A task: one shard, computed and published. Runs on a worker, or on the driver itself.
 
 The code that computes is that of any merge: the task has a plan of one shard, a ledger of its own
-in a temporary folder, and a folder below the output to write to.
+in a temporary folder, and a folder to write to.
 """
 
 from __future__ import annotations
@@ -9,32 +9,22 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from resumerge.engine.cluster.outcomes import (
-    HASH_CONFLICT,
-    Failed,
-    Finished,
-    HashConflict,
-    Node,
-    Outcome,
-    Refused,
-)
-from resumerge.engine.cluster.task_reporter import TaskAbandoned, TaskReporter
+from resumerge.engine.cluster.exchange.base import TaskAbandoned, TaskEndpoint
+from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome, Refused
+from resumerge.engine.cluster.task_reporter import TaskReporter
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.compute.budget import resource_budget
 from resumerge.engine.compute.local import LocalComputation
 from resumerge.engine.compute.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.checksums import first_mismatch
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.execute.space_reservation import allocates_lazily
-from resumerge.engine.recovery.ownership import rename_to_backup
-from resumerge.engine.recovery.published import ShardRecord, write_record
+from resumerge.engine.recovery.shard_record import ShardRecord
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.allocator import reuse_freed_memory
 from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
@@ -43,7 +33,6 @@ from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError, Interrupted, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss
-from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, now
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
@@ -61,8 +50,7 @@ class ShardTask:
         id: unique in its attempt.
         shard: its number in the run's plan.
         first: number of its first unit there.
-        folder: of the attempt, on the disk that all machines share.
-        out: the output's folder.
+        endpoint: its side of the exchange with the driver.
         plan: `shard_plan`, pickled: it is read after the versions were compared.
         options: of the run; memory and threads are those of the task.
     """
@@ -70,17 +58,11 @@ class ShardTask:
     id: str
     shard: int
     first: int
-    folder: Path
-    out: Path
+    endpoint: TaskEndpoint
     fingerprint: str
     versions: Versions
     plan: bytes
     options: Options
-
-    @property
-    def own_folder(self) -> Path:
-        """Where it works."""
-        return self.folder / self.id
 
 
 def run_on_worker(task: ShardTask) -> Outcome:
@@ -90,8 +72,8 @@ def run_on_worker(task: ShardTask) -> Outcome:
     node = Node(ray.get_runtime_context().get_node_id(), hostname())
     if differences := task.versions.differences():
         return Refused(node, tuple(differences))
-    if not task.folder.is_dir():
-        return Refused(node, (f"the output's folder: {task.folder} does not exist here",))
+    if obstacle := task.endpoint.obstacle(node):
+        return Refused(node, (obstacle,))
     return run_task(task, node, StopRequest())
 
 
@@ -108,15 +90,19 @@ def run_task(
     """
     started = time.monotonic()
     try:
-        with suppress(FileExistsError):
-            task.own_folder.mkdir()
-        reporter = TaskReporter(task.own_folder, node, inner)
-        plan: Plan = pickle.loads(task.plan)
-        plan = replace(plan, sources=tuple(map(on_this_machine, plan.sources)))
-        context = RunContext(task.options, reporter, Storage(), stop, RunStore(_state_folder()))
-        with closing(context.reader(plan.sources)) as reader:
-            record = _compute(context, task, plan, reader)
-        _publish(context.storage, task, plan, record, node)
+        with task.endpoint.working_folder() as folder:
+            reporter = TaskReporter(task.endpoint, node, inner)
+            plan: Plan = pickle.loads(task.plan)
+            plan = replace(plan, sources=tuple(map(on_this_machine, plan.sources)))
+            context = RunContext(task.options, reporter, Storage(), stop, RunStore(_state_folder()))
+
+            def moved(nbytes: int) -> None:
+                reporter.heartbeat()
+                stop.check()
+
+            with closing(context.reader(plan.sources)) as reader:
+                record = _compute(context, task, plan, reader, folder)
+            record = task.endpoint.publish(plan, record, reporter.last, moved)
     except (Interrupted, KeyboardInterrupt):
         raise
     except TaskAbandoned as error:
@@ -132,24 +118,23 @@ def run_task(
         return Failed(node, "oom", f"out of memory: {error}")
     except Exception as error:
         return Failed(node, "error", f"{type(error).__name__}: {error}")
-    finally:
-        shutil.rmtree(task.own_folder, ignore_errors=True)
     [shard] = plan.shards
     seconds = time.monotonic() - started
     traffic = reader.ranges.bytes_received, reader.ranges.requests
     return Finished(node, record, shard.nbytes, seconds, peak_rss(), *traffic)
 
 
-def _compute(context: RunContext, task: ShardTask, plan: Plan, reader: SourceReader) -> ShardRecord:
+def _compute(
+    context: RunContext, task: ShardTask, plan: Plan, reader: SourceReader, folder: Path
+) -> ShardRecord:
     """Merge the plan in the task's own folder, with a ledger that is thrown away."""
     reuse_freed_memory()
     budget = resource_budget(context, plan, memory_wait=context.options.memory_wait)
-    folder = task.own_folder
     sparse = allocates_lazily(plan, folder, frees=False)
     files = ShardFiles(plan, folder, context.storage, sparse=sparse)
     # Not in the output, which machines share: SQLite's locks and its WAL need a disk of this one.
     with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:
-        ledger.begin(_run_row(task), source_rows(plan), shard_rows(plan), unit_rows(plan))
+        ledger.begin(_run_row(task, folder), source_rows(plan), shard_rows(plan), unit_rows(plan))
         attempt = ledger.start_attempt(
             {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id(), "budget": budget.memory}
         )
@@ -172,52 +157,14 @@ def _compute(context: RunContext, task: ShardTask, plan: Plan, reader: SourceRea
     return ShardRecord(task.fingerprint, units)
 
 
-def _publish(
-    storage: Storage, task: ShardTask, plan: Plan, record: ShardRecord, node: Node
-) -> None:
-    """Give the complete shard its final name, with its record beside it.
-
-    A shard that is there already stays, if it has the same bytes.
-
-    Raises:
-        Resumable: it has others.
-    """
-    [shard] = plan.shards
-    files = ShardFiles(plan, task.out, storage)
-    final = files.final(shard)
-    if files.is_intact(shard, final):
-        _compare(final, plan, record, node)
-        return
-    if not task.own_folder.is_dir():
-        raise TaskAbandoned
-    if os.path.lexists(final):
-        rename_to_backup(final, storage)
-    storage.make_folder(final.parent)
-    write_record(task.folder, task.shard, record, storage)
-    storage.rename(task.own_folder / shard.name, final)
-
-
-def _compare(path: Path, plan: Plan, record: ShardRecord, node: Node) -> None:
-    """Compare a shard that somebody published with what was computed here."""
-    with path.open("rb") as shard:
-        for unit, known in zip(plan.units, record.units):
-            block = first_mismatch(shard.fileno(), unit, known.hashes)
-            if block is not None:
-                offset, nbytes = unit.block_bytes(block)
-                first = hash_block(os.pread(shard.fileno(), nbytes, offset)).hex()
-                second = known.hashes[HASH_BYTES * block :][:HASH_BYTES].hex()
-                conflict = HashConflict(unit.name, block, first, second)
-                raise Resumable(HASH_CONFLICT, conflict.message(path.name, str(node)))
-
-
-def _run_row(task: ShardTask) -> dict[str, object]:
+def _run_row(task: ShardTask, folder: Path) -> dict[str, object]:
     """The row of ``run`` in the ledger of a task."""
     return {
         "id": task.id,
         "created": now(),
-        "config_path": str(task.out),
+        "config_path": str(folder),
         "config_text": "",
-        "output": str(task.own_folder),
+        "output": str(folder),
         "fingerprint": task.fingerprint,
         "fingerprint_parts": "{}",
         "options": json.dumps({"trust_sources": task.options.trust_sources}),

@@ -6,6 +6,7 @@ find -> open and plan -> check -> create or adopt -> reconcile (mirror) -> recov
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from resumerge.engine.lifecycle.finished import (
     use_finished_mirror,
 )
 from resumerge.engine.opening.pinned_plan import pinned_plan
+from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.replication.checks import check_apart, check_reachable
 from resumerge.engine.replication.reconcile import Reconciler
 from resumerge.engine.replication.session import MirrorSession
@@ -42,6 +44,7 @@ from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
 from resumerge.errors import InputError, Resumable, unavailable
 from resumerge.ledger import Ledger
+from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 
@@ -96,6 +99,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
         manifest = reconciler.reconcile(named=run.mirror_named)
         if manifest is not None:
             return take_finished(context, run.mirror, manifest, run.out)
+        _adopt_uploaded(context, run, plan, run.mirror)
         check_contents(context, run.record, plan, run.ledger)
         only_in_mirror = reconciler.compare()
     _check_space(context, run.out.folder, plan, only_in_mirror)
@@ -156,6 +160,16 @@ def _attempt(
     )
     context.reporter.done(result)
     return result
+
+
+def _adopt_uploaded(
+    context: RunContext, run: AdoptedRun, plan: Plan, mirror: MirrorSession
+) -> None:
+    """Journal the shards that tasks of a cluster put into the mirror, and their driver did not."""
+    if isinstance(mirror.store, BucketStore):
+        token = mirror.acquire_lease(run.folder.name).token
+        with closing(ShardFiles(plan, run.out.folder, context.storage)) as files:
+            adopt_uploaded(plan, run.ledger, files, mirror.store, token)
 
 
 def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:

@@ -15,75 +15,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.execute.checksums import first_mismatch, unit_checksum
+from resumerge.engine.execute.checksums import first_mismatch
 from resumerge.engine.execute.shard_files import TASKS, ShardFiles
-from resumerge.foreign_files import read_foreign
-from resumerge.kernels.hashes import HASH_BYTES
-from resumerge.ledger import Ledger, Progress, UnitCommit
+from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.foreign_files import UnfitFile, read_foreign
+from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
 _ATTEMPT = re.compile("[0-9a-f]{16}")
 _LARGEST_RECORD = 1 << 30
 """Bytes; a shard of 5 GB has a record of about 2 MB."""
-
-
-@dataclass(frozen=True)
-class ShardRecord:
-    """What was computed for one shard.
-
-    Args:
-        fingerprint: of the run.
-        units: those of the shard, in order, each complete. `number` counts those of the plan.
-    """
-
-    fingerprint: str
-    units: tuple[UnitCommit, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "fingerprint": self.fingerprint,
-            "units": [
-                [u.number, u.hashes.hex(), u.input_hashes.hex(), u.seconds] for u in self.units
-            ],
-        }
-
-    @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> ShardRecord:
-        """The record of what `as_json` returned.
-
-        Raises:
-            ValueError, TypeError, KeyError, AttributeError: it is none.
-        """
-        units = []
-        for number, hashes, inputs, seconds in value["units"]:
-            found = bytes.fromhex(hashes)
-            checksum = unit_checksum(found)
-            units.append(
-                UnitCommit(int(number), found, bytes.fromhex(inputs), checksum, float(seconds))
-            )
-        return cls(str(value["fingerprint"]), tuple(units))
-
-    def fits(self, plan: Plan, shard: Shard, fingerprint: str) -> bool:
-        """Whether it is of this shard of this run, with a hash of each of its blocks."""
-        units = plan.units[shard.first : shard.last]
-        return self.fingerprint == fingerprint and [
-            (unit.index, unit.blocks * HASH_BYTES) for unit in units
-        ] == [(known.number, len(known.hashes)) for known in self.units]
-
-    def contradicts(self, progress: Sequence[Progress]) -> bool:
-        """Whether blocks are committed with other hashes.
-
-        Args:
-            progress: of every unit of the plan.
-        """
-        return any(not unit.hashes.startswith(progress[unit.number].hashes) for unit in self.units)
 
 
 def write_record(folder: Path, shard: int, record: ShardRecord, storage: Storage) -> None:
@@ -98,6 +45,13 @@ def write_record(folder: Path, shard: int, record: ShardRecord, storage: Storage
 def record_path(folder: Path, shard: int) -> Path:
     """Where the record of a shard is."""
     return folder / f"{shard}.json"
+
+
+def read_record(path: Path) -> ShardRecord | None:
+    """The record at a path; None if there is none, or it is not complete."""
+    with suppress(OSError, UnfitFile):
+        return ShardRecord.of_bytes(read_foreign(path, _LARGEST_RECORD))
+    return None
 
 
 def adopt_published(
@@ -123,7 +77,7 @@ def adopt_published(
     adopted = []
     for shard in plan.shards:
         records = [record_path(attempt, shard.index) for attempt in attempts]
-        for record in filter(None, map(_read_record, records)) if shard.index in is_open else ():
+        for record in filter(None, map(read_record, records)) if shard.index in is_open else ():
             if not record.fits(plan, shard, fingerprint):
                 continue
             if record.contradicts(progress):  # what was committed first is kept
@@ -166,13 +120,6 @@ def _attempts(out: Path) -> list[Path]:
         for path in folder.iterdir()
         if _ATTEMPT.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
     )
-
-
-def _read_record(path: Path) -> ShardRecord | None:
-    wrong = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
-    with suppress(OSError, *wrong):
-        return ShardRecord.of_json(json.loads(read_foreign(path, _LARGEST_RECORD)))
-    return None
 
 
 def _is_whole(

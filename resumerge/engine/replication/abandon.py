@@ -39,9 +39,10 @@ class WrittenFiles:
 def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
     """Bytes and SHA-256 of the files that a run may have in its mirror, by name.
 
-    A shard that is not recorded as mirrored has -1 bytes.
+    A shard need not be recorded as mirrored: a process that uploaded it may have died before that.
     """
-    return {**{shard["name"]: (-1, "") for shard in ledger.shards()}, **ledger.mirrored_files()}
+    shards = {shard["name"]: (shard["nbytes"], "") for shard in ledger.shards()}
+    return {**shards, **ledger.mirrored_files()}
 
 
 def find_written(

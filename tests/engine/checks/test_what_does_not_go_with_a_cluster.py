@@ -17,8 +17,11 @@ import resumerge
 from resumerge.engine.checks import cluster, disk
 from resumerge.engine.execute.shard_files import TASKS
 from resumerge.errors import InputError
+from resumerge.mirror.stores.folder import FolderStore
+from resumerge.mirror.stores.hub import HubStore
 from resumerge.options import Options
 from resumerge.options.types import read_task_resources
+from resumerge.planning.estimates.estimate import COMPANION_BYTES
 
 LINEAR = """
 merge_method: linear
@@ -63,9 +66,38 @@ def test_options_that_do_not_go_together(
     assert said in refused(**options)
 
 
-def test_a_mirror_that_frees_shards(refused: Callable[..., str], tmp_path: Path) -> None:
-    mirror = {"mirror": str(tmp_path / "mirror"), "mirror_then_delete": True}
-    assert "--ray and --mirror-then-delete" in refused(ray="local", **mirror)
+@pytest.mark.parametrize(
+    ("mirror", "said"),
+    [
+        ("{}/mirror", "one that all machines share can be OUT itself"),
+        ("hf://org/name", "allows too few commits"),
+    ],
+)
+def test_a_mirror_that_tasks_cannot_put_shards_into(
+    refused: Callable[..., str],
+    tmp_path: Path,
+    mirror: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HubStore, "open", lambda address, **how: FolderStore(tmp_path / "x"))
+    given = {"mirror": mirror.format(tmp_path), "mirror_then_delete": True}
+    told = refused(ray="local", **given)
+    assert "--ray and --mirror-then-delete need a mirror in a bucket" in told and said in told
+
+
+def test_the_driver_of_tasks_in_a_bucket_needs_no_space_for_a_shard(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "recipe.yaml"
+    config.write_text(LINEAR.format(models))
+    monkeypatch.setattr(cluster, "find_spec", lambda name: True)
+    monkeypatch.setattr(disk, "free_bytes", lambda path: COMPANION_BYTES)
+    for ray, said in ((None, ["The disk is too small for the largest shard"]), ("local", [])):
+        problems = resumerge.plan(
+            config, tmp_path / "out", ray=ray, mirror="s3://bucket/x", mirror_then_delete=True
+        )["problems"]
+        assert [problem["what"] for problem in problems] == said
 
 
 def test_a_file_where_tasks_have_their_folder(models: Path, tmp_path: Path) -> None:

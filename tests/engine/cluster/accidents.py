@@ -3,7 +3,8 @@
 An accident is a file in the folder `ACCIDENTS`, named ``STAGE-KIND-SHARD`` and anything more. The
 first worker that comes to the stage with that shard takes it: the file's new name begins with
 ``taken-`` and ends with the worker's process id. Stages: ``start``, ``middle``, ``publish``,
-``renamed``, ``return``. Kinds: ``kill``, ``stop`` (SIGSTOP), ``raise``; ``meet`` waits until all
+``renamed``, ``return``; in a bucket also ``sent``, in the midst of the upload, and ``uploaded``,
+before the record. Kinds: ``kill``, ``stop`` (SIGSTOP), ``raise``; ``meet`` waits until all
 that are laid are taken.
 """
 
@@ -15,7 +16,10 @@ from pathlib import Path
 
 from resumerge import kernels
 from resumerge.engine.cluster import task
+from resumerge.engine.cluster.exchange.bucket_task import BucketEndpoint
+from resumerge.engine.cluster.exchange.folder import FolderEndpoint
 from resumerge.methods import KernelMethod
+from resumerge.mirror.stores.buckets.s3 import S3Store
 
 ACCIDENTS = os.environ.get("ACCIDENTS", "")
 SLOWNESS = float(os.environ.get("SLOWNESS", "0"))
@@ -64,7 +68,7 @@ def comes_to(stage: str) -> None:
             os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[kind])
 
 
-run_task, publish = task.run_task, task._publish
+run_task = task.run_task
 
 
 def with_accidents(told, *given):
@@ -75,11 +79,34 @@ def with_accidents(told, *given):
     return outcome
 
 
-def publish_with_accidents(*given):
-    comes_to("publish")
-    publish(*given)
-    comes_to("renamed")
+def stumbling(kind, name, before, after):
+    """Have a method of a class come to stages before and after it."""
+    method = getattr(kind, name)
+
+    def stumbles(*given):
+        comes_to(before)
+        returned = method(*given)
+        comes_to(after)
+        return returned
+
+    setattr(kind, name, stumbles)
+
+
+def sending(send):
+    def sent(self, name, path, moved):
+        def told(nbytes):
+            moved(nbytes)
+            if nbytes:
+                comes_to("sent")
+
+        return send(self, name, path, told)
+
+    return sent
 
 
 if ACCIDENTS:
-    task.run_task, task._publish = with_accidents, publish_with_accidents
+    task.run_task = with_accidents
+    for endpoint in (FolderEndpoint, BucketEndpoint):
+        stumbling(endpoint, "publish", "publish", "renamed")
+    stumbling(BucketEndpoint, "_upload", "upload", "uploaded")
+    S3Store.upload = sending(S3Store.upload)

@@ -19,7 +19,15 @@ from resumerge.methods import METHODS, load_methods
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+def machine_env() -> dict[str, str]:
+    """More variables of every machine: a file of tests may have others."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, machine_env: dict[str, str]
+) -> Iterator[RayCluster]:
     """One for all tests of a file; every test finds at least two machines."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'resumerge[ray]'")
     folder = tmp_path_factory.mktemp("cluster")
@@ -35,6 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
         "ACCIDENTS": str(accidents),
         "SLOWNESS": "0.02",
         "RAY_AUTH_MODE": "disabled",
+        **machine_env,
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")  # homes of their own have no common token

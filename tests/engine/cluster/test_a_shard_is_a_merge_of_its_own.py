@@ -20,11 +20,11 @@ from streamed_models import ServedFile, serve_local_models
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.checks.cluster import check_cluster
+from resumerge.engine.cluster.exchange.folder import FolderEndpoint, read_beat
 from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Failed, Finished, Node, Outcome
 from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
-from resumerge.engine.cluster.task_reporter import read_beat
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.execute.shard_files import TASKS, ShardFiles
 from resumerge.engine.lifecycle.abandon_output import abandon_output
@@ -99,8 +99,7 @@ class Shards:
             f"t{number}",
             number,
             self.plan.shards[number].first,
-            self.attempt,
-            self.out,
+            FolderEndpoint(self.attempt, f"t{number}", number, self.out),
             self.fingerprint,
             Versions.of_plan(plan),
             pickle.dumps(plan),

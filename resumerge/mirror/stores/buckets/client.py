@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from resumerge.buckets.address import has_odd_part
-from resumerge.buckets.base import Body, Bucket
+from resumerge.buckets.base import Body, Bucket, Listed
 from resumerge.buckets.ranges import RangedBucket
 from resumerge.errors import refuse
 from resumerge.mirror.stores.base import Moved
@@ -46,6 +46,10 @@ class BucketClient(ABC):
         """Bytes of every object, by name."""
         found = self._objects.list(self._prefix)
         return {name: listed.nbytes for name, listed in found.items()}
+
+    def listed(self, name: str) -> Listed | None:
+        """An object as the server lists it; None if there is none."""
+        return self._objects.list(self._prefix + name).get("")
 
     def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
         """An object's bytes from `start` on."""

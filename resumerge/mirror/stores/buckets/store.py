@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from resumerge.buckets.address import split_address
+from resumerge.buckets.base import Listed
 from resumerge.buckets.calls import check_library
 from resumerge.buckets.errors import Changed, Unsupported
 from resumerge.errors import refuse
@@ -154,6 +155,11 @@ class BucketStore(Store):
 
     def list(self) -> dict[str, int]:
         return {checked(name): nbytes for name, nbytes in self._client.list().items()}
+
+    def listed(self, name: str) -> Listed | None:
+        """Bytes of a file, and its ETag, which every change of the content changes; None if it does
+        not exist."""
+        return self._client.listed(checked(name))
 
     def get(self, name: str, most: int = SMALL) -> bytes:
         with self._client.read(checked(name)) as body:

@@ -1,0 +1,6 @@
+"""What a driver and its tasks exchange: heartbeats, finished shards, and that a task is given up.
+
+`base` has the contract of the two sides: `Exchange` for the driver, `TaskEndpoint` for a task. They
+meet in a folder that all machines see (`folder`), or in the bucket that the run is mirrored to
+(`bucket`, `bucket_task`).
+"""

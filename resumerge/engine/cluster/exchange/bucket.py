@@ -1,0 +1,135 @@
+"""The driver's side of the exchange in the bucket that the run is mirrored to."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from resumerge.engine.cluster.exchange.base import Beat, Exchange, TaskEndpoint
+from resumerge.engine.cluster.exchange.bucket_task import BEAT_SECONDS, BucketEndpoint, opening
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.recovery.uploaded import (
+    adopt_uploaded,
+    is_uploaded,
+    read_object,
+    read_record,
+)
+from resumerge.engine.replication.abandon import back_up, backup_names
+from resumerge.engine.replication.session import MirrorSession
+from resumerge.errors import InputError, Resumable, unavailable
+from resumerge.ledger import Ledger
+from resumerge.mirror import Replicator
+from resumerge.mirror.names import TaskName
+from resumerge.mirror.retrying import retry
+from resumerge.mirror.stores.buckets.store import BucketStore
+from resumerge.planning.plan import Plan, Shard
+
+T = TypeVar("T")
+
+
+class BucketExchange(Exchange):
+    """The driver's side of an exchange in a bucket: see `recovery/uploaded.py`."""
+
+    beat_seconds = BEAT_SECONDS
+
+    def __init__(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        files: ShardFiles,
+        mirror: MirrorSession,
+        replicator: Replicator,
+        waiting: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            files: of this machine, which holds no shard that a task computes.
+            replicator: of the mirror, started.
+            waiting: called a few times a second while the mirror is waited for.
+        """
+        assert isinstance(mirror.store, BucketStore)
+        self._plan, self._ledger, self._files = plan, ledger, files
+        self._mirror, self._store, self._replicator = mirror, mirror.store, replicator
+        self._waiting = waiting
+        self._fingerprint = (ledger.run() or {})["fingerprint"]
+
+    def open(self, pending: Sequence[Shard]) -> None:
+        # A mirror with shards and no snapshot would be nobody's.
+        self._replicator.wait_for_snapshot(self._waiting)
+        listed = self._ask(self._store.list)
+        there = [shard for shard in pending if shard.name in listed]
+        ours = [shard.name for shard in there if listed[shard.name] == shard.nbytes]
+        others = backup_names({shard.name for shard in there} - set(ours), listed)
+        # Damaged, or uploaded by a task that died before it wrote its record: no snapshot names it.
+        self._ask(lambda: self._store.put({}, ours))
+        self._ask(lambda: back_up(self._mirror, others))
+        for name, now in others.items():
+            self._ledger.event("file_set_aside", name=name, now=now, mirror=self._mirror.url)
+
+    def endpoint(self, task: str) -> TaskEndpoint:
+        nonce, name = secrets.token_hex(8), self._name(task)
+        self._ask(lambda: self._store.put({name.name: opening(nonce)}))
+        limits = self._replicator.options
+        return BucketEndpoint(self._store.url, name, nonce, limits.rate, limits.stall_seconds)
+
+    def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
+        listed = self._store.list() if tasks else {}
+        found = {}
+        for task in tasks:
+            if (name := self._name(task).name) in listed:
+                with suppress(ValueError, RecursionError):
+                    beat = Beat.of_json(json.loads(read_object(self._store, name)))
+                    if beat is not None:
+                        found[task] = beat
+        return found
+
+    def record(self, task: str, shard: Shard) -> ShardRecord | None:
+        record = self._ask(lambda: read_record(self._store, self._name(task)))
+        if record is None or not record.fits(self._plan, shard, self._fingerprint):
+            return None
+        return record if self.has(shard, record) else None
+
+    def has(self, shard: Shard, record: ShardRecord) -> bool:
+        return self._ask(lambda: is_uploaded(self._store, shard, record))
+
+    def journaled(self, task: str, shard: Shard) -> None:
+        self._replicator.uploaded([self._name(task).name])
+
+    def give_up(self, task: str) -> None:
+        with suppress(OSError):  # the object goes with all others at the end
+            self._store.put({}, [self._name(task).name])
+
+    def adopt(self) -> list[int]:
+        parts = (self._plan, self._ledger, self._files, self._store, self._replicator.token)
+        try:
+            self._replicator.check()  # another machine may have taken over
+            adopted, superfluous = adopt_uploaded(*parts)
+        except (InputError, Resumable):  # the next attempt does it
+            return []
+        self._replicator.uploaded(superfluous)
+        return adopted
+
+    def close(self) -> None:
+        """Objects that are left are removed by the replicator, or by the next attempt."""
+
+    def check(self) -> None:
+        self._replicator.check()
+
+    def _name(self, task: str) -> TaskName:
+        shard = int(task.removeprefix("shard").partition("-")[0])
+        return TaskName(self._replicator.token, shard, task)
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        """Do something with the bucket, again if it fails for a moment.
+
+        Raises:
+            Resumable: it fails for longer, or denies it.
+        """
+        try:
+            return retry(self._store, call)
+        except InputError as error:
+            raise unavailable(error) from error

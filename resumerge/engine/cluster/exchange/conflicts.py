@@ -1,0 +1,35 @@
+"""A shard that was published before is compared with what was computed now."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from resumerge.engine.cluster.outcomes import HASH_CONFLICT, HashConflict, Node
+from resumerge.engine.execute.checksums import first_mismatch
+from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.errors import Resumable
+from resumerge.kernels.hashes import HASH_BYTES, hash_block
+from resumerge.planning.plan import Plan
+
+
+def compare_with_record(path: Path, name: str, plan: Plan, record: ShardRecord, node: Node) -> None:
+    """Compare a shard that somebody published with what was computed here.
+
+    Args:
+        path: of the shard, or of its copy.
+        name: of the shard.
+        plan: of one shard.
+
+    Raises:
+        Resumable: they differ.
+    """
+    with path.open("rb") as shard:
+        for unit, known in zip(plan.units, record.units):
+            block = first_mismatch(shard.fileno(), unit, known.hashes)
+            if block is not None:
+                offset, nbytes = unit.block_bytes(block)
+                first = hash_block(os.pread(shard.fileno(), nbytes, offset)).hex()
+                second = known.hashes[HASH_BYTES * block :][:HASH_BYTES].hex()
+                conflict = HashConflict(unit.name, block, first, second)
+                raise Resumable(HASH_CONFLICT, conflict.message(name, str(node)))

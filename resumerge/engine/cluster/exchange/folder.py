@@ -1,0 +1,169 @@
+"""The exchange in the output's folder, which all machines see: see `recovery/published.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from resumerge.engine.cluster.exchange.base import Beat, Exchange, TaskAbandoned, TaskEndpoint
+from resumerge.engine.cluster.exchange.conflicts import compare_with_record
+from resumerge.engine.cluster.outcomes import Node
+from resumerge.engine.execute.shard_files import TASKS, ShardFiles
+from resumerge.engine.recovery.ownership import rename_to_backup
+from resumerge.engine.recovery.published import (
+    adopt_published,
+    read_record,
+    record_path,
+    remove_tasks,
+    write_record,
+)
+from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.foreign_files import read_foreign
+from resumerge.ledger import Ledger
+from resumerge.planning.plan import Plan, Shard
+from resumerge.storage import Storage
+
+VISIBLE_SECONDS = 60.0
+"""So long a network filesystem may take to show a file that another machine renamed."""
+
+BEAT_SECONDS = 1.0
+
+_BEAT = "heartbeat.json"
+_LARGEST_BEAT = 1 << 16
+
+
+@dataclass(frozen=True)
+class FolderEndpoint(TaskEndpoint):
+    """A task's side of an exchange in a folder. Its folder is deleted when it is given up.
+
+    Args:
+        folder: of the attempt's tasks, on the disk that all machines share.
+        task: its id.
+        shard: its number in the run's plan.
+        out: the output's folder.
+    """
+
+    folder: Path
+    task: str
+    shard: int
+    out: Path
+
+    beat_seconds = BEAT_SECONDS
+
+    @property
+    def own_folder(self) -> Path:
+        """Where it works."""
+        return self.folder / self.task
+
+    def obstacle(self, node: Node) -> str:
+        if self.folder.is_dir():
+            return ""
+        return f"the output's folder: {self.folder} does not exist here"
+
+    @contextmanager
+    def working_folder(self) -> Iterator[Path]:
+        with suppress(FileExistsError):
+            self.own_folder.mkdir()
+        try:
+            yield self.own_folder
+        finally:
+            shutil.rmtree(self.own_folder, ignore_errors=True)
+
+    def beat(self, beat: Beat) -> None:
+        path = self.own_folder / _BEAT
+        fresh = path.with_suffix(".new")
+        try:
+            fresh.write_text(json.dumps(beat.as_json()), encoding="utf-8")
+            os.replace(fresh, path)  # noqa: PTH105
+        except FileNotFoundError:
+            raise TaskAbandoned from None
+
+    def publish(
+        self, plan: Plan, record: ShardRecord, beat: Beat, moved: Callable[[int], None]
+    ) -> ShardRecord:
+        [shard] = plan.shards
+        storage = Storage()
+        files = ShardFiles(plan, self.out, storage)
+        final = files.final(shard)
+        if files.is_intact(shard, final):
+            compare_with_record(final, shard.name, plan, record, beat.node)
+            return record
+        if not self.own_folder.is_dir():
+            raise TaskAbandoned
+        if os.path.lexists(final):
+            rename_to_backup(final, storage)
+        storage.make_folder(final.parent)
+        write_record(self.folder, self.shard, record, storage)
+        storage.rename(self.own_folder / shard.name, final)
+        return record
+
+
+def read_beat(folder: Path) -> Beat | None:
+    """The last heartbeat of the task with this folder; None before the first one."""
+    with suppress(OSError, ValueError, RecursionError):
+        return Beat.of_json(json.loads(read_foreign(folder / _BEAT, _LARGEST_BEAT)))
+    return None
+
+
+class FolderExchange(Exchange):
+    """The driver's side of an exchange in a folder."""
+
+    beat_seconds = BEAT_SECONDS
+
+    def __init__(
+        self, plan: Plan, ledger: Ledger, files: ShardFiles, waiting: Callable[[], None]
+    ) -> None:
+        """
+        Args:
+            waiting: called a few times a second while a file is waited for.
+        """
+        self._plan, self._ledger, self._files, self._waiting = plan, ledger, files, waiting
+        self._folder = files.folder / TASKS / secrets.token_hex(8)
+
+    def open(self, pending: Sequence[Shard]) -> None:
+        Storage().make_folder(self._folder)
+
+    def endpoint(self, task: str) -> TaskEndpoint:
+        number = int(task.removeprefix("shard").partition("-")[0])
+        return FolderEndpoint(self._folder, task, number, self._files.folder)
+
+    def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
+        found = {task: read_beat(self._folder / task) for task in tasks}
+        return {task: beat for task, beat in found.items() if beat is not None}
+
+    def record(self, task: str, shard: Shard) -> ShardRecord | None:
+        if not self._files.is_intact(shard, self._files.final(shard)):
+            return None
+        return read_record(record_path(self._folder, shard.index))
+
+    def has(self, shard: Shard, record: ShardRecord) -> bool:
+        path = self._files.final(shard)
+        deadline = time.monotonic() + VISIBLE_SECONDS
+        while not self._files.is_intact(shard, path):
+            if path.exists() or time.monotonic() > deadline:
+                return False
+            folder = next((f for f in path.parents if f.exists()), path.parent)
+            with suppress(OSError):
+                next(folder.iterdir(), None)  # has NFS look again
+            self._waiting()
+            time.sleep(0.2)
+        return True
+
+    def journaled(self, task: str, shard: Shard) -> None:
+        record_path(self._folder, shard.index).unlink(missing_ok=True)
+
+    def give_up(self, task: str) -> None:
+        shutil.rmtree(self._folder / task, ignore_errors=True)
+
+    def adopt(self) -> list[int]:
+        return adopt_published(self._plan, self._ledger, self._files)
+
+    def close(self) -> None:
+        remove_tasks(self._files.folder)

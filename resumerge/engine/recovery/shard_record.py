@@ -1,0 +1,121 @@
+"""The record of a shard that a task of a cluster published: its hashes, and where it lies."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.engine.execute.checksums import unit_checksum
+from resumerge.kernels.hashes import HASH_BYTES
+from resumerge.ledger import Progress, UnitCommit
+from resumerge.planning.plan import Plan, Shard
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+_WRONG = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """A shard in a bucket, as the machine that put it there compared it.
+
+    Args:
+        nbytes: of the file.
+        sha256: in hex digits.
+        version: the ETag that the server had for it then.
+    """
+
+    nbytes: int
+    sha256: str
+    version: str
+
+    @classmethod
+    def of_json(cls, value: Any) -> Uploaded | None:
+        """What `as_json` of a record has written.
+
+        Raises:
+            ValueError, TypeError: it is none.
+        """
+        if value is None:
+            return None
+        nbytes, sha256, version = value
+        if type(nbytes) is not int or type(version) is not str or not _SHA256.fullmatch(sha256):
+            raise ValueError("not an uploaded shard")
+        return cls(nbytes, sha256, version)
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What was computed for one shard.
+
+    Args:
+        fingerprint: of the run.
+        units: those of the shard, in order, each complete. `number` counts those of the plan.
+        uploaded: the shard in a bucket; None in a folder.
+    """
+
+    fingerprint: str
+    units: tuple[UnitCommit, ...]
+    uploaded: Uploaded | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        at = self.uploaded
+        return {
+            "fingerprint": self.fingerprint,
+            "units": [
+                [u.number, u.hashes.hex(), u.input_hashes.hex(), u.seconds] for u in self.units
+            ],
+            "uploaded": None if at is None else [at.nbytes, at.sha256, at.version],
+        }
+
+    @classmethod
+    def of_bytes(cls, data: bytes, key: str | None = None) -> ShardRecord | None:
+        """The record in a file that anybody may have written; None if it is none.
+
+        Args:
+            key: of the record in the file's JSON object; None where that is the record.
+        """
+        with suppress(*_WRONG):
+            value = json.loads(data)
+            return cls.of_json(value if key is None else value[key])
+        return None
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> ShardRecord:
+        """The record of what `as_json` returned.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: it is none.
+        """
+        units = []
+        for number, hashes, inputs, seconds in value["units"]:
+            found = bytes.fromhex(hashes)
+            checksum = unit_checksum(found)
+            units.append(
+                UnitCommit(int(number), found, bytes.fromhex(inputs), checksum, float(seconds))
+            )
+        uploaded = Uploaded.of_json(value.get("uploaded"))
+        return cls(str(value["fingerprint"]), tuple(units), uploaded)
+
+    def fits(self, plan: Plan, shard: Shard, fingerprint: str) -> bool:
+        """Whether it is of this shard of this run, with a hash of each of its blocks."""
+        units = plan.units[shard.first : shard.last]
+        return self.fingerprint == fingerprint and [
+            (unit.index, unit.blocks * HASH_BYTES) for unit in units
+        ] == [(known.number, len(known.hashes)) for known in self.units]
+
+    @property
+    def mirrored(self) -> tuple[int, str] | None:
+        """Bytes and SHA-256 of a shard in a bucket."""
+        return None if self.uploaded is None else (self.uploaded.nbytes, self.uploaded.sha256)
+
+    def contradicts(self, progress: Sequence[Progress]) -> bool:
+        """Whether blocks are committed with other hashes.
+
+        Args:
+            progress: of every unit of the plan.
+        """
+        return any(not unit.hashes.startswith(progress[unit.number].hashes) for unit in self.units)

@@ -1,0 +1,103 @@
+"""Shards that tasks of a cluster put into a bucket, and that the ledger does not have yet.
+
+A task and its driver speak through one small object, which the driver makes and the task replaces:
+by heartbeats, and at last, when its shard is uploaded, by one with the record of the hashes. If the
+driver dies before it journals that, whoever continues the run finds both.
+
+    DEST/.resumerge/task-EEEEEE-shardN-TRY.json    EEEEEE is the fencing token of the driver
+"""
+
+from __future__ import annotations
+
+from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.ledger import Ledger
+from resumerge.mirror.names import TaskName, task_names
+from resumerge.mirror.retrying import retry
+from resumerge.mirror.stores.buckets.store import BucketStore
+from resumerge.planning.plan import Plan, Shard
+
+LARGEST_RECORD = 1 << 28
+"""Bytes; a shard of 5 GB has a record of about 2 MB."""
+
+RECORD = "record"
+"""The key of the record in a task's object."""
+
+
+def adopt_uploaded(
+    plan: Plan, ledger: Ledger, files: ShardFiles, store: BucketStore, token: int
+) -> tuple[list[int], list[str]]:
+    """Journal the shards that were uploaded and not journaled; delete what else tasks left.
+
+    Args:
+        token: the fencing token of this machine; what tasks of a higher one left is not touched.
+
+    Returns:
+        The numbers of the shards that were journaled; and the names of the objects that a snapshot
+        with these shards makes superfluous.
+
+    Raises:
+        InputError, Resumable: the bucket cannot be used.
+    """
+    tasks = [task for task in task_names(retry(store, store.list)) if task.token <= token]
+    fingerprint = (ledger.run() or {})["fingerprint"]
+    is_open = {row["number"] for row in ledger.shards() if row["state"] != "sealed"}
+    progress = ledger.progress()
+    adopted: list[int] = []
+    superfluous, removed = [], []
+    for task in tasks:
+        record = retry(store, lambda: read_record(store, task))  # noqa: B023, called now
+        shard = plan.shards[task.shard] if task.shard < len(plan.shards) else None
+        if record is None or shard is None or not record.fits(plan, shard, fingerprint):
+            removed.append(task.name)
+        elif shard.index not in is_open or shard.index in adopted:
+            superfluous.append(task.name)
+        elif record.contradicts(progress):  # what was committed first is kept
+            removed += [shard.name, task.name]
+        elif retry(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
+            ledger.adopt_published(shard.index, record.units, record.mirrored)
+            files.remove(shard)
+            adopted.append(shard.index)
+            superfluous.append(task.name)
+        else:
+            removed.append(task.name)
+    if removed:
+        retry(store, lambda: store.put({}, removed))
+    return adopted, superfluous
+
+
+def read_record(store: BucketStore, task: TaskName) -> ShardRecord | None:
+    """The record of what a task uploaded; None if there is none.
+
+    Raises:
+        OSError: the bucket cannot be read now.
+    """
+    return ShardRecord.of_bytes(read_object(store, task.name), RECORD)
+
+
+def read_object(store: BucketStore, name: str) -> bytes:
+    """A task's object; empty if it does not exist.
+
+    Raises:
+        OSError: the bucket cannot be read now.
+    """
+    try:
+        return store.get(name, LARGEST_RECORD)
+    except FileNotFoundError:
+        return b""
+
+
+def is_uploaded(store: BucketStore, shard: Shard, record: ShardRecord) -> bool:
+    """Whether a shard in a bucket is the one that a record is of.
+
+    The server's ETag says so; if it is another, what lies there is read.
+
+    Raises:
+        OSError: the bucket cannot be read now.
+    """
+    known, found = record.uploaded, store.listed(shard.name)
+    if known is None or found is None or not found.nbytes == known.nbytes == shard.nbytes:
+        return False
+    if found.etag == known.version:
+        return True
+    return store.sha256(shard.name, lambda nbytes: None) == known.sha256

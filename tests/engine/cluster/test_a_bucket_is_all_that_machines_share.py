@@ -1,0 +1,298 @@
+"""Promise: machines that share nothing but a bucket merge to the bytes of one machine, and leave
+nothing behind, whatever dies or stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from bucket_runs import BucketRun
+from cluster_runs import ClusterRuns, counted, events, recipe_in, state_of, wait_for
+from loopback_s3 import Bucket, Proxy, Server, before, start
+from loopback_s3.servers import KEY_ID, SECRET, missing
+
+import resumerge
+from resumerge.engine.cluster import driver
+from resumerge.errors import Resumable
+
+STAGES = ("start", "middle", "publish", "sent", "uploaded", "renamed", "return")
+STALLED = 8.0
+"""Seconds."""
+
+
+@pytest.fixture(scope="module", params=["moto", "seaweedfs"])
+def s3(request: pytest.FixtureRequest) -> Iterator[Proxy]:
+    """A server, behind a proxy that can do things wrong."""
+    soak = request.config.getoption("--soak")
+    if request.param == "seaweedfs" and not soak:
+        pytest.skip("one kind of server is enough for every day: the other with --soak")
+    if why := missing(request.param):
+        pytest.skip(why)
+    with start(request.param) as server, before(server.endpoint) as proxy:
+        proxy.server = server  # type: ignore[attr-defined]
+        yield proxy
+
+
+def env_of(s3: Proxy) -> dict[str, str]:
+    server: Server = s3.server  # type: ignore[attr-defined]
+    return {**server.env(s3.endpoint), "RESUMERGE_LEASE_SECONDS": "4"}
+
+
+@pytest.fixture(scope="module")
+def machine_env(s3: Proxy) -> dict[str, str]:
+    return env_of(s3)
+
+
+@pytest.fixture
+def run(runs: ClusterRuns, s3: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BucketRun:
+    for name, value in env_of(s3).items():
+        monkeypatch.setenv(name, value)
+    return BucketRun(runs, Bucket(env_of(s3)), tmp_path / "model")
+
+
+@pytest.fixture
+def only_soak(soak: bool) -> None:
+    if not soak:
+        pytest.skip("it takes long: with --soak")
+
+
+def failures(run: BucketRun) -> list[str]:
+    return [data["reason"] for kind, data in events(run.out) if kind == "task_failed"]
+
+
+def test_each_machine_puts_its_shards_there(run: BucketRun) -> None:
+    models = {path: path.stat().st_mtime_ns for path in run.runs.models.glob("*/*")}
+    run.merge()
+    run.check_finished()
+    assert counted(run.out) == {"task_started": 4, "task_finished": 4}
+    finished = [data for kind, data in events(run.out) if kind == "task_finished"]
+    assert len({data["node"] for data in finished}) == 2, "both machines worked"
+    assert resumerge.verify(run.url).intact
+    assert not list(run.out.iterdir())
+    assert not list(state_of(run.out).rglob("*.safetensors")), "nothing of it was ever here"
+    assert not list(run.runs.cluster.folder.glob("machine*/tmp/resumerge-*"))
+    assert models == {path: path.stat().st_mtime_ns for path in run.runs.models.glob("*/*")}
+
+
+def kills(soak: bool) -> list[tuple[str, ...]]:
+    """Accidents of a merge each; with --soak one at each stage of each shard."""
+    some = [("sent-kill-0", "uploaded-kill-1", "renamed-kill-2", "middle-kill-3")]
+    return [(f"{stage}-kill-{n}",) for stage in STAGES for n in range(4)] if soak else some
+
+
+def test_workers_that_are_killed(run: BucketRun, tmp_path: Path, soak: bool) -> None:
+    for number, accidents in enumerate(kills(soak)):
+        merge = BucketRun(run.runs, run.bucket, tmp_path / f"model{number}")
+        run.runs.cluster.lay(*accidents)
+        merge.merge()
+        merge.check_finished()
+        found = counted(merge.out)
+        recorded = sum(name.startswith(("renamed", "return")) for name in accidents)
+        assert (found["task_failed"], found["task_finished"]) == (len(accidents), 4), accidents
+        assert found["task_started"] == 4 + len(accidents) - recorded, "what is there is used"
+        assert set(failures(merge)) == {"lost"}
+
+
+def tasks(run: BucketRun, what: bytes) -> int:
+    """How many tasks have written a heartbeat (``node``), or the ``record`` of their shard."""
+    objects = run.bucket.api.list_objects_v2(Bucket=run.bucket.name, Prefix=run.prefix)
+    found = []
+    for item in objects.get("Contents", ()):
+        if "/task-" in item["Key"]:
+            with suppress(run.bucket.api.exceptions.NoSuchKey):
+                found.append(run.bucket.api.get_object(Bucket=run.bucket.name, Key=item["Key"]))
+    return sum(b'"%b": {' % what in answer["Body"].read() for answer in found)
+
+
+AGAIN = ["elsewhere", "here", "with Ray"]
+
+
+@pytest.mark.parametrize("again", AGAIN)
+def test_a_driver_that_is_killed(run: BucketRun, tmp_path: Path, soak: bool, again: str) -> None:
+    if again != AGAIN[0] and not soak:
+        pytest.skip("one way to go on is enough for every day: the others with --soak")
+    process = run.begin()
+    wait_for(lambda: tasks(run, b"node") == 2)
+    process.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
+    wait_for(lambda: tasks(run, b"record") >= 2)
+    process.kill()
+    process.wait()
+    known, there = counted(run.out)["task_finished"], tasks(run, b"record")
+    home, out = {"HOME": str(tmp_path / "home")}, run.out
+    if again == "elsewhere":
+        out = tmp_path / "other"
+        words = (run.url, "--output", str(out), "--state-dir", str(state_of(out)))
+    else:
+        words = (str(out), "--state-dir", str(state_of(out)))
+    on_ray = ("--ray", run.runs.cluster.address) if again == "with Ray" else ()
+    resumed = run.resume(*words, *on_ray, **home)
+    assert resumed.wait(200) == 0, resumed.stderr and resumed.stderr.read()
+    run.check_finished()
+    found = counted(out)
+    assert found["shard_adopted"] >= there - known > 0
+    computed = 4 - known - found["shard_adopted"] if on_ray else 0
+    assert found["task_finished"] == (0 if again == "elsewhere" else known) + computed
+
+
+def test_a_driver_that_is_stopped(run: BucketRun, only_soak: None) -> None:
+    run.runs.cluster.lay("return-stop-1", "middle-stop-2")
+    process = run.begin()
+    wait_for(lambda: len(run.runs.cluster.victims()) == 2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(100) == 130
+    done = run.shards()
+    found = counted(run.out)
+    assert found["shard_adopted"] == 1 and found["task_finished"] + 1 == len(done) < 4
+    resumerge.resume(str(run.out), state_dir=state_of(run.out))
+    run.check_finished()
+    assert counted(run.out)["shard_adopted"] == 1
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_worker_that_wakes_when_its_shard_is_done(
+    run: BucketRun, stage: str, only_soak: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "START_SECONDS", 15.0)
+    run.runs.cluster.lay(f"{stage}-stop-0")
+    run.merge(stall_timeout=STALLED)
+    [sleeper] = run.runs.cluster.victims()
+    run.check_finished()
+    before = run.files()
+    os.kill(sleeper, signal.SIGCONT)
+    wait_for(lambda: not is_at_work(sleeper))
+    run.check_finished()
+    assert run.files() == before
+    assert counted(run.out)["task_finished"] == 4
+    assert set(failures(run)) <= {"stalled", "unscheduled"} and failures(run)
+
+
+def is_at_work(worker: int) -> bool:
+    """Whether a worker is there, and has a task: Ray names its processes so."""
+    try:
+        return "IDLE" not in Path(f"/proc/{worker}/cmdline").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_machine_that_is_killed(run: BucketRun, only_soak: None) -> None:
+    run.runs.cluster.lay("middle-stop-0")
+    process = run.begin()
+    [victim] = wait_for(run.runs.cluster.victims)
+    run.runs.cluster.kill_one_with(victim)
+    assert process.wait(200) == 0, process.stderr and process.stderr.read()
+    run.runs.cluster.add_machine()
+    run.check_finished()
+    assert failures(run) == ["lost"] and counted(run.out)["task_finished"] == 4
+
+
+def test_a_run_that_is_started_over(run: BucketRun, only_soak: None) -> None:
+    run.runs.cluster.lay("uploaded-stop-0")
+    process = run.begin()
+    wait_for(lambda: tasks(run, b"record") >= 1 and len(run.shards()) >= 2)
+    process.kill()
+    process.wait()
+    run.merge(restart=True, stall_timeout=STALLED)
+    run.check_finished()
+
+
+def test_two_machines_that_disagree(run: BucketRun, tmp_path: Path, only_soak: None) -> None:
+    """The second finds the shard of the first, which was killed before it could say so."""
+    accidents = tmp_path / "odd"
+    accidents.mkdir()
+    for number in range(4):
+        (accidents / f"uploaded-kill-{number}").touch()
+    odd = run.runs.cluster.add_machine(OTHERWISE="0.5", ACCIDENTS=str(accidents))
+    try:
+        with pytest.raises(Resumable) as stopped:
+            run.merge()
+    finally:
+        run.runs.cluster.kill(odd)
+    assert stopped.value.reason == "hash_conflict"
+    assert [kind for kind, _ in events(run.out)].count("hash_conflict") == 1
+    resumerge.resume(str(run.out), state_dir=state_of(run.out), ray=run.runs.cluster.address)
+    run.check_finished()
+
+
+def test_what_was_committed_first_is_kept(run: BucketRun, only_soak: None) -> None:
+    words = ("--mirror", run.url, "--mirror-then-delete", "--shard-size", "1MB")
+    config, state = str(recipe_in(run.runs.models)), ("--state-dir", str(state_of(run.out)))
+    wrong = {"OTHERWISE": "0.5", "SLOWNESS": "0.1"}
+    other = run.runs.command("run", config, str(run.out), *words, *state, **wrong)
+    wait_for(lambda: list(run.out.glob("*.partial")))
+    before = wait_for(lambda: committed(run))
+    other.send_signal(signal.SIGINT)
+    assert other.wait(100) == 130
+    with pytest.raises(Resumable) as stopped:
+        resumerge.resume(
+            str(run.out), state_dir=state_of(run.out), ray=run.runs.cluster.address, threads=1
+        )
+    assert stopped.value.reason == "hash_conflict"
+    [conflict] = [data for kind, data in events(run.out) if kind == "hash_conflict"]
+    assert conflict["first"] != conflict["second"] and conflict["first"] in str(stopped.value)
+    assert not run.shards(), "what contradicts it is no shard of this run"
+    assert committed(run) >= before
+
+
+def committed(run: BucketRun) -> int:
+    found = resumerge.status(str(run.out), state_dir=state_of(run.out))["runs"][0]
+    return int(found["units"]["committed"])
+
+
+def test_a_store_that_fails_for_a_minute(run: BucketRun, s3: Proxy, only_soak: None) -> None:
+    began = time.monotonic()
+
+    def choose(method: str, path: str) -> str | None:
+        return "503" if 3.0 < time.monotonic() - began < 63.0 else None
+
+    s3.choose = choose
+    try:
+        run.merge()
+    except Resumable as stopped:
+        assert stopped.reason == "mirror"
+        s3.choose = lambda method, path: None
+        resumerge.resume(str(run.out), state_dir=state_of(run.out))
+    finally:
+        s3.choose = lambda method, path: None
+    assert s3.wrong["503"] > 0
+    run.check_finished()
+
+
+def test_a_machine_that_may_not_write_there_is_refused(run: BucketRun, only_soak: None) -> None:
+    nobody = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    odd = run.runs.cluster.add_machine({"odd": 1.0}, **nobody)
+    try:
+        with pytest.raises(Resumable) as stopped:
+            run.merge(ray_resources="odd=1")
+    finally:
+        run.runs.cluster.kill(odd)
+    assert "cannot be used from here" in str(stopped.value)
+    assert "no usable credentials" in str(stopped.value)
+    assert not run.shards()
+    resumerge.resume(str(run.out), state_dir=state_of(run.out))
+    run.check_finished()
+
+
+def test_no_secret_is_written_anywhere(run: BucketRun, tmp_path: Path, only_soak: None) -> None:
+    log = tmp_path / "log"
+    run.runs.cluster.lay("publish-raise-2")
+    process = run.begin("-vv", RESUMERGE_LOG=f"debug:{log}")
+    said = [*process.communicate(timeout=200)]
+    assert process.returncode == 0, said
+    run.check_finished()
+    report = tmp_path / "report.html"
+    shown = run.runs.command(
+        "status", str(run.out), "--state-dir", str(state_of(run.out)), "--html", str(report)
+    )
+    said += shown.communicate(timeout=60)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    files += [path for path in run.runs.cluster.folder.rglob("*") if path.is_file()]
+    assert {log, report} <= set(files)
+    for path in files:
+        assert SECRET.encode() not in path.read_bytes(), path
+    assert all(SECRET.encode() not in data for data in run.files().values())
+    assert SECRET not in "".join(said) and KEY_ID not in "".join(said)

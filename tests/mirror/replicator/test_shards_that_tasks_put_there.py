@@ -1,0 +1,62 @@
+"""Promise: what tasks of a cluster left in a mirror stays until a snapshot names their shards."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+
+import pytest
+from made_up_leases import wait_for
+from plain_folder import PlainFolder
+from replication import Replication
+
+from resumerge.errors import Resumable
+from resumerge.mirror.names import TaskName
+from resumerge.mirror.snapshots import newest_snapshot, open_snapshot
+
+
+def task(token: int) -> str:
+    return TaskName(token, 0, "shard0-1").name
+
+
+def test_the_objects_of_tasks_go_after_a_snapshot(replication: Replication) -> None:
+    store, token = replication.store, replication.lease.token
+    first = min(replication.shards())
+    path = replication.out / first
+    shutil.copyfile(path, store.folder / first)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    ours, stale, later = task(token), task(token - 1), task(token + 1)
+    store.put(dict.fromkeys((ours, stale, later), b"{}"))
+    put, plain = store.put, PlainFolder(store.folder)
+
+    def watched(files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+        if {ours, stale} & set(remove):
+            found = newest_snapshot(plain, plain.list())
+            assert found is not None, "no snapshot"
+            with open_snapshot(found[1]) as there:
+                assert there.mirrored().get(first) == sha256, "the shard is nobody's"
+        put(files, remove)
+
+    store.put = watched  # type: ignore[method-assign]
+    replicator = replication.make()
+    replication.ledger.note_mirrored(first, path.stat().st_size, sha256)
+    path.unlink()
+    replicator.uploaded([ours])
+    replicator.start()
+    replicator.wait_for_snapshot(lambda: None)
+    wait_for(lambda: not {ours, stale} & plain.list().keys())
+    replication.finish()
+    assert later in plain.list(), "that of a later driver stays"
+    assert first in replication.model()
+
+
+def test_tasks_wait_for_a_snapshot_until_the_mirror_is_given_up(replication: Replication) -> None:
+    def happens(name: str) -> None:
+        if name == "put":
+            raise OSError("not now")
+
+    replication.store.fails = happens
+    replicator = replication.begin(stall_seconds=0.2)
+    with pytest.raises(Resumable, match="tasks of the cluster have to wait"):
+        replicator.wait_for_snapshot(lambda: None)
