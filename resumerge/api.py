@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from resumerge.engine.checks.paths import STATE
+from resumerge.engine.lifecycle.bucket_output import read_output, settled
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.engine.push import push as upload
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
@@ -29,7 +30,7 @@ from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
-from resumerge.local_path import OUTPUT, is_path, local_path
+from resumerge.local_path import is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Option, Options, declared
 from resumerge.options.hints import ResumeOptions, RunOptions
@@ -136,8 +137,8 @@ def run(
     Args:
         config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
             several documents.
-        out: the folder to write the model to; for models that are single files, also a file
-            ``NAME.safetensors``.
+        out: the folder to write the model to, or a place in a bucket (``s3://bucket/prefix``); for
+            models that are single files, also a file ``NAME.safetensors``.
         OPTIONS
         reporter: an object that receives the progress; `progress` is then ignored.
         progress: ``auto`` shows a live view in a notebook, and nothing elsewhere; ``bar``,
@@ -151,8 +152,7 @@ def run(
         The messages of the last two end with the call that resumes the run. Their `exit_code` is
         that of the command.
     """
-    chosen = Options.read("run", options)
-    folder = local_path(out, OUTPUT)
+    folder, chosen = settled(read_output(out), Options.read("run", options))
     with _recipe_file(config) as recipe:
         return merge_in_process(
             chosen, lambda session: session.run(recipe, folder), reporter, progress
@@ -238,7 +238,7 @@ def plan(
     Args:
         config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
             several documents.
-        out: the folder or file that the model would be written to.
+        out: the folder, file or place in a bucket that the model would be written to.
         OPTIONS
         progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
             ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
@@ -246,8 +246,9 @@ def plan(
     Raises:
         InputError: the value of an argument is invalid.
     """
-    chosen = Options.read("plan", options)
-    folder = None if out is None else local_path(out, OUTPUT)
+    chosen, folder = Options.read("plan", options), None
+    if out is not None:
+        folder, chosen = settled(read_output(out), chosen)
     with _recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
         return DisplayedPlan(describe_plan(recipe, folder, chosen, progress))
 

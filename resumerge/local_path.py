@@ -32,10 +32,9 @@ def local_path(path: object, what: str) -> Path:
     """
     if not is_path(path):
         raise refuse(f"The {what} is not a path", expected="text, or a Path", found=repr(path))
-    if url := _URL.fullmatch(str(path)):
-        scheme, rest = url.groups()
-        address = without_secrets(f"{scheme}://{rest}")
-        rest = address.partition("://")[2]
+    if address := address_in(path):
+        address = without_secrets(address)
+        scheme, _, rest = address.partition("://")
         fix = f"write the path alone: /{rest}" if scheme == "file" else "name one on this machine"
         if what == OUTPUT and scheme != "file":
             fix += f"; --mirror {address} copies the model while it is merged"
@@ -47,6 +46,12 @@ def local_path(path: object, what: str) -> Path:
             fix=fix,
         )
     return expand(path)
+
+
+def address_in(value: object) -> str | None:
+    """The address that a value is meant as, also where a `Path` took a slash of it; else None."""
+    url = _URL.fullmatch(str(value)) if is_path(value) else None
+    return f"{url[1]}://{url[2]}" if url else None
 
 
 def is_path(value: object) -> bool:

@@ -9,7 +9,7 @@ import click
 
 from resumerge.cli.merge_command import merge
 from resumerge.cli.parsing.arguments import (
-    LocalPath,
+    OutputPlace,
     argument,
     json_option,
     options_of,
@@ -17,8 +17,8 @@ from resumerge.cli.parsing.arguments import (
     progress_option,
 )
 from resumerge.cli.parsing.command import Command
+from resumerge.engine.lifecycle.bucket_output import settled
 from resumerge.engine.resources.temporary import TemporaryFolder
-from resumerge.local_path import OUTPUT
 from resumerge.options import Options
 from resumerge.recipe.as_yaml import as_yaml, extraction
 from resumerge.ui.progress.styles import Style
@@ -27,7 +27,7 @@ from resumerge.ui.progress.styles import Style
 @click.command("extract-expert", cls=Command)
 @argument("model", "MODEL", "A mixture of experts: a folder, or a repo on the Hub.")
 @argument("number", "N", "The number of the expert, from 0.", type=click.IntRange(min=0))
-@argument("out", "OUT", "The folder to write the model to.", type=LocalPath(OUTPUT))
+@argument("out", "OUT", "The folder to write the model to.", type=OutputPlace())
 @options_of("run")
 @process_options
 @progress_option
@@ -35,7 +35,7 @@ from resumerge.ui.progress.styles import Style
 def command(
     model: str,
     number: int,
-    out: Path,
+    out: Path | str,
     options: Options,
     detach: bool,
     no_supervise: bool,
@@ -44,11 +44,13 @@ def command(
 ) -> None:
     """Make a dense model from one expert of a mixture, or continue the unfinished run in OUT."""
 
+    folder_to, options = settled(out, options)
+
     def work(session: Any) -> None:
         with TemporaryFolder() as folder:  # in the worker; the run keeps a copy
             recipe = folder / "recipe.yaml"
             recipe.write_text(as_yaml(extraction(model, number)), encoding="utf-8")
-            session.run(recipe, out)
+            session.run(recipe, folder_to)
 
     merge(
         options,

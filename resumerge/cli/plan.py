@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from resumerge.cli.parsing.arguments import (
-    LocalPath,
+    OutputPlace,
     argument,
     json_option,
     json_style,
@@ -18,10 +18,10 @@ from resumerge.cli.parsing.arguments import (
     recipe_argument,
 )
 from resumerge.cli.parsing.command import Command
+from resumerge.engine.lifecycle.bucket_output import settled
 from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.engine.resources.allocation_errors import check_address_space
 from resumerge.errors import Problem
-from resumerge.local_path import OUTPUT
 from resumerge.options import Options
 from resumerge.ui.progress.console_reporter import QuietReporter
 from resumerge.ui.progress.keepalive import keepalive
@@ -36,16 +36,21 @@ from resumerge.ui.terminal.terminal import out as stdout
 @argument(
     "out",
     "[OUT]",
-    "The folder or file that the model would be written to.",
+    "The folder, file or place in a bucket that the model would be written to.",
     required=False,
-    type=LocalPath(OUTPUT),
+    type=OutputPlace(),
 )
 @options_of("plan")
 @process_options
 @progress_option
 @json_option
 def command(
-    config: Path, out: Path | None, options: Options, progress: Style, as_json: bool, **process: Any
+    config: Path,
+    out: Path | str | None,
+    options: Options,
+    progress: Style,
+    as_json: bool,
+    **process: Any,
 ) -> None:
     """Check a merge and estimate its cost. Only headers are read; nothing is written.
 
@@ -53,8 +58,11 @@ def command(
     """
     check_address_space()
     as_json = json_style(progress, as_json) is Style.JSON
+    folder: Path | None = None
+    if out is not None:
+        folder, options = settled(out, options)
     with keepalive(None if progress is Style.NONE else err, PLANNING):
-        document = describe_plan(config, out, options, progress.value, QuietReporter(err))
+        document = describe_plan(config, folder, options, progress.value, QuietReporter(err))
     if as_json:
         print_document(document)
     else:

@@ -8,7 +8,7 @@ import click
 
 from resumerge.cli.merge_command import merge
 from resumerge.cli.parsing.arguments import (
-    LocalPath,
+    OutputPlace,
     argument,
     json_option,
     options_of,
@@ -17,7 +17,7 @@ from resumerge.cli.parsing.arguments import (
     recipe_argument,
 )
 from resumerge.cli.parsing.command import Command
-from resumerge.local_path import OUTPUT
+from resumerge.engine.lifecycle.bucket_output import settled
 from resumerge.options import Options
 from resumerge.ui.progress.styles import Style
 
@@ -27,8 +27,9 @@ from resumerge.ui.progress.styles import Style
 @argument(
     "out",
     "OUT",
-    "The folder to write the model to; for models that are single files, also NAME.safetensors.",
-    type=LocalPath(OUTPUT),
+    "The folder to write the model to, or s3://bucket/prefix; for models that are single files, "
+    "also NAME.safetensors.",
+    type=OutputPlace(),
 )
 @options_of("run")
 @process_options
@@ -36,7 +37,7 @@ from resumerge.ui.progress.styles import Style
 @json_option
 def command(
     config: Path,
-    out: Path,
+    out: Path | str,
     options: Options,
     detach: bool,
     no_supervise: bool,
@@ -44,9 +45,10 @@ def command(
     as_json: bool,
 ) -> None:
     """Merge, or continue the unfinished run in OUT. Its recipe must be the same."""
+    folder, options = settled(out, options)
     merge(
         options,
-        lambda session: session.run(config, out),
+        lambda session: session.run(config, folder),
         progress=progress,
         as_json=as_json,
         in_background=detach,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sqlite3
@@ -16,6 +17,9 @@ from resumerge.local_path import local_path
 from resumerge.storage import Storage
 
 RECIPE_FILE = "recipe.yaml"
+IN_BUCKETS = "in-buckets"
+"""The folder in the state folder with the working folders of runs whose output is in a bucket."""
+
 STAGED = ".new"
 """Suffix of a run's folder until its plan is stored completely, and again while it is removed."""
 
@@ -84,6 +88,21 @@ class RunStore:
             ),
         )
 
+    def output_in(self, url: str) -> Path:
+        """The working folder of the run whose output is a place in a bucket.
+
+        Args:
+            url: the normalised address.
+        """
+        return self.folder / IN_BUCKETS / _digest(url) / url.rpartition("/")[2]
+
+    def remove_unused(self, output: Path) -> None:
+        """Remove the working folder of a run whose output is in a bucket, if nothing is in it."""
+        if output.is_relative_to(self.folder / IN_BUCKETS):
+            with suppress(OSError):
+                for folder in (output, *output.parents[:2]):
+                    folder.rmdir()
+
     def of_output(self, output: Path) -> list[Path]:
         """The runs that write to an output, oldest first."""
         wanted = str(output.absolute())
@@ -113,6 +132,21 @@ class RunStore:
         final = folder.with_suffix("")
         storage.rename(folder, final)
         return final
+
+
+def is_output_in(output: Path | str, url: str | None) -> bool:
+    """Whether a run's output is a place in a bucket, and not a folder on its machine.
+
+    Args:
+        output: the run's, of whatever machine.
+        url: the normalised address of its mirror.
+    """
+    parts = Path(output).parts[-3:]
+    return url is not None and parts[:2] == (IN_BUCKETS, _digest(url))
+
+
+def _digest(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
 _LEDGERS = (LEDGER_FILE, SNAPSHOT_FILE)

@@ -155,8 +155,9 @@ class Options:
         default=False, kept=Kept.REPEATED, needs_mirror=True,
     )  # fmt: skip
     ray: str | None = declare(
-        ClusterAddress(), "Compute the shards on a Ray cluster, by tasks that write to OUT, which "
-        "all machines share. Without an address a cluster is started on this machine alone.",
+        ClusterAddress(), "Compute the shards on a Ray cluster, by tasks that write to OUT: a "
+        "folder that all machines share, or a place in a bucket. Without an address a cluster is "
+        "started on this machine alone.",
         *_ALL, kept=Kept.REPEATED,
     )  # fmt: skip
     ray_resources: str | None = declare(

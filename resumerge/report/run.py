@@ -11,6 +11,7 @@ from typing import Any
 
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
+from resumerge.ledger.run_store import is_output_in
 from resumerge.report.cluster import describe_cluster, task_peaks
 
 Document = Mapping[str, Any]
@@ -69,7 +70,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
     run = ledger.run()
     if run is None:
         raise sqlite3.DatabaseError("it contains no run")
-    totals = ledger.totals()
+    totals, url = ledger.totals(), run.get("mirror")
     attempts = ledger.attempts()
     last = attempts[-1] if attempts else {}
     now = _last_sample(ledger, last.get("n"))
@@ -83,7 +84,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "id": run.get("id"),
         "state": _state(run.get("state"), alive, bool(attempts)),
         "config": run.get("config_path"),
-        "output": run.get("output"),
+        "output": url if is_output_in(run.get("output") or "", url) else run.get("output"),
         "ledger": str(ledger.path),
         "created": run.get("created"),
         "units": {"total": totals.units, "committed": totals.units_committed},
@@ -98,7 +99,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "eta_s": round(left / rate, 1) if rate and alive else None,
         "merging_s": last.get("merging_seconds"),
         "attempts": describe_attempts(attempts, alive=alive),
-        "mirror": _mirror(ledger, run.get("mirror"), run.get("state") == "done"),
+        "mirror": _mirror(ledger, url, run.get("state") == "done"),
         "cluster": describe_cluster(events),
         "events": events,
     }

@@ -21,8 +21,11 @@ def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
     """
     if wanted is None:
         return {"runs": [describe_run(folder) for folder in reversed(store.runs())]}
-    from resumerge.mirror.stores.registry import is_mirror_url  # slow; a list of runs needs none
+    # slow; a list of runs needs none
+    from resumerge.mirror.stores.registry import is_mirror_url, normalise
 
     if is_mirror_url(wanted):
+        if ours := store.of_output(store.output_in(normalise(wanted))):
+            return {"runs": [describe_run(ours[-1])]}
         return {"runs": [status_of_mirror(wanted)]}
     return {"runs": [describe_run(store.find(wanted))]}

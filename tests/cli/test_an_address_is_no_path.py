@@ -15,12 +15,12 @@ from resumerge.options import Options
 
 RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 
-ADDRESS = "s3://bucket/x"
+ADDRESS, REPO = "s3://bucket/x", "hf://org/x"
 
 COMMANDS = {
-    "the output": ["run", "recipe.yaml", ADDRESS],
-    "the output that is planned": ["plan", "recipe.yaml", ADDRESS],
-    "the output of one expert": ["extract-expert", "mixture", "0", ADDRESS],
+    "the output": ["run", "recipe.yaml", REPO],
+    "the output that is planned": ["plan", "recipe.yaml", REPO],
+    "the output of one expert": ["extract-expert", "mixture", "0", REPO],
     "a file as the output": ["run", "recipe.yaml", "hf://org/x.safetensors"],
     "the recipe": ["run", "https://example.org/recipe.yaml", "out"],
     "the recipe to write": ["init", "gs://bucket/recipe.yaml"],
@@ -54,9 +54,9 @@ def test_a_command_refuses_it(what: str, here: Path, capsys: pytest.CaptureFixtu
 
 
 def test_it_is_told_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code_of(["run", "recipe.yaml", ADDRESS, "--json"]) == 2
+    assert exit_code_of(["run", "recipe.yaml", REPO, "--json"]) == 2
     [problem] = json.loads(capsys.readouterr().out)["problems"]
-    assert f"--mirror {ADDRESS} copies the model" in problem["fix"]
+    assert f"--mirror {REPO} copies the model" in problem["fix"]
     assert exit_code_of(["run", "recipe.yaml", "file:///tmp/x"]) == 2
     assert "write the path alone: /tmp/x" in capsys.readouterr().err
 
@@ -69,7 +69,7 @@ def test_the_environment_names_a_path_too(
     assert "The state folder has to be on this machine" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("out", [ADDRESS, Path(ADDRESS)], ids=["as text", "as a path"])
+@pytest.mark.parametrize("out", [REPO, Path(REPO)], ids=["as text", "as a path"])
 def test_python_refuses_it(out: Any, here: Path) -> None:
     with pytest.raises(InputError, match="output has to be on this machine"):
         resumerge.run(here / "recipe.yaml", out)

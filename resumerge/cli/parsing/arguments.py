@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import click
 
 from resumerge.cli.parsing.command import Argument
-from resumerge.local_path import local_path
+from resumerge.engine.lifecycle.bucket_output import read_output
+from resumerge.local_path import OUTPUT, local_path
 from resumerge.options import Option, Options, declared
 from resumerge.options.types import (
     ClusterAddress,
@@ -118,6 +119,17 @@ class LocalPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = local_path(value, self._what)  # a shell leaves the ~ of --option=~ to us
         return super().convert(str(path), param, ctx)
+
+
+class OutputPlace(LocalPath):
+    """A path on this machine, or the address of a place in a bucket."""
+
+    def __init__(self) -> None:
+        super().__init__(OUTPUT)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        out = read_output(value)
+        return out if isinstance(out, str) else super().convert(value, param, ctx)
 
 
 def argument(name: str, metavar: str, help: str, **more: Any) -> Decorator[Any]:

@@ -15,6 +15,7 @@ from resumerge.engine.checks.paths import check_outside, source_folders
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.lifecycle.abandon_output import abandon_output
+from resumerge.engine.lifecycle.bucket_output import check_stays
 from resumerge.engine.lifecycle.find import ExistingRun, NewRun
 from resumerge.engine.opening.open_sources import SourcesUnavailable
 from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of
@@ -85,6 +86,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             mirror_named = context.options.mirror is not None
             known = context.mirror.url if context.mirror else record["mirror"]
             url = context.options.mirror or known
+            check_stays(context.options, Path(record["output"]), record["mirror"], url)
             replaced = context.options.restart or (
                 url is None and _is_left_for_another(ledger, record, found.recipe)
             )

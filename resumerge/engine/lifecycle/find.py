@@ -15,7 +15,7 @@ from resumerge.engine.replication.checks import check_apart, check_reachable
 from resumerge.engine.replication.session import MirrorSession
 from resumerge.errors import InputError, refuse
 from resumerge.mirror.manifest import Manifest
-from resumerge.mirror.stores.registry import is_mirror_url, open_store
+from resumerge.mirror.stores.registry import is_mirror_url, normalise, open_store
 from resumerge.output_path import OutputPath
 from resumerge.planning import read_recipe
 from resumerge.recipe import Recipe
@@ -118,6 +118,9 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
     """
     if name is None or not is_mirror_url(name):
         return ExistingRun(context.runs.find(name))
+    ours = context.runs.of_output(context.runs.output_in(normalise(name)))
+    if ours and not context.options.bring_back:
+        return ExistingRun(ours[-1])
     mirror = context.open_mirror(name)
     other = context.options.mirror
     if other is not None and open_store(other).url != mirror.url:

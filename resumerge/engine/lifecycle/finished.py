@@ -10,6 +10,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_file
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.adopt import AdoptedRun
+from resumerge.engine.lifecycle.bucket_output import shown_output
 from resumerge.engine.lifecycle.fetch_model import fetch_model, fetched_names, is_made_of
 from resumerge.engine.lifecycle.find import FinishedInMirror
 from resumerge.engine.lifecycle.import_run import check_same_form
@@ -97,7 +98,8 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
                         path = run.out.folder / name
                         run.ledger.note_companion(name, path.stat().st_size, hash_file(path))
     url = mirror.url if mirror else None
-    result = Result(run.folder.name, run.out.path, run.ledger.path, already_done=True, mirror=url)
+    out = shown_output(run.out, url)
+    result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=url)
     context.reporter.done(result)
     return result
 

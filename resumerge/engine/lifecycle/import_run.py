@@ -26,7 +26,7 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.host.machine import hostname
 from resumerge.ledger import LEDGER_FILE, Ledger, take_snapshot
 from resumerge.ledger.file_names import is_output_name
-from resumerge.ledger.run_store import RECIPE_FILE
+from resumerge.ledger.run_store import RECIPE_FILE, is_output_in
 from resumerge.mirror.manifest import Manifest, missing_files
 from resumerge.mirror.state import FINISHED, NOTHING, UNFINISHED, MirrorState
 from resumerge.options import Options
@@ -71,7 +71,9 @@ def find_in_mirror(
     if recipe is not None and not context.options.restart and not is_of_recipe(record, recipe):
         raise refuse_mirror(mirror, state)
     known = _known_run(context, record["id"])
-    return known or _import(context, mirror, record, out or output_of(record, context.options))
+    return known or _import(
+        context, mirror, record, out or _output_here(context, record, mirror.url)
+    )
 
 
 def _known_run(context: RunContext, run: str) -> Path | None:
@@ -157,6 +159,13 @@ def _record(folder: Path) -> dict[str, Any]:
 def named_output(options: Options) -> OutputPath | None:
     """The output that ``--output`` names."""
     return None if options.output is None else OutputPath(options.output.absolute())
+
+
+def _output_here(context: RunContext, record: Mapping[str, Any], url: str) -> OutputPath:
+    """The output of an imported run, which stays in a bucket if it is there."""
+    if context.options.output is None and is_output_in(record["output"], url):
+        return OutputPath(context.runs.output_in(url))
+    return output_of(record, context.options)
 
 
 def output_of(row: Mapping[str, Any], options: Options) -> OutputPath:

@@ -26,6 +26,7 @@ from resumerge.engine.lifecycle.adopt import (
     replace_run,
 )
 from resumerge.engine.lifecycle.attempt import Attempt
+from resumerge.engine.lifecycle.bucket_output import shown_output
 from resumerge.engine.lifecycle.create_run import create_run
 from resumerge.engine.lifecycle.find import FinishedInMirror, Found, NewRun
 from resumerge.engine.lifecycle.finished import (
@@ -143,16 +144,21 @@ def _attempt(
         replicator = replicator_of(
             mirror, ledger, out.folder, context.options, context.storage, context.reporter
         )
-    seconds = Attempt(context, plan, ledger, out, budget, replicator, restored, interrupted).run()
+    attempt = Attempt(context, plan, ledger, out, budget, replicator, restored, interrupted)
+    try:
+        seconds = attempt.run()
+    finally:
+        context.runs.remove_unused(out.path)
     attempts = ledger.attempts()  # whose numbers every report of the run shows
     last = attempts[-1]
     started, ended = (datetime.fromisoformat(last[at]) for at in ("started", "ended"))
+    url = replicator.store.url if replicator is not None else None
     result = Result(
         context.run_id,
-        out.path,
+        shown_output(out, url),
         ledger.path,
         merging_seconds=seconds,
-        mirror=replicator.store.url if replicator is not None else None,
+        mirror=url,
         notes=plan.reminders,
         output_bytes=plan.output_bytes,
         peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),

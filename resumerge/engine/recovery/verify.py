@@ -24,7 +24,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.run_store import RunStore
+from resumerge.ledger.run_store import RunStore, is_output_in
 from resumerge.mirror.audit import compare
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.registry import open_store
@@ -50,6 +50,7 @@ class Verification:
         files: of a mirror that were compared.
         remake: it holds a finished run that this machine does not know, so that only a new run can
             mend what is damaged.
+        address: of an output that is a place in a bucket; None for a path.
     """
 
     run: str
@@ -62,6 +63,7 @@ class Verification:
     mirror: str | None = None
     files: int = 0
     remake: bool = False
+    address: str | None = None
 
     @property
     def intact(self) -> bool:
@@ -69,8 +71,8 @@ class Verification:
 
     @property
     def where(self) -> str:
-        """The mirror's address, or the output."""
-        return self.mirror or str(self.output)
+        """The mirror's address, or the output as the user named it."""
+        return self.mirror or self.address or str(self.output)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``verify --json``."""
@@ -208,7 +210,17 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             ledger.forget(lost, "verify_found_damage", names=list(damaged)[:5])
         if mark and damaged:
             ledger.set_state("interrupted")
-        return Verification(folder.name, output.path, compared, nbytes, pending, damaged, mark)
+        url = (ledger.run() or {})["mirror"]
+        return Verification(
+            folder.name,
+            output.path,
+            compared,
+            nbytes,
+            pending,
+            damaged,
+            mark,
+            address=url if is_output_in(output.path, url) else None,
+        )
     finally:
         ledger.close()
 

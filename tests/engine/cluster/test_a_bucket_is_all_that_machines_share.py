@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from bucket_runs import BucketRun
-from cluster_runs import ClusterRuns, counted, events, recipe_in, state_of, wait_for
+from cluster_runs import SHARD_SIZE, ClusterRuns, counted, events, recipe_in, state_of, wait_for
 from loopback_s3 import Bucket, Proxy, Server, before, start
 from loopback_s3.servers import KEY_ID, SECRET, missing
 
@@ -67,13 +67,14 @@ def failures(run: BucketRun) -> list[str]:
 
 def test_each_machine_puts_its_shards_there(run: BucketRun) -> None:
     models = {path: path.stat().st_mtime_ns for path in run.runs.models.glob("*/*")}
-    run.merge()
+    given = {"ray": run.runs.cluster.address, "threads": 1, "shard_size": SHARD_SIZE}
+    resumerge.run(recipe_in(run.runs.models), run.url, state_dir=state_of(run.out), **given)
     run.check_finished()
     assert counted(run.out) == {"task_started": 4, "task_finished": 4}
     finished = [data for kind, data in events(run.out) if kind == "task_finished"]
     assert len({data["node"] for data in finished}) == 2, "both machines worked"
     assert resumerge.verify(run.url).intact
-    assert not list(run.out.iterdir())
+    assert {path.name for path in run.out.parent.iterdir()} == {state_of(run.out).name}
     assert not list(state_of(run.out).rglob("*.safetensors")), "nothing of it was ever here"
     assert not list(run.runs.cluster.folder.glob("machine*/tmp/resumerge-*"))
     assert models == {path: path.stat().st_mtime_ns for path in run.runs.models.glob("*/*")}

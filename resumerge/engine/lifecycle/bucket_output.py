@@ -1,0 +1,107 @@
+"""An output that is a place in a bucket: a working folder here, whose shards go to a mirror there.
+
+It is not told apart afterwards but by the working folder's path: see `RunStore.output_in`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from resumerge.buckets.address import is_bucket, split_address
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.ledger.run_store import RunStore, is_output_in
+from resumerge.local_path import OUTPUT, address_in, local_path
+from resumerge.options import Options
+from resumerge.output_path import SUFFIX, OutputPath
+
+
+def read_output(value: object) -> Path | str:
+    """An output as a user gives it: a path on this machine, or the address of a place in a bucket.
+
+    Raises:
+        InputError: it is neither.
+    """
+    address = address_in(value)
+    if address is None or not is_bucket(address):
+        return local_path(value, OUTPUT)
+    bucket, prefix = split_address(address)
+    return f"{address.partition('://')[0]}://{bucket}" + (f"/{prefix}" if prefix else "")
+
+
+def settled(out: Path | str, options: Options) -> tuple[Path, Options]:
+    """The folder that a run with this output works in, and its options.
+
+    Args:
+        out: as `read_output` returned it.
+
+    Raises:
+        InputError: the options contradict an output in a bucket.
+    """
+    if isinstance(out, Path):
+        return out, options
+    problems = []
+    contradicting = {
+        f"--mirror {options.mirror}": options.mirror not in (None, out, f"{out}/"),
+        "--bring-back": options.bring_back,
+        "--intermediate-dir": options.intermediate_dir is not None,
+    }
+    if given := [words for words, is_given in contradicting.items() if is_given]:
+        problems.append(
+            Problem(
+                "These options do not go with an output in a bucket",
+                where=out,
+                expected="the model there, and nothing of it on this machine",
+                found=" and ".join(given),
+                fix=f"leave them out; or name a folder, with --mirror {out}",
+            )
+        )
+    if out.endswith(SUFFIX):
+        problems.append(
+            Problem(
+                "An output in a bucket is no single file",
+                where=out,
+                expected="the prefix of a model's files",
+                fix=f"write {out.removesuffix(SUFFIX)}, or a path on this machine, with --mirror",
+            )
+        )
+    if problems:
+        raise InputError(problems)
+    folder = RunStore(options.state_dir).output_in(out)
+    return folder, replace(options, mirror=out, mirror_then_delete=True)
+
+
+def check_stays(options: Options, out: Path, mirror: str | None, url: str | None) -> None:
+    """Check that a run whose output is in a bucket stays there.
+
+    Args:
+        options: of the command.
+        out: its output on this machine.
+        mirror: its mirror until now.
+        url: that of this command.
+
+    Raises:
+        InputError: the command would have it elsewhere.
+    """
+    if not is_output_in(out, mirror):
+        return
+    assert mirror is not None
+    if url != mirror:
+        raise refuse(
+            "The output of this run is in a bucket, and stays there",
+            where=mirror,
+            found=f"--mirror {url}",
+            fix="leave --mirror out",
+        )
+    if options.bring_back:
+        raise refuse(
+            "The output of this run is in a bucket: it has no folder here",
+            where=mirror,
+            found="--bring-back",
+            fix=f"finish it, then copy it: `resumerge resume {mirror} --bring-back --output DIR`",
+        )
+
+
+def shown_output(out: OutputPath, mirror: str | None) -> Path:
+    """The output of a run as the user named it."""
+    return Path(mirror) if mirror and is_output_in(out.path, mirror) else out.path

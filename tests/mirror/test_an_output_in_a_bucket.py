@@ -1,0 +1,184 @@
+"""Promise: OUT may be a place in a bucket: the model is made there, and nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from loopback_s3 import Bucket, Server
+from machines import Machine, files_of, in_mirror, kill, resume_line, wait_until
+
+import resumerge
+from resumerge.cli.main import _exit_code as exit_code_of
+from resumerge.errors import InputError
+from resumerge.ledger.run_store import IN_BUCKETS, is_output_in
+from resumerge.mirror.audit import check_mirror
+from resumerge.mirror.stores.registry import open_store
+
+SLOWLY = {"SLOWLY_SECONDS": "0.3"}
+SMALL = ("--shard-size", "8kB", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def reference(store: Path, models: Path) -> dict[str, bytes]:
+    machine = Machine(store / "calm", models)
+    machine.call("run", "recipe.yaml", "llama", *SMALL)
+    return files_of(machine.work / "llama")
+
+
+@pytest.fixture
+def url(bucket: Bucket) -> str:
+    return f"{bucket.url}/merges/llama"
+
+
+@pytest.fixture
+def new(s3: Server, tmp_path: Path, models: Path) -> Callable[[], Machine]:
+    numbers = iter(range(1000))
+    return lambda: Machine(tmp_path / str(next(numbers)), models, environment=s3.env())
+
+
+def model(bucket: Bucket) -> dict[str, bytes]:
+    there = bucket.contents("merges/llama/")
+    assert there.pop(".resumerge/done.json")
+    return there
+
+
+def left_of_it(machine: Machine) -> list[Path]:
+    """What is in its working folder, or among the folders of outputs, that was not there before."""
+    known = {"recipe.yaml", "base", "math", "code"}
+    beside = [path for path in machine.work.iterdir() if path.name not in known]
+    return [*beside, *machine.state.glob(IN_BUCKETS)]
+
+
+def test_the_model_is_made_there_and_nothing_stays_here(
+    bucket: Bucket, url: str, new: Callable[[], Machine], reference: dict[str, bytes]
+) -> None:
+    machine = new()
+    out, _ = machine.call("plan", "recipe.yaml", url, "--json", *SMALL)
+    assert json.loads(out)["problems"] == [] and not bucket.contents()
+    _, said = machine.call("run", "recipe.yaml", f"{url}/", *SMALL)
+    assert url in said and IN_BUCKETS not in said
+    assert model(bucket) == reference
+    assert check_mirror(open_store(url)).consistent and bucket.begun_uploads() == []
+    assert left_of_it(machine) == []
+    [run] = json.loads(machine.call("status", url, "--json")[0])["runs"]
+    assert (run["output"], run["state"], run["mirror"]["here"]) == (url, "done", True)
+    assert json.loads(machine.call("verify", url, "--json")[0])["intact"]
+    assert json.loads(machine.call("verify", run["id"], "--json")[0])["output"] == url
+    for again in (("run", "recipe.yaml", url), ("resume", url)):
+        assert url in machine.call(*again)[1]
+    assert left_of_it(machine) == []
+    machine.call("resume", url, "--bring-back", "--output", "copy")
+    assert files_of(machine.work / "copy") == reference
+
+
+AGAIN = ["elsewhere", "here", "by the command that is told"]
+
+
+@pytest.mark.parametrize("again", AGAIN)
+def test_killed_and_resumed(
+    bucket: Bucket,
+    url: str,
+    new: Callable[[], Machine],
+    reference: dict[str, bytes],
+    again: str,
+    soak: bool,
+) -> None:
+    if again != AGAIN[0] and not soak:
+        pytest.skip("one way to go on is enough for every day: the others with --soak")
+    first = new()
+    process = first.start("run", "recipe.yaml", url, *SMALL, **SLOWLY)
+    wait_until(lambda: in_mirror(url).sealed, process)
+    kill(process)
+    promised = in_mirror(url).units
+    machine = new() if again == "elsewhere" else first
+    if again == "elsewhere":
+        machine.call("resume", url)
+    elif again == "here":
+        machine.call("run", "recipe.yaml", url, *SMALL)
+    else:
+        process = machine.start("resume", url, **SLOWLY)
+        wait_until(lambda: len(in_mirror(url).sealed) > 2, process)
+        process.terminate()
+        told = resume_line(process.communicate()[1])
+        assert process.returncode == 143
+        ended = machine.call_line(told)
+        assert ended.returncode == 0, ended.stderr
+    assert model(bucket) == reference
+    rows = machine.rows("SELECT number, attempt, batch FROM units")
+    found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
+    assert promised.items() <= found.items(), "computed again"
+    [row] = machine.rows("SELECT output, mirror FROM run")
+    assert row["mirror"] == url and is_output_in(row["output"], url)
+    assert left_of_it(machine) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mirror", "elsewhere"], "--mirror elsewhere"),
+        (["--bring-back"], "--bring-back"),
+        (["--intermediate-dir", "stages"], "--intermediate-dir"),
+    ],
+)
+def test_what_contradicts_it_is_refused(
+    url: str, bucket: Bucket, here: Path, capsys: pytest.CaptureFixture[str], words: list[str],
+    said: str,
+) -> None:  # fmt: skip
+    assert exit_code_of(["run", "recipe.yaml", url, *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not bucket.contents()
+    assert [path.name for path in here.iterdir()] == ["recipe.yaml"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RESUMERGE_STATE_DIR", raising=False)
+    (tmp_path / "recipe.yaml").write_text("merge_method: linear\nmodels: [{model: a}]\n")
+    return tmp_path
+
+
+def test_addresses_that_are_no_place(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for address, said in (
+        ("s3://bucket/m.safetensors", "An output in a bucket is no single file"),
+        ("s3://bucket//m", "not the address of a place in a bucket"),
+        ("s3://me:Secret0nly@bucket/m", "not the address of a place in a bucket"),
+    ):
+        assert exit_code_of(["run", "recipe.yaml", address]) == 2
+        told = capsys.readouterr().err
+        assert said in told and "Secret0nly" not in told
+        with pytest.raises(InputError, match=said):
+            resumerge.run("recipe.yaml", address)
+    assert [path.name for path in here.iterdir()] == ["recipe.yaml"]
+
+
+def test_a_run_stays_where_its_output_is(
+    url: str, new: Callable[[], Machine], bucket: Bucket
+) -> None:
+    machine = new()
+    process = machine.start("run", "recipe.yaml", url, *SMALL, **SLOWLY)
+    wait_until(lambda: in_mirror(url).sealed, process)
+    process.terminate()
+    assert process.wait() == 143
+    for words in (["--mirror", f"{url}-2"], ["--bring-back"]):
+        _, err = machine.call("resume", url, *words, expect=2)
+        assert "output of this run is in a bucket" in err
+    machine.call("run", "recipe.yaml", url, *SMALL, "--restart")
+    assert check_mirror(open_store(url)).state == "finished"
+
+
+def test_as_a_python_function(
+    url: str, bucket: Bucket, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made / "models")
+    state = tmp_path / "state"
+    recipe = {"merge_method": "passthrough", "models": [{"model": "math"}]}
+    done = resumerge.run(recipe, url, state_dir=state, shard_size=8000)
+    assert done.places == url
+    assert resumerge.verify(url, state_dir=state).intact
+    assert resumerge.status(url, state_dir=state)["runs"][0]["output"] == url
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
