@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from resumerge.options.types import StrPath
 
@@ -11,7 +11,7 @@ from resumerge.options.types import StrPath
 class _MergeOptions(TypedDict, total=False):
     state_dir: StrPath | None
     memory: int | str | None
-    threads: int | str | None
+    threads: int | Literal["auto"] | None
     device: str
     materialize: str | None
     offline: bool

@@ -60,7 +60,7 @@ class Options:
         default_text="auto: from the available memory", kept=Kept.INHERITED,
     )  # fmt: skip
     threads: int | None = declare(
-        Count("auto"), "Number of worker threads.", *_ALL,
+        Count(), "Number of worker threads.", *_ALL,
         default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
     )  # fmt: skip
     device: str = declare(

@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from resumerge.local_path import expand, is_path, local_path
 
@@ -126,17 +126,11 @@ class Number(OptionType):
 
 
 class Count(Number):
-    """A whole number above zero.
+    """A whole number above zero, or ``auto`` for the default."""
 
-    Args:
-        default_word: as in `OptionType`.
-    """
-
-    accepts = int | str
-
-    def __init__(self, default_word: str) -> None:
-        self.default_word = default_word
-        self.expected = f"a whole number above zero, or {default_word!r}"
+    expected = "a whole number above zero, or 'auto'"
+    accepts = int | Literal["auto"]
+    default_word = "auto"
 
     def is_valid(self, value: object) -> bool:
         return _is_above_zero(value)
