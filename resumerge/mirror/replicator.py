@@ -161,6 +161,17 @@ class Replicator:
         """
         if self._error is not None:
             raise self._error
+        if self._lease.is_lost:
+            self._lease.check()
+
+    def check_lease(self) -> None:
+        """Verify the lease, before something is changed in the mirror by another thread.
+
+        Raises:
+            Resumable: another machine has taken over.
+            OSError: the store cannot say now.
+        """
+        self._lease.check()
 
     def frees(self, waited: float) -> bool:
         """Whether a local shard will be deleted, so that waiting for disk space makes sense.
@@ -314,8 +325,7 @@ class Replicator:
         """Write a snapshot that names the mirrored files, without those that have disappeared."""
         older, self._snapshots = self._snapshots, None
         if older is None:
-            listed = self.store.list()
-            self._forget_missing(listed)
+            listed, _ = self._listing()
             older = snapshot_names(listed)
             # What they had published is adopted: the snapshot names it.
             stale = {task.name for task in task_names(listed) if task.token < self.token}
@@ -323,10 +333,7 @@ class Replicator:
                 self._removable |= stale
         named = self._ledger.mirrored()
         self._snapshots = [write_snapshot(self.store, self._ledger, self._lease.token, older)]
-        listed = self.store.list()
-        # A machine that took over before does not know what this snapshot names.
-        self._lease.check_listed(listed)
-        self._forget_missing(listed)
+        self._listing()
         self._named = set(named)
 
     def _remove(self, names: Sequence[str]) -> None:
@@ -334,14 +341,21 @@ class Replicator:
         with self._changed:
             self._removable.difference_update(names)
 
-    def _forget_missing(self, listed: Mapping[str, int]) -> bool:
-        """Forget files that somebody removed from the mirror; whether there are any."""
-        mirrored = self._ledger.mirrored_files()
+    def _listing(self) -> tuple[Mapping[str, int], bool]:
+        """The files in the mirror; and whether somebody removed some, which are forgotten.
+
+        Raises:
+            Resumable: another machine has taken over. One that did before a snapshot was written
+                does not know what that names.
+        """
+        mirrored = self._ledger.mirrored_files()  # before: what tasks upload is recorded meanwhile
+        listed = self.store.list()
+        self._lease.check_listed(listed)
         missing = [name for name, (nbytes, _) in mirrored.items() if listed.get(name) != nbytes]
         for name in missing:
             self._ledger.forget_mirrored(name)
             self._ledger.event("mirror_lost_file", mirror=self.store.url, name=name)
-        return bool(missing)
+        return listed, bool(missing)
 
     def _upload(self, name: str) -> None:
         """Upload a shard, and record it."""
@@ -365,9 +379,8 @@ class Replicator:
             self._storage.remove(self._out / name)
 
     def _finish(self) -> None:
-        listed = self.store.list()
-        self._lease.check_listed(listed)
-        if self._forget_missing(listed):
+        _, some_are_missing = self._listing()
+        if some_are_missing:
             return
         assert self._companions is not None
         files = self._ledger.mirrored_files()

@@ -173,9 +173,9 @@ def _adopt_uploaded(
 ) -> None:
     """Journal the shards that tasks of a cluster put into the mirror, and their driver did not."""
     if isinstance(mirror.store, BucketStore):
-        token = mirror.acquire_lease(run.folder.name).token
+        lease = mirror.acquire_lease(run.folder.name)
         with closing(ShardFiles(plan, run.out.folder, context.storage)) as files:
-            adopt_uploaded(plan, run.ledger, files, mirror.store, token)
+            adopt_uploaded(plan, run.ledger, files, mirror.store, lease.token, lease.check)
 
 
 def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:

@@ -9,6 +9,8 @@ driver dies before it journals that, whoever continues the run finds both.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.recovery.shard_record import ShardRecord
 from resumerge.ledger import Ledger
@@ -25,12 +27,18 @@ RECORD = "record"
 
 
 def adopt_uploaded(
-    plan: Plan, ledger: Ledger, files: ShardFiles, store: BucketStore, token: int
+    plan: Plan,
+    ledger: Ledger,
+    files: ShardFiles,
+    store: BucketStore,
+    token: int,
+    check_lease: Callable[[], None],
 ) -> tuple[list[int], list[str]]:
     """Journal the shards that were uploaded and not journaled; delete what else tasks left.
 
     Args:
         token: the fencing token of this machine; what tasks of a higher one left is not touched.
+        check_lease: raises where another machine has taken over.
 
     Returns:
         The numbers of the shards that were journaled; and the names of the objects that a snapshot
@@ -61,8 +69,13 @@ def adopt_uploaded(
             superfluous.append(task.name)
         else:
             removed.append(task.name)
+
+    def remove() -> None:
+        check_lease()
+        store.put({}, removed)
+
     if removed:
-        retry(store, lambda: store.put({}, removed))
+        retry(store, remove)
     return adopted, superfluous
 
 

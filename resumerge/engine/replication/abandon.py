@@ -15,7 +15,13 @@ from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
 from resumerge.mirror.manifest import SHARD, read_manifest
-from resumerge.mirror.names import MANIFEST_FILE, fencing_tokens, lease_name, metadata_in
+from resumerge.mirror.names import (
+    MANIFEST_FILE,
+    fencing_tokens,
+    lease_name,
+    metadata_in,
+    task_names,
+)
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.mirror.stores.folder import PART
@@ -98,6 +104,8 @@ def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
         InputError, Resumable: the mirror cannot be used.
     """
     back_up(mirror, written.backups)
+    if tasks := [task.name for task in task_names(written.remove)]:  # which end then
+        retry(mirror.store, lambda: mirror.store.put({}, tasks))
     retry(mirror.store, lambda: mirror.store.abandon_uploads(written.uploads))
     if written.remove:
         retry(mirror.store, lambda: mirror.store.put({}, written.remove))

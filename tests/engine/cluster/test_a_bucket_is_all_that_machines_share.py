@@ -80,6 +80,26 @@ def test_each_machine_puts_its_shards_there(run: BucketRun) -> None:
     assert models == {path: path.stat().st_mtime_ns for path in run.runs.models.glob("*/*")}
 
 
+def test_models_that_are_streamed_from_there(run: BucketRun, only_soak: None) -> None:
+    """No machine has a model, or any shard of the result, on its disk."""
+    recipe = recipe_in(run.runs.models).read_text()
+    for model in ("base", "math", "code"):
+        for path in (run.runs.models / model).iterdir():
+            run.bucket.put(f"models/{model}/{path.name}", path.read_bytes())
+    recipe = recipe.replace(str(run.runs.models), f"{run.bucket.url}/models")
+    path = run.out.with_name("recipe.yaml")
+    path.write_text(recipe)
+    given = {"ray": run.runs.cluster.address, "threads": 1, "shard_size": SHARD_SIZE}
+    resumerge.run(path, run.url, state_dir=state_of(run.out), stream=True, **given)
+    found = {name: data for name, data in run.files().items() if name.endswith(".safetensors")}
+    assert (
+        found == {name: (run.runs.plain / name).read_bytes() for name in found} and len(found) == 4
+    )
+    assert resumerge.verify(run.url).intact
+    homes = [path for path in run.runs.cluster.folder.rglob("*") if path.is_file()]
+    assert not [path for path in homes if path.suffix == ".safetensors" or "blobs" in path.parts]
+
+
 def kills(soak: bool) -> list[tuple[str, ...]]:
     """Accidents of a merge each; with --soak one at each stage of each shard."""
     some = [("sent-kill-0", "uploaded-kill-1", "renamed-kill-2", "middle-kill-3")]
@@ -110,7 +130,7 @@ def tasks(run: BucketRun, what: bytes) -> int:
     return sum(b'"%b": {' % what in answer["Body"].read() for answer in found)
 
 
-AGAIN = ["elsewhere", "here", "with Ray"]
+AGAIN = ["elsewhere", "here", "with Ray", "elsewhere with Ray"]
 
 
 @pytest.mark.parametrize("again", AGAIN)
@@ -125,19 +145,19 @@ def test_a_driver_that_is_killed(run: BucketRun, tmp_path: Path, soak: bool, aga
     process.wait()
     known, there = counted(run.out)["task_finished"], tasks(run, b"record")
     home, out = {"HOME": str(tmp_path / "home")}, run.out
-    if again == "elsewhere":
+    if again.startswith("elsewhere"):
         out = tmp_path / "other"
         words = (run.url, "--output", str(out), "--state-dir", str(state_of(out)))
     else:
         words = (str(out), "--state-dir", str(state_of(out)))
-    on_ray = ("--ray", run.runs.cluster.address) if again == "with Ray" else ()
+    on_ray = ("--ray", run.runs.cluster.address) if again.endswith("with Ray") else ()
     resumed = run.resume(*words, *on_ray, **home)
     assert resumed.wait(200) == 0, resumed.stderr and resumed.stderr.read()
     run.check_finished()
     found = counted(out)
     assert found["shard_adopted"] >= there - known > 0
     computed = 4 - known - found["shard_adopted"] if on_ray else 0
-    assert found["task_finished"] == (0 if again == "elsewhere" else known) + computed
+    assert found["task_finished"] == (0 if again.startswith("elsewhere") else known) + computed
 
 
 def test_a_driver_that_is_stopped(run: BucketRun, only_soak: None) -> None:

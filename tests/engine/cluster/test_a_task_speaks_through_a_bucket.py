@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from loopback_clouds import Container
@@ -18,6 +21,7 @@ from tiny_models import LLAMA, write_family
 
 from resumerge.engine.cluster.exchange import bucket_task
 from resumerge.engine.cluster.exchange.base import Beat
+from resumerge.engine.cluster.exchange.bucket import BucketExchange
 from resumerge.engine.cluster.exchange.bucket_task import BucketEndpoint, opening
 from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome
 from resumerge.engine.cluster.shard_plan import shard_plan
@@ -26,6 +30,9 @@ from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import Resumable
+from resumerge.mirror import ReplicationOptions, Replicator
+from resumerge.mirror.lease import Lease
 from resumerge.mirror.names import TaskName
 from resumerge.mirror.stores.base import Moved
 from resumerge.mirror.stores.buckets import s3_uploads
@@ -108,7 +115,8 @@ class InBucket:
     def adopt(self, token: int = TOKEN) -> list[int]:
         shards = self.shards
         with closing(ShardFiles(shards.plan, shards.out, Storage())) as files:
-            return adopt_uploaded(shards.plan, shards.ledger, files, self.store, token)[0]
+            parts = (shards.plan, shards.ledger, files, self.store, token)
+            return adopt_uploaded(*parts, lambda: None)[0]
 
     def change_record(self, number: int, **values: object) -> None:
         [name] = [name for name in self.tasks() if f"shard{number}-" in name]
@@ -294,3 +302,66 @@ def test_a_bucket_that_fails_when_a_task_begins(
     proxy.choose = lambda method, path: None
     assert task.endpoint.obstacle(Node("", "here")) == ""
     assert isinstance(run.run(task), Finished), "what may have been written is known again"
+
+
+@pytest.fixture
+def lease(run: InBucket, monkeypatch: pytest.MonkeyPatch) -> Lease:
+    monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", "1")
+    return Lease.acquire(run.store, "run")
+
+
+def replicator_of(run: InBucket, lease: Lease) -> Replicator:
+    parts = (ReplicationOptions(then_delete=True), Storage(), print, print)
+    return Replicator(run.store, lease, run.shards.ledger, run.shards.out, *parts)
+
+
+def test_a_driver_that_wakes_late_changes_nothing(run: InBucket, lease: Lease) -> None:
+    """Another machine has taken over, and finished."""
+    replicator, mirror = replicator_of(run, lease), SimpleNamespace(store=run.store, url="")
+    shards: tuple[Any, ...] = (run.shards.plan, run.shards.ledger, None, mirror)
+    exchange = BucketExchange(*shards, replicator, lambda: None)
+    exchange.endpoint("shard0-1")
+    other = Lease.acquire(run.store, "run", take_over=True)
+    other.stop()
+    run.store.put({".resumerge/done.json": b"{}"}, run.tasks())
+    before = run.there()
+    time.sleep(0.6)  # more than half of the lease's time
+    with pytest.raises(Resumable, match="Another machine"):
+        exchange.endpoint("shard1-1")
+    with pytest.raises(Resumable, match="Another machine"):
+        exchange.check()
+    assert exchange.adopt() == []
+    assert run.there() == before
+
+
+def test_a_shard_that_arrives_during_a_listing_is_not_missing(run: InBucket, lease: Lease) -> None:
+    first, second = (run.name(number) for number in (0, 1))
+    replicator, ledger = replicator_of(run, lease), run.shards.ledger
+    run.store.put({first: b"one"})
+    ledger.note_mirrored(first, 3, "0" * 64)
+    list_before = run.store.list
+
+    def list_meanwhile() -> dict[str, int]:
+        found = list_before()
+        run.store.put({second: b"second"})
+        ledger.note_mirrored(second, 6, "1" * 64)
+        return found
+
+    run.store.list = list_meanwhile  # type: ignore[method-assign]
+    _, some_are_missing = replicator._listing()
+    assert not some_are_missing and ledger.mirrored_files().keys() == {first, second}
+    run.store.list = list_before  # type: ignore[method-assign]
+    run.store.put({}, [first])
+    _, some_are_missing = replicator._listing()
+    assert some_are_missing and ledger.mirrored_files().keys() == {second}
+
+
+def test_a_late_task_leaves_the_upload_of_whoever_has_the_lease(
+    run: InBucket, lease: Lease
+) -> None:
+    task = run.task(0)
+    run.give_up(0)
+    key = f"m/{run.name(0)}"
+    run.bucket.api.create_multipart_upload(Bucket=run.bucket.name, Key=key)
+    assert isinstance(run.run(task), Failed)
+    assert run.bucket.begun_uploads() == [key]

@@ -65,14 +65,14 @@ class BucketExchange(Exchange):
         ours = [shard.name for shard in there if listed[shard.name] == shard.nbytes]
         others = backup_names({shard.name for shard in there} - set(ours), listed)
         # Damaged, or uploaded by a task that died before it wrote its record: no snapshot names it.
-        self._ask(lambda: self._store.put({}, ours))
-        self._ask(lambda: back_up(self._mirror, others))
+        self._change(lambda: self._store.put({}, ours))
         for name, now in others.items():
+            self._change(lambda: back_up(self._mirror, {name: now}))  # noqa: B023, called now
             self._ledger.event("file_set_aside", name=name, now=now, mirror=self._mirror.url)
 
     def endpoint(self, task: str) -> TaskEndpoint:
         nonce, name = secrets.token_hex(8), self._name(task)
-        self._ask(lambda: self._store.put({name.name: opening(nonce)}))
+        self._change(lambda: self._store.put({name.name: opening(nonce)}))
         limits = self._replicator.options
         return BucketEndpoint(self._store.url, name, nonce, limits.rate, limits.stall_seconds)
 
@@ -104,10 +104,17 @@ class BucketExchange(Exchange):
             self._store.put({}, [self._name(task).name])
 
     def adopt(self) -> list[int]:
-        parts = (self._plan, self._ledger, self._files, self._store, self._replicator.token)
+        replicator = self._replicator
         try:
-            self._replicator.check()  # another machine may have taken over
-            adopted, superfluous = adopt_uploaded(*parts)
+            replicator.check()
+            adopted, superfluous = adopt_uploaded(
+                self._plan,
+                self._ledger,
+                self._files,
+                self._store,
+                replicator.token,
+                replicator.check_lease,
+            )
         except (InputError, Resumable):  # the next attempt does it
             return []
         self._replicator.uploaded(superfluous)
@@ -122,6 +129,19 @@ class BucketExchange(Exchange):
     def _name(self, task: str) -> TaskName:
         shard = int(task.removeprefix("shard").partition("-")[0])
         return TaskName(self._replicator.token, shard, task)
+
+    def _change(self, call: Callable[[], None]) -> None:
+        """Change something in the bucket, as long as no other machine has taken over.
+
+        Raises:
+            Resumable: one has; or as for `_ask`.
+        """
+
+        def checked() -> None:
+            self._replicator.check_lease()
+            call()
+
+        self._ask(checked)
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Do something with the bucket, again if it fails for a moment.

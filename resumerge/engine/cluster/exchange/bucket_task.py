@@ -19,7 +19,7 @@ from resumerge.engine.recovery.shard_record import ShardRecord, Uploaded
 from resumerge.engine.recovery.uploaded import RECORD
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError, Resumable, StoreError
-from resumerge.mirror.names import TaskName, task_names
+from resumerge.mirror.names import TaskName, fencing_tokens
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.registry import open_store
 from resumerge.mirror.transfer import RateLimit
@@ -165,10 +165,9 @@ class BucketEndpoint(TaskEndpoint):
 
     def _abandon_upload(self, name: str) -> None:
         """Remove the parts of an upload that nobody goes on with: this task may have begun it after
-        all others were done."""
+        the mirror was finished. Before that, whoever has a lease may be going on with it."""
         with suppress(OSError):
-            others = task_names(self._store.list())
-            if not any(other.shard == self.object.shard for other in others):
+            if not fencing_tokens(self._store.list()):
                 self._store.abandon_uploads([name])
 
     def _write(self, content: Mapping[str, Any]) -> None:
