@@ -17,7 +17,7 @@ from resumerge.printable import without_secrets
 
 OUTPUT = "output"
 
-_URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(.*)", re.DOTALL)
 """One slash is left of two in a `Path`. A folder ``s3:`` can be written ``./s3:/…``."""
 
 
@@ -35,7 +35,8 @@ def local_path(path: object, what: str) -> Path:
     if address := address_in(path):
         address = without_secrets(address)
         scheme, _, rest = address.partition("://")
-        fix = f"write the path alone: /{rest}" if scheme == "file" else "name one on this machine"
+        path_alone = f"write the path alone: /{rest.lstrip('/')}"
+        fix = path_alone if scheme == "file" else "name one on this machine"
         if what == OUTPUT and scheme != "file":
             fix += f"; --mirror {address} copies the model while it is merged"
         raise refuse(
