@@ -120,6 +120,7 @@ def test_killed_and_resumed(
     [
         (["--mirror", "elsewhere"], "--mirror elsewhere"),
         (["--bring-back"], "--bring-back"),
+        (["--no-mirror-then-delete"], "--no-mirror-then-delete"),
         (["--intermediate-dir", "stages"], "--intermediate-dir"),
     ],
 )
@@ -165,7 +166,7 @@ def test_a_run_stays_where_its_output_is(
     wait_until(lambda: in_mirror(url).sealed, process)
     process.terminate()
     assert process.wait() == 143
-    for words in (["--mirror", f"{url}-2"], ["--bring-back"]):
+    for words in (["--mirror", f"{url}-2"], ["--bring-back"], ["--no-mirror-then-delete"]):
         _, err = machine.call("resume", url, *words, expect=2)
         assert "output of this run is in a bucket" in err
     machine.call("run", "recipe.yaml", url, *SMALL, "--restart")

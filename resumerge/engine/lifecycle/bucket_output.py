@@ -44,6 +44,7 @@ def settled(out: Path | str, options: Options) -> tuple[Path, Options]:
     contradicting = {
         f"--mirror {options.mirror}": options.mirror not in (None, out, f"{out}/"),
         "--bring-back": options.bring_back,
+        "--no-mirror-then-delete": options.mirror_then_delete is False,
         "--intermediate-dir": options.intermediate_dir is not None,
     }
     if given := [words for words, is_given in contradicting.items() if is_given]:
@@ -92,6 +93,13 @@ def check_stays(options: Options, out: Path, mirror: str | None, url: str | None
             where=mirror,
             found=f"--mirror {url}",
             fix="leave --mirror out",
+        )
+    if options.mirror_then_delete is False:
+        raise refuse(
+            "The output of this run is in a bucket, and nothing of it stays here",
+            where=mirror,
+            found="--no-mirror-then-delete",
+            fix="leave it out",
         )
     if options.bring_back:
         raise refuse(
