@@ -173,6 +173,38 @@ def test_a_run_stays_where_its_output_is(
     assert check_mirror(open_store(url)).state == "finished"
 
 
+def begun(machine: Machine, url: str) -> None:
+    """A run is killed in the middle, and leaves an unfinished shard."""
+    process = machine.start("run", "recipe.yaml", url, *SMALL, **SLOWLY)
+    wait_until(
+        lambda: in_mirror(url).sealed and [*machine.state.glob(f"{IN_BUCKETS}/*/*/*.partial")],
+        process,
+    )
+    kill(process)
+    assert [*machine.state.glob(f"{IN_BUCKETS}/*/*/*.partial")]
+
+
+def test_nothing_stays_where_another_machine_finishes(
+    url: str, new: Callable[[], Machine], bucket: Bucket
+) -> None:
+    first = new()
+    begun(first, url)
+    new().call("resume", url)
+    out, err = first.call("resume", url)
+    assert url in out + err and IN_BUCKETS not in out + err
+    assert left_of_it(first) == []
+
+
+def test_nothing_stays_of_a_run_that_is_removed(
+    url: str, new: Callable[[], Machine], bucket: Bucket
+) -> None:
+    machine = new()
+    begun(machine, url)
+    [run] = json.loads(machine.call("status", url, "--json")[0])["runs"]
+    machine.call("clean", run["id"], "--yes")
+    assert left_of_it(machine) == []
+
+
 def test_as_a_python_function(
     url: str, bucket: Bucket, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

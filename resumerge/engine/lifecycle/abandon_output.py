@@ -18,9 +18,15 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
     Files that the run did not write, and those that were edited since, are kept, and so is the
     output's folder. The ledger is deleted last, in one step: it names what belongs to the run.
     """
+    remove_written(ledger, out, storage)
+    ledger.close()
+    remove_folder(folder, storage)
+
+
+def remove_written(ledger: Ledger, out: Path, storage: Storage) -> None:
+    """Delete what a run wrote to its output's folder: its shards, and the files beside them."""
     folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
     written = written_files(ledger, out)
-    ledger.close()
     for name in sorted(written):
         storage.remove(out / name)
     remove_tasks(out)
@@ -30,7 +36,6 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
     for path in (out, *(out / name for name in folders)):
         if path.is_dir():
             storage.sync_folder(path)
-    remove_folder(folder, storage)
 
 
 def remove_folder(folder: Path, storage: Storage) -> None:

@@ -9,6 +9,7 @@ from resumerge.engine.checks.paths import check_output, check_output_path
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.checksums import hash_file
 from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.lifecycle.abandon_output import remove_written
 from resumerge.engine.lifecycle.adopt import AdoptedRun
 from resumerge.engine.lifecycle.bucket_output import shown_output
 from resumerge.engine.lifecycle.fetch_model import fetch_model, fetched_names, is_made_of
@@ -21,6 +22,7 @@ from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock, remove_stale_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import is_output_in
 from resumerge.mirror.manifest import (
     SHARD,
     Manifest,
@@ -125,6 +127,25 @@ def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
         if problems:
             raise InputError(problems)
     return take_finished(context, mirror, manifest, out)
+
+
+def take_finished_of(
+    context: RunContext, run: AdoptedRun, mirror: MirrorSession, manifest: Manifest
+) -> Result:
+    """Report that another machine has finished a run that this one has, as `take_finished` does.
+
+    If the run's output is in a bucket, what this machine wrote of it is removed.
+
+    Raises:
+        InputError, Resumable: it cannot be copied.
+    """
+    if not is_output_in(run.out.path, mirror.url):
+        return take_finished(context, mirror, manifest, run.out)
+    if run.out.folder.is_dir():
+        with output_lock(run.out):
+            remove_written(run.ledger, run.out.folder, context.storage)
+        context.runs.remove_unused(run.out.path)
+    return take_finished(context, mirror, manifest, None)
 
 
 def take_finished(

@@ -120,6 +120,7 @@ def remove_run(run: OldRun, storage: Storage) -> None:
                 remove_folder(run.folder, storage)
             else:
                 abandon_output(ledger, run.folder, out.folder, storage)
+        RunStore(run.folder.parent).remove_unused(out.path)
 
 
 def _describe(folder: Path) -> OldRun:

@@ -32,7 +32,7 @@ from resumerge.engine.lifecycle.find import FinishedInMirror, Found, NewRun
 from resumerge.engine.lifecycle.finished import (
     is_finished,
     report_finished,
-    take_finished,
+    take_finished_of,
     use_finished_mirror,
 )
 from resumerge.engine.opening.pinned_plan import pinned_plan
@@ -99,7 +99,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
         reconciler = Reconciler(run.ledger, run.out.folder, run.mirror, context.storage)
         manifest = reconciler.reconcile(named=run.mirror_named)
         if manifest is not None:
-            return take_finished(context, run.mirror, manifest, run.out)
+            return take_finished_of(context, run, run.mirror, manifest)
         _adopt_uploaded(context, run, plan, run.mirror)
         check_contents(context, run.record, plan, run.ledger)
         only_in_mirror = reconciler.compare()
