@@ -189,7 +189,12 @@ def test_nothing_stays_where_another_machine_finishes(
 ) -> None:
     first = new()
     begun(first, url)
-    new().call("resume", url)
+    other = new()
+    for words in (["--bring-back"], ["--no-mirror-then-delete"]):
+        _, err = other.call("resume", url, *words, expect=2)
+        assert "output of this run is in a bucket" in err
+        assert other.rows("SELECT id FROM run") == [], "imported"
+    other.call("resume", url)
     out, err = first.call("resume", url)
     assert url in out + err and IN_BUCKETS not in out + err
     assert left_of_it(first) == []

@@ -16,6 +16,7 @@ from resumerge.engine.checks.paths import (
     check_writable,
 )
 from resumerge.engine.context import RunContext
+from resumerge.engine.lifecycle.bucket_output import check_stays
 from resumerge.engine.opening.pinned_plan import pinned_path
 from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.replication.checks import check_apart, refuse_mirror
@@ -109,6 +110,7 @@ def _import(
     context: RunContext, mirror: MirrorSession, record: Mapping[str, Any], out: OutputPath
 ) -> Path:
     """Copy a run's ledger from its mirror; its folder, which appears whole or not at all."""
+    check_stays(context.options, out.path, mirror.url, mirror.url)
     runs, storage = context.runs, context.storage
     problems = [
         *check_output_path(out),
