@@ -206,7 +206,13 @@ def test_nothing_stays_of_a_run_that_is_removed(
     machine = new()
     begun(machine, url)
     [run] = json.loads(machine.call("status", url, "--json")[0])["runs"]
-    machine.call("clean", run["id"], "--yes")
+    _, err = machine.call("resume", run["id"], "--output", "elsewhere", expect=2)
+    assert url in err and IN_BUCKETS not in err
+    (machine.work / "recipe.yaml").write_text(machine.recipe.replace("code", "base"))
+    _, err = machine.call("resume", url, expect=2)
+    assert url in err and IN_BUCKETS not in err
+    said, err = machine.call("clean", url, "--yes")
+    assert url in said and IN_BUCKETS not in said + err
     assert left_of_it(machine) == []
 
 

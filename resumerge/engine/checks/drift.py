@@ -16,7 +16,7 @@ from resumerge.engine.execute.source_watch import SOURCE_CHANGED
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import RECIPE_FILE
+from resumerge.ledger.run_store import RECIPE_FILE, output_as_named
 from resumerge.ledger.validators import SOURCE
 from resumerge.ledger.validity import RECIPE_TEXT
 from resumerge.planning import Plan, fingerprint_parts
@@ -209,12 +209,13 @@ def _refuse_drift(
     """Raise an error if two fingerprints differ."""
     kinds, lines = describe(before, after)
     if lines:
-        rest = [record["output"], "--state-dir", str(context.runs.folder)]
+        out = output_as_named(record["output"], record["mirror"])
+        rest = [out, "--state-dir", str(context.runs.folder)]
         rest += context.options.words_to_start_over(json.loads(record["options"]))
         restart = ["resumerge", "run", config, *rest, "--restart"]
         raise refuse(
             headline(kinds),
-            where=record["output"],
+            where=out,
             found="; ".join(lines[:6]),
             fix=advice(kinds, _run_own_recipe(context, record), shell_line(restart)),
         )
@@ -227,5 +228,6 @@ def _own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
 
 def _run_own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
     """The command that continues with the recipe that the run was created with."""
-    words = ["resumerge", "run", _own_recipe(context, record), record["output"]]
+    out = output_as_named(record["output"], record["mirror"])
+    words = ["resumerge", "run", _own_recipe(context, record), out]
     return shell_line([*words, "--state-dir", str(context.runs.folder)])

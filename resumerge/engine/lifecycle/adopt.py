@@ -27,6 +27,7 @@ from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import output_lock, run_lock
 from resumerge.errors import InputError, refuse, unavailable
 from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import output_as_named
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 from resumerge.recipe import Recipe
@@ -82,7 +83,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
         with closing(ledger):
             record = ledger.run() or {}
             named = found.out.path if found.out is not None else context.options.output
-            _check_output_stays(Path(record["output"]), named)
+            _check_output_stays(record, named)
             mirror_named = context.options.mirror is not None
             known = context.mirror.url if context.mirror else record["mirror"]
             url = context.options.mirror or known
@@ -181,11 +182,11 @@ def keep_options(context: RunContext, run: AdoptedRun) -> None:
         run.ledger.set_options(now)
 
 
-def _check_output_stays(out: Path, named: Path | None) -> None:
-    if named is not None and os.path.realpath(named) != os.path.realpath(out):
+def _check_output_stays(record: Mapping[str, Any], named: Path | None) -> None:
+    if named is not None and os.path.realpath(named) != os.path.realpath(record["output"]):
         raise refuse(
             "This run has another output on this machine",
             where=str(named),
-            found=str(out),
+            found=output_as_named(record["output"], record["mirror"]),
             fix="name that one, or leave --output out",
         )

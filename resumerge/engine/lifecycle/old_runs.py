@@ -15,7 +15,8 @@ from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.resources.lock import lock_holder, output_lock, run_lock
 from resumerge.errors import InputError, refuse
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import RunStore
+from resumerge.ledger.run_store import RunStore, output_as_named
+from resumerge.mirror.stores.registry import is_mirror_url, normalise
 from resumerge.output_path import OutputPath
 from resumerge.storage import Storage
 
@@ -31,7 +32,7 @@ class OldRun:
     Args:
         folder: of its ledger.
         state: as the ledger says; `DAMAGED` where neither ledger nor snapshot can be read.
-        output: as the user named it; None where that is not known.
+        output: on this machine; None where that is not known.
         seconds: since anything was written to its ledger.
         ledger_bytes: size of `folder`.
         unfinished: files of an unfinished model, which are removed with the run: names in the
@@ -53,12 +54,17 @@ class OldRun:
     def id(self) -> str:
         return self.folder.name
 
+    @property
+    def named(self) -> str | None:
+        """The output as the user named it."""
+        return None if self.output is None else output_as_named(self.output, self.mirror)
+
     def as_json(self) -> dict[str, Any]:
         """For ``clean --json``."""
         return {
             "id": self.id,
             "state": self.state,
-            "output": None if self.output is None else str(self.output),
+            "output": self.named,
             "seconds": round(self.seconds, 1),
             "ledger_bytes": self.ledger_bytes,
             "unfinished_files": sorted(self.unfinished),
@@ -80,7 +86,7 @@ def old_runs(
     Raises:
         InputError: there is no such run.
     """
-    named = list(dict.fromkeys(runs.find(name) for name in names)) or runs.runs()
+    named = list(dict.fromkeys(_find(runs, name) for name in names)) or runs.runs()
     found = [_describe(folder) for folder in named if lock_holder(folder) is None]
     only_done = done or not (names or older is not None)
     return [
@@ -88,6 +94,12 @@ def old_runs(
         for run in found
         if (run.state == "done" or not only_done) and (older is None or run.seconds >= older)
     ]
+
+
+def _find(runs: RunStore, name: str) -> Path:
+    """The folder of a run, by its id or its output, which may be in a bucket."""
+    ours = runs.of_output(runs.output_in(normalise(name))) if is_mirror_url(name) else []
+    return ours[-1] if ours else runs.find(name)
 
 
 def remove_run(run: OldRun, storage: Storage) -> None:

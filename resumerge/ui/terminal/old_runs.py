@@ -23,7 +23,7 @@ def _described(run: OldRun) -> str:
     text = f"{run.state}, {show_age(run.seconds)} old, ledger {show_size(run.ledger_bytes)}"
     if not run.unfinished:
         return text
-    output = printable(run.output)
+    output = printable(run.named)
     return f"{text}, unfinished files {show_size(run.unfinished_bytes)} in {output}"
 
 
