@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 LAYERS = 12
 OF_FILES = "merge_method: slowly\nmodels: [{model: a/a.safetensors}, {model: b/last.ckpt}]\n"
 OF_FOLDERS = "merge_method: slowly\nmodels: [{model: a}, {model: b}]\n"
-SLOW = {"SLOWLY_SECONDS": "0.15"}
+SLOW = {"SLOWLY_SECONDS": "0.3"}
 
 
 @pytest.fixture(scope="module")

@@ -156,8 +156,12 @@ def test_a_driver_that_is_killed(run: BucketRun, tmp_path: Path, soak: bool, aga
     run.check_finished()
     found = counted(out)
     assert found["shard_adopted"] >= there - known > 0
-    computed = 4 - known - found["shard_adopted"] if on_ray else 0
-    assert found["task_finished"] == (0 if again.startswith("elsewhere") else known) + computed
+    if again == "here":
+        assert found["task_finished"] == known
+    elif again == "elsewhere":  # as many as the newest snapshot knew of
+        assert found["task_finished"] <= known
+    else:
+        assert found["task_finished"] + found["shard_adopted"] == 4
 
 
 def test_a_driver_that_is_stopped(run: BucketRun, only_soak: None) -> None:

@@ -43,7 +43,8 @@ def test_any_other_file_is_set_aside(
 def test_a_shard_of_somebody_else_beside_an_unfinished_one_is_set_aside(
     halfway: Merge, reference: dict[str, bytes]
 ) -> None:
-    [shard] = halfway.query("SELECT * FROM shards WHERE state = 'open' LIMIT 1")
+    [shard] = halfway.query("SELECT * FROM shards ORDER BY number DESC LIMIT 1")
+    assert shard["state"] == "open" and not (halfway.out / shard["name"]).exists()
     (halfway.out / shard["name"]).write_bytes(MINE)
     halfway.finish()
     assert halfway.files() == {**reference, f"{shard['name']}.kept": MINE}
