@@ -137,6 +137,7 @@ AGAIN = ["elsewhere", "here", "with Ray", "elsewhere with Ray"]
 def test_a_driver_that_is_killed(run: BucketRun, tmp_path: Path, soak: bool, again: str) -> None:
     if again != AGAIN[0] and not soak:
         pytest.skip("one way to go on is enough for every day: the others with --soak")
+    run.runs.cluster.lay("middle-meet-0", "middle-meet-1")  # however long a worker takes to start
     process = run.begin()
     wait_for(lambda: tasks(run, b"node") == 2)
     process.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published

@@ -141,6 +141,7 @@ def is_at_work(worker: int) -> bool:
 @pytest.mark.parametrize("again", [["--ray"], []], ids=["with Ray", "without"])
 def test_a_driver_that_is_killed(runs: ClusterRuns, tmp_path: Path, again: list[str]) -> None:
     out = tmp_path / "model"
+    runs.cluster.lay("middle-meet-0", "middle-meet-1")  # however long a worker takes to start
     process = runs.begin(out, "--no-supervise")
     wait_for(lambda: len(list((out / TASKS).glob("*/*/heartbeat.json"))) == 2)
     process.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
