@@ -55,7 +55,6 @@ class Scheduler:
         self._statistics_pool = ThreadPoolExecutor(1, "statistics")
         self._running: deque[tuple[Future[WrittenBlocks], int]] = deque()
         """Tasks in order, and the bytes that each writes."""
-        self._in_flight = 0
         self._upcoming: StartedUnit | None = None
         self._current: tuple[Unit, Statistics]
         self._blocks_left = range(0)
@@ -121,7 +120,7 @@ class Scheduler:
             Whether there is no room for another task before the batch is committed.
         """
         while not self._stop.requested and self._has_idle_threads():
-            left = self._governor.batch_bytes // 2 - nbytes - self._in_flight
+            left = self._governor.batch_bytes // 2 - nbytes - self._bytes_in_flight
             is_full = left < self._largest_block or self._governor.cramped
             if is_full and (nbytes or self._running):
                 return True
@@ -130,7 +129,6 @@ class Scheduler:
                 break
             size = task[0].span(task[1])[1]
             self._running.append((self._pool.submit(self._write_blocks, *task), size))
-            self._in_flight += size
         return False
 
     def _has_idle_threads(self) -> bool:
@@ -138,7 +136,11 @@ class Scheduler:
         if not self._running:
             return True
         few = len(self._running) <= self._tasks_in_flight()
-        return few and self._in_flight < self._governor.batch_bytes // 4
+        return few and self._bytes_in_flight < self._governor.batch_bytes // 4
+
+    @property
+    def _bytes_in_flight(self) -> int:
+        return sum(size for _, size in self._running)
 
     def _written(self) -> Iterator[WrittenBlocks]:
         """The blocks that are next in order, half of those in flight, as soon as they are written.
@@ -149,9 +151,7 @@ class Scheduler:
         count = -(-len(self._running) // 2)
         self._running[count - 1][0].exception()  # waits for it
         for _ in range(count):
-            future, size = self._running.popleft()
-            self._in_flight -= size
-            written = future.result()
+            written = self._running.popleft()[0].result()
             if written.completes_unit:
                 self._read_ahead.end(written.unit)
             yield written
