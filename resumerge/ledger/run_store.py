@@ -103,6 +103,10 @@ class RunStore:
                 for folder in (output, *output.parents[:2]):
                     folder.rmdir()
 
+    def of_address(self, url: str) -> list[Path]:
+        """The runs whose output is a place in a bucket, by its normalised address, oldest first."""
+        return self.of_output(self.output_in(url))
+
     def of_output(self, output: Path) -> list[Path]:
         """The runs that write to an output, oldest first."""
         wanted = str(output.absolute())

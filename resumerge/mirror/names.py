@@ -20,7 +20,7 @@ _SNAPSHOT = re.compile(
 )
 _TOKEN = re.compile(rf"{re.escape(METADATA)}/(?:lease|ledger)-([0-9]{{6,9}})[-.].*", re.ASCII)
 _TASK = re.compile(
-    rf"{re.escape(METADATA)}/task-([0-9]{{6,9}})-(shard([0-9]{{1,6}})-[0-9]{{1,6}})\.json", re.ASCII
+    rf"{re.escape(METADATA)}/task-([0-9]{{6,9}})-(shard[0-9]{{1,6}}-[0-9]{{1,6}})\.json", re.ASCII
 )
 _METADATA = re.compile(
     rf"{re.escape(METADATA)}/"
@@ -56,13 +56,16 @@ class TaskName:
 
     Args:
         token: fencing token of the driver.
-        shard: number of the shard that is computed.
         task: its id, ``shardN-TRY``.
     """
 
     token: int
-    shard: int
     task: str
+
+    @property
+    def shard(self) -> int:
+        """Number of the shard that is computed."""
+        return int(self.task.removeprefix("shard").partition("-")[0])
 
     @property
     def name(self) -> str:
@@ -73,7 +76,7 @@ class TaskName:
 def task_names(names: Iterable[str]) -> list[TaskName]:
     """The files of tasks among these names, sorted."""
     found = (_TASK.fullmatch(name) for name in names)
-    return sorted(TaskName(int(match[1]), int(match[3]), match[2]) for match in found if match)
+    return sorted(TaskName(int(match[1]), match[2]) for match in found if match)
 
 
 def snapshot_names(names: Iterable[str]) -> list[SnapshotName]:

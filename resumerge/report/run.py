@@ -11,7 +11,7 @@ from typing import Any
 
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
-from resumerge.ledger.run_store import is_output_in
+from resumerge.ledger.run_store import output_as_named
 from resumerge.report.cluster import describe_cluster, task_peaks
 
 Document = Mapping[str, Any]
@@ -84,7 +84,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "id": run.get("id"),
         "state": _state(run.get("state"), alive, bool(attempts)),
         "config": run.get("config_path"),
-        "output": url if is_output_in(run.get("output") or "", url) else run.get("output"),
+        "output": run.get("output") and output_as_named(run["output"], url),
         "ledger": str(ledger.path),
         "created": run.get("created"),
         "units": {"total": totals.units, "committed": totals.units_committed},

@@ -25,7 +25,7 @@ def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
     from resumerge.mirror.stores.registry import is_mirror_url, normalise
 
     if is_mirror_url(wanted):
-        if ours := store.of_output(store.output_in(normalise(wanted))):
+        if ours := store.of_address(normalise(wanted)):
             return {"runs": [describe_run(ours[-1])]}
         return {"runs": [status_of_mirror(wanted)]}
     return {"runs": [describe_run(store.find(wanted))]}

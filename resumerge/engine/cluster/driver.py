@@ -29,7 +29,6 @@ from resumerge.engine.compute.computation import Computation
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.host.machine import hostname
-from resumerge.options import MIRROR_WAIT
 from resumerge.options.types import read_task_resources
 from resumerge.planning.plan import Shard
 
@@ -69,9 +68,7 @@ class Dispatcher:
             pending: the shards to be computed.
         """
         self._run, self._cluster, self._journal = run, cluster, journal
-        wait = run.context.options.mirror_wait
-        self._exchange = exchange
-        self._heartbeats = Heartbeats(exchange, MIRROR_WAIT if wait is None else wait)
+        self._exchange, self._heartbeats = exchange, Heartbeats(exchange)
         self._context, self._plan = run.context, run.plan
         self._ledger, self._reporter = run.ledger, run.context.reporter
         self._stop = run.context.stop
@@ -137,7 +134,7 @@ class Dispatcher:
             name,
             shard.index,
             shard.first,
-            self._exchange.endpoint(name),
+            self._exchange.endpoint(name, shard),
             self._fingerprint,
             Versions.of_plan(plan),
             pickle.dumps(plan),

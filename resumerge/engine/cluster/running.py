@@ -39,12 +39,8 @@ class RunningTask:
 class Heartbeats:
     """Reads the heartbeats of tasks."""
 
-    def __init__(self, exchange: Exchange, patience: float) -> None:
-        """
-        Args:
-            patience: seconds for which they may be unreadable.
-        """
-        self._exchange, self._patience = exchange, patience
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
         self._read = time.monotonic()
 
     def read(self, tasks: Sequence[RunningTask]) -> list[RunningTask]:
@@ -57,7 +53,7 @@ class Heartbeats:
         try:
             beats = self._exchange.beats([running.task.id for running in tasks])
         except OSError as error:
-            if getattr(error, "denied", False) or now - self._read > self._patience:
+            if getattr(error, "denied", False) or now - self._read > self._exchange.patience:
                 raise Resumable("mirror", f"The mirror cannot be read: {error}") from error
             for running in tasks:
                 running.changed = now

@@ -13,7 +13,7 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.ledger.run_store import RunStore, is_output_in
 from resumerge.local_path import OUTPUT, address_in, local_path
 from resumerge.options import Options
-from resumerge.output_path import SUFFIX, OutputPath
+from resumerge.output_path import SUFFIX
 
 
 def read_output(value: object) -> Path | str:
@@ -108,8 +108,3 @@ def check_stays(options: Options, out: Path, mirror: str | None, url: str | None
             found="--bring-back",
             fix=f"finish it, then copy it: `resumerge resume {mirror} --bring-back --output DIR`",
         )
-
-
-def shown_output(out: OutputPath, mirror: str | None) -> Path:
-    """The output of a run as the user named it."""
-    return Path(mirror) if mirror and is_output_in(out.path, mirror) else out.path

@@ -118,7 +118,7 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
     """
     if name is None or not is_mirror_url(name):
         return ExistingRun(context.runs.find(name))
-    ours = context.runs.of_output(context.runs.output_in(normalise(name)))
+    ours = context.runs.of_address(normalise(name))
     if ours and not context.options.bring_back:
         return ExistingRun(ours[-1])
     mirror = context.open_mirror(name)

@@ -11,7 +11,6 @@ from resumerge.engine.execute.checksums import hash_file
 from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.abandon_output import remove_written
 from resumerge.engine.lifecycle.adopt import AdoptedRun
-from resumerge.engine.lifecycle.bucket_output import shown_output
 from resumerge.engine.lifecycle.fetch_model import fetch_model, fetched_names, is_made_of
 from resumerge.engine.lifecycle.find import FinishedInMirror
 from resumerge.engine.lifecycle.import_run import check_same_form
@@ -22,7 +21,7 @@ from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock, remove_stale_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import is_output_in
+from resumerge.ledger.run_store import is_output_in, output_as_named
 from resumerge.mirror.manifest import (
     SHARD,
     Manifest,
@@ -100,7 +99,7 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
                         path = run.out.folder / name
                         run.ledger.note_companion(name, path.stat().st_size, hash_file(path))
     url = mirror.url if mirror else None
-    out = shown_output(run.out, url)
+    out = Path(output_as_named(run.out.path, url))
     result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=url)
     context.reporter.done(result)
     return result

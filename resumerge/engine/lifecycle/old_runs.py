@@ -98,7 +98,7 @@ def old_runs(
 
 def _find(runs: RunStore, name: str) -> Path:
     """The folder of a run, by its id or its output, which may be in a bucket."""
-    ours = runs.of_output(runs.output_in(normalise(name))) if is_mirror_url(name) else []
+    ours = runs.of_address(normalise(name)) if is_mirror_url(name) else []
     return ours[-1] if ours else runs.find(name)
 
 

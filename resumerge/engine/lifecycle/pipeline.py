@@ -26,7 +26,6 @@ from resumerge.engine.lifecycle.adopt import (
     replace_run,
 )
 from resumerge.engine.lifecycle.attempt import Attempt
-from resumerge.engine.lifecycle.bucket_output import shown_output
 from resumerge.engine.lifecycle.create_run import create_run
 from resumerge.engine.lifecycle.find import FinishedInMirror, Found, NewRun
 from resumerge.engine.lifecycle.finished import (
@@ -45,6 +44,7 @@ from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
 from resumerge.errors import InputError, Resumable, unavailable
 from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import output_as_named
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
@@ -155,7 +155,7 @@ def _attempt(
     url = replicator.store.url if replicator is not None else None
     result = Result(
         context.run_id,
-        shown_output(out, url),
+        Path(output_as_named(out.path, url)),
         ledger.path,
         merging_seconds=seconds,
         mirror=url,

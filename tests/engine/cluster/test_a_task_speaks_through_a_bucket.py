@@ -76,7 +76,7 @@ class InBucket:
     def task(self, number: int, attempt: int = 1) -> ShardTask:
         """A task as it is sent to a machine."""
         plan = shard_plan(self.shards.plan, number)
-        name = TaskName(TOKEN, number, f"shard{number}-{attempt}")
+        name = TaskName(TOKEN, f"shard{number}-{attempt}")
         self.store.put({name.name: opening("nonce")})
         task = ShardTask(
             name.task,
@@ -320,14 +320,14 @@ def test_a_driver_that_wakes_late_changes_nothing(run: InBucket, lease: Lease) -
     replicator, mirror = replicator_of(run, lease), SimpleNamespace(store=run.store, url="")
     shards: tuple[Any, ...] = (run.shards.plan, run.shards.ledger, None, mirror)
     exchange = BucketExchange(*shards, replicator, lambda: None)
-    exchange.endpoint("shard0-1")
+    exchange.endpoint("shard0-1", run.shards.plan.shards[0])
     other = Lease.acquire(run.store, "run", take_over=True)
     other.stop()
     run.store.put({".resumerge/done.json": b"{}"}, run.tasks())
     before = run.there()
     time.sleep(0.6)  # more than half of the lease's time
     with pytest.raises(Resumable, match="Another machine"):
-        exchange.endpoint("shard1-1")
+        exchange.endpoint("shard1-1", run.shards.plan.shards[1])
     with pytest.raises(Resumable, match="Another machine"):
         exchange.check()
     assert exchange.adopt() == []

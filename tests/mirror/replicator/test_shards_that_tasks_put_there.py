@@ -17,7 +17,7 @@ from resumerge.mirror.snapshots import newest_snapshot, open_snapshot
 
 
 def task(token: int) -> str:
-    return TaskName(token, 0, "shard0-1").name
+    return TaskName(token, "shard0-1").name
 
 
 def test_the_objects_of_tasks_go_after_a_snapshot(replication: Replication) -> None:

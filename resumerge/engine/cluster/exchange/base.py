@@ -103,9 +103,11 @@ class Exchange(ABC):
 
     Attributes:
         beat_seconds: time between two looks at the heartbeats.
+        patience: seconds for which they may be unreadable.
     """
 
     beat_seconds: ClassVar[float]
+    patience: float = 0.0
 
     @abstractmethod
     def open(self, pending: Sequence[Shard]) -> None:
@@ -116,11 +118,12 @@ class Exchange(ABC):
         """
 
     @abstractmethod
-    def endpoint(self, task: str) -> TaskEndpoint:
+    def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:
         """The side of a new task.
 
         Args:
             task: its id, ``shardN-TRY``.
+            shard: that it computes.
         """
 
     @abstractmethod
@@ -133,7 +136,8 @@ class Exchange(ABC):
 
     @abstractmethod
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
-        """The record of a shard that a task has published and not told of; else None."""
+        """The record of a shard that a task has published and not told of; else None. Anybody may
+        have written it."""
 
     @abstractmethod
     def has(self, shard: Shard, record: ShardRecord) -> bool:

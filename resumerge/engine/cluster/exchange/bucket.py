@@ -55,7 +55,7 @@ class BucketExchange(Exchange):
         self._plan, self._ledger, self._files = plan, ledger, files
         self._mirror, self._store, self._replicator = mirror, mirror.store, replicator
         self._waiting = waiting
-        self._fingerprint = (ledger.run() or {})["fingerprint"]
+        self.patience = replicator.options.stall_seconds
 
     def open(self, pending: Sequence[Shard]) -> None:
         # A mirror with shards and no snapshot would be nobody's.
@@ -70,7 +70,7 @@ class BucketExchange(Exchange):
             self._change(lambda: back_up(self._mirror, {name: now}))  # noqa: B023, called now
             self._ledger.event("file_set_aside", name=name, now=now, mirror=self._mirror.url)
 
-    def endpoint(self, task: str) -> TaskEndpoint:
+    def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:
         nonce, name = secrets.token_hex(8), self._name(task)
         self._change(lambda: self._store.put({name.name: opening(nonce)}))
         limits = self._replicator.options
@@ -88,10 +88,7 @@ class BucketExchange(Exchange):
         return found
 
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
-        record = self._ask(lambda: read_record(self._store, self._name(task)))
-        if record is None or not record.fits(self._plan, shard, self._fingerprint):
-            return None
-        return record if self.has(shard, record) else None
+        return self._ask(lambda: read_record(self._store, self._name(task)))
 
     def has(self, shard: Shard, record: ShardRecord) -> bool:
         return self._ask(lambda: is_uploaded(self._store, shard, record))
@@ -127,8 +124,7 @@ class BucketExchange(Exchange):
         self._replicator.check()
 
     def _name(self, task: str) -> TaskName:
-        shard = int(task.removeprefix("shard").partition("-")[0])
-        return TaskName(self._replicator.token, shard, task)
+        return TaskName(self._replicator.token, task)
 
     def _change(self, call: Callable[[], None]) -> None:
         """Change something in the bucket, as long as no other machine has taken over.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,10 +20,12 @@ from resumerge.engine.recovery.uploaded import RECORD
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError, Resumable, StoreError
 from resumerge.mirror.names import TaskName, fencing_tokens
+from resumerge.mirror.stores.base import Moved
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.registry import open_store
 from resumerge.mirror.transfer import RateLimit
 from resumerge.planning.plan import Plan
+from resumerge.remote.digests import hash_file
 from resumerge.retry import Backoff, retry
 
 BEAT_SECONDS = 5.0
@@ -31,11 +33,6 @@ BEAT_SECONDS = 5.0
 
 JOIN_SECONDS = 60.0
 """So long a bucket may fail when a task begins."""
-
-PIECE = 1 << 20
-"""Bytes of a file that are hashed at once."""
-
-Moved = Callable[[int], None]
 
 
 def opening(nonce: str) -> bytes:
@@ -199,8 +196,5 @@ def _pause(seconds: float, moved: Moved) -> None:
 
 def _sha256(path: Path, moved: Moved) -> str:
     digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-            moved(0)
+    hash_file(path, digest, lambda: moved(0))
     return digest.hexdigest()

@@ -130,9 +130,8 @@ class FolderExchange(Exchange):
     def open(self, pending: Sequence[Shard]) -> None:
         Storage().make_folder(self._folder)
 
-    def endpoint(self, task: str) -> TaskEndpoint:
-        number = int(task.removeprefix("shard").partition("-")[0])
-        return FolderEndpoint(self._folder, task, number, self._files.folder)
+    def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:
+        return FolderEndpoint(self._folder, task, shard.index, self._files.folder)
 
     def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
         found = {task: read_beat(self._folder / task) for task in tasks}
