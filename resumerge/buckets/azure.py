@@ -156,6 +156,13 @@ def unchanged(etag: str) -> dict[str, Any]:
     return {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
 
 
+def missing() -> dict[str, Any]:
+    """The arguments of a request that writes a blob only if there is none with its name."""
+    from azure.core import MatchConditions
+
+    return {"match_condition": MatchConditions.IfMissing}
+
+
 @contextmanager
 def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
     """A context for calls of Azure's library about a container; it translates their errors.

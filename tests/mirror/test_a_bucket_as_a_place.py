@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from loopback_clouds import Container
 from loopback_s3 import Bucket, Proxy, Server, before
 from machines import ROOT, kill
 
@@ -20,6 +21,7 @@ from resumerge.mirror.lease import Lease
 from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.mirror.stores.buckets import s3_uploads
 from resumerge.mirror.stores.buckets.s3 import S3Client, S3Store
+from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.conformance import at_once
 from resumerge.mirror.stores.registry import open_store
 
@@ -114,6 +116,31 @@ def test_parts_of_another_file_are_replaced(
     proxy.requests.clear()
     place.upload(NAME, large, ignore)
     assert parts_sent(proxy) == [], "it is there already"
+
+
+@pytest.mark.parametrize("nbytes", [100, None], ids=["in one request", "in parts"])
+def test_what_was_created_is_not_replaced(
+    url: str, proxy: Proxy, bucket: Bucket | Container, large: Path, nbytes: int | None
+) -> None:
+    store = open_store(url)
+    assert isinstance(store, BucketStore)
+    data = large.read_bytes()[:nbytes]
+    sha256 = hashlib.sha256(data).hexdigest()
+    large.write_bytes(data)
+    bucket.put(f"p/{NAME}", other := b"1" + data[1:])
+    created = store.create(NAME, large, ignore)
+    if store.scheme == "gs" and nbytes is None:  # the emulator ignores it in uploads of parts
+        assert any("uploadType=resumable" in path and "ifGenerationMatch=0" in path
+                   for _, path in proxy.requests)  # fmt: skip
+    else:
+        assert created is None
+        assert bucket.contents("p/") == {NAME: other}
+    if store.scheme != "az":  # where parts expire
+        assert bucket.begun_uploads() == []
+    store.put({}, [NAME])
+    assert store.create(NAME, large, ignore) == sha256
+    assert store.create(NAME, large, ignore) == sha256, "as if the answer had been lost"
+    assert bucket.contents("p/") == {NAME: data}
 
 
 @pytest.mark.parametrize("kind", ["503", "cut", "cut answer", "lost"])

@@ -19,6 +19,7 @@ from test_a_bucket_as_a_place import (
     test_no_update_is_lost_between_claimants,
     test_only_uploads_of_the_files_that_are_named_are_aborted,
     test_parts_of_another_file_are_replaced,
+    test_what_was_created_is_not_replaced,
     url,
 )
 from test_runs_mirrored_to_a_bucket import Merges, merges
@@ -40,6 +41,7 @@ __all__ = [
     "test_no_update_is_lost_between_claimants",
     "test_only_uploads_of_the_files_that_are_named_are_aborted",
     "test_parts_of_another_file_are_replaced",
+    "test_what_was_created_is_not_replaced",
     "url",
 ]
 

@@ -22,6 +22,7 @@ from test_a_bucket_as_a_place import (
     test_a_neighbour_and_marks_of_folders_are_no_files_of_the_mirror,
     test_no_update_is_lost_between_claimants,
     test_what_fails_for_long_fails_for_now,
+    test_what_was_created_is_not_replaced,
 )
 from test_machine_after_machine_in_a_bucket import reference as reference_of_machines
 from test_runs_mirrored_to_a_bucket import Merges
@@ -40,6 +41,7 @@ __all__ = [
     "test_a_neighbour_and_marks_of_folders_are_no_files_of_the_mirror",
     "test_no_update_is_lost_between_claimants",
     "test_what_fails_for_long_fails_for_now",
+    "test_what_was_created_is_not_replaced",
 ]
 
 NAME = "model-00001-of-00002.safetensors"

@@ -217,17 +217,17 @@ def test_a_task_that_is_given_up_while_it_uploads(
     """The bucket has parts of it already."""
     monkeypatch.setattr(BucketEndpoint, "beat_seconds", 0.0)
     monkeypatch.setattr(s3_uploads, "PART", 5000)
-    upload = BucketStore.upload
+    create = BucketStore.create
 
-    def given_up(store: BucketStore, name: str, path: Path, moved: Moved) -> str:
+    def given_up(store: BucketStore, name: str, path: Path, moved: Moved) -> str | None:
         def sent(nbytes: int) -> None:
             if nbytes:
                 run.give_up(0)
             moved(nbytes)
 
-        return upload(store, name, path, sent)
+        return create(store, name, path, sent)
 
-    monkeypatch.setattr(BucketStore, "upload", given_up)
+    monkeypatch.setattr(BucketStore, "create", given_up)
     outcome = run.run(run.task(0))
     assert isinstance(outcome, Failed) and outcome.reason == "abandoned"
     assert run.there() == {} and run.bucket.begun_uploads() == []
@@ -257,6 +257,25 @@ def test_a_shard_that_another_task_uploaded_is_compared(run: InBucket) -> None:
     failed = run.run(run.task(1, 3))
     assert isinstance(failed, Failed) and failed.reason == "hash_conflict"
     assert first.record.units[-1].hashes[-16:].hex() in failed.message
+    assert run.there()[run.name(1)] == before, "the first is kept"
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_two_tasks_that_upload_at_once(
+    run: InBucket, monkeypatch: pytest.MonkeyPatch, differs: bool
+) -> None:
+    """Both have looked before one has uploaded."""
+    first = run.compute(1)
+    if differs:
+        other_byte(run)
+    before, listed = run.there()[run.name(1)], BucketStore.listed
+    looks = iter([None])
+    monkeypatch.setattr(BucketStore, "listed", lambda store, name: next(looks, listed(store, name)))
+    second = run.run(run.task(1, 2))
+    if differs:
+        assert isinstance(second, Failed) and second.reason == "hash_conflict"
+    else:
+        assert isinstance(second, Finished) and second.record.uploaded == first.record.uploaded
     assert run.there()[run.name(1)] == before, "the first is kept"
 
 

@@ -14,6 +14,7 @@ from test_a_task_speaks_through_a_bucket import (
     test_a_task_that_is_given_up_before_its_record,
     test_a_task_that_is_given_up_while_it_uploads,
     test_a_task_that_was_given_up_before_it_began,
+    test_two_tasks_that_upload_at_once,
     test_what_is_not_as_its_record_is_not_journaled,
     test_what_was_uploaded_is_journaled_once,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "test_a_task_that_is_given_up_before_its_record",
     "test_a_task_that_is_given_up_while_it_uploads",
     "test_a_task_that_was_given_up_before_it_began",
+    "test_two_tasks_that_upload_at_once",
     "test_what_is_not_as_its_record_is_not_journaled",
     "test_what_was_uploaded_is_journaled_once",
 ]

@@ -135,15 +135,14 @@ class BucketEndpoint(TaskEndpoint):
         path = self._folder / name
         nbytes = path.stat().st_size
         there = self._store.listed(name)
-        if there is None:
-            sha256 = self._store.upload(name, path, moved)
-        elif there.nbytes != nbytes:
+        sha256 = self._store.create(name, path, moved) if there is None else None
+        found = there or self._store.listed(name)
+        if found is None:
+            raise StoreError(f"{name} in {self.url} was deleted")
+        if found.nbytes != nbytes:
             raise Resumable("mirror", f"Another file has the name {name} in {self.url}")
-        else:
+        if sha256 is None:
             sha256 = self._compare(plan, record, node, moved)
-        found = self._store.listed(name)
-        if found is None or found.nbytes != nbytes:
-            raise StoreError(f"{name} in {self.url} is not what was sent")
         return Uploaded(nbytes, sha256, found.etag)
 
     def _compare(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.buckets.address import EXAMPLES
-from resumerge.buckets.azure import AzureBucket, azure_errors, unchanged
+from resumerge.buckets.azure import AzureBucket, azure_errors, missing, unchanged
 from resumerge.mirror.stores.base import Moved, StoreError
 from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
 from resumerge.mirror.stores.buckets.store import BucketStore
@@ -58,10 +58,11 @@ class AzureClient(BucketClient):
         if status != "success":
             raise StoreError(f"{name} in {self.bucket} could not be copied: {status}")
 
-    def upload(self, name: str, path: Path, moved: Moved) -> str:
+    def upload(self, name: str, path: Path, moved: Moved, *, absent: bool = False) -> str:
         moved(0)
         sha256 = sha256_if_there(self._objects, self._prefix + name, path, moved)
-        return sha256 or _Upload(self.bucket, self._blob(name), path, moved).run()
+        condition = missing() if absent else {}
+        return sha256 or _Upload(self.bucket, self._blob(name), path, moved, condition).run()
 
     def abandon_uploads(self, names: Iterable[str]) -> None:
         """Blocks that are not committed expire within a week."""
@@ -88,10 +89,13 @@ class _Upload:
 
     Args:
         blob: the library's client.
+        condition: arguments of the request that makes the blocks a blob.
     """
 
-    def __init__(self, container: str, blob: Any, path: Path, moved: Moved) -> None:
-        self._container, self._blob = container, blob
+    def __init__(
+        self, container: str, blob: Any, path: Path, moved: Moved, condition: Mapping[str, Any]
+    ) -> None:
+        self._container, self._blob, self._condition = container, blob, condition
         self._path, self._moved = path, moved
         self._nbytes = path.stat().st_size
         self._block = block_bytes(self._nbytes)
@@ -142,7 +146,7 @@ class _Upload:
         settings = ContentSettings(content_md5=bytearray(self._md5.digest()))
         with azure_errors(self._container):
             self._blob.commit_block_list(
-                [BlobBlock(name) for name in names], content_settings=settings
+                [BlobBlock(name) for name in names], content_settings=settings, **self._condition
             )
 
 

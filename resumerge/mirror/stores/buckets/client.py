@@ -76,8 +76,15 @@ class BucketClient(ABC):
         """Copy an object, at the server."""
 
     @abstractmethod
-    def upload(self, name: str, path: Path, moved: Moved) -> str:
-        """Write a large local file; see `Store.upload`."""
+    def upload(self, name: str, path: Path, moved: Moved, *, absent: bool = False) -> str:
+        """Write a large local file; see `Store.upload`.
+
+        Args:
+            absent: only if there is none with this name, or one with the same content.
+
+        Raises:
+            Changed: the condition is not met, and nothing was written.
+        """
 
     @abstractmethod
     def abandon_uploads(self, names: Iterable[str]) -> None:

@@ -57,7 +57,7 @@ class GoogleClient(BucketClient):
             if token is None:
                 return
 
-    def upload(self, name: str, path: Path, moved: Moved) -> str:
+    def upload(self, name: str, path: Path, moved: Moved, *, absent: bool = False) -> str:
         moved(0)
         if sha256 := sha256_if_there(self._objects, self._prefix + name, path, moved):
             return sha256
@@ -66,7 +66,13 @@ class GoogleClient(BucketClient):
         with path.open("rb", buffering=0) as file, google_errors(self.bucket):
             reader = _Reader(file, moved)
             try:
-                blob.upload_from_file(reader, size=nbytes, checksum="md5", **patience())
+                blob.upload_from_file(
+                    reader,
+                    size=nbytes,
+                    checksum="md5",
+                    if_generation_match=0 if absent else None,
+                    **patience(),
+                )
             except ValueError:  # the library goes on after whole chunks only
                 raise StoreError(
                     f"The server of the bucket {self.bucket} kept a part of what was sent to it"

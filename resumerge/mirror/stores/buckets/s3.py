@@ -55,8 +55,9 @@ class S3Client(BucketClient):
         with s3_errors(self.bucket, name):
             self._objects.api().copy_object(**self._place(other), CopySource=self._place(name))
 
-    def upload(self, name: str, path: Path, moved: Moved) -> str:
-        return Upload(self._objects.api(), self.bucket, self._prefix + name, path, moved).run()
+    def upload(self, name: str, path: Path, moved: Moved, *, absent: bool = False) -> str:
+        key, conditions = self._prefix + name, {"IfNoneMatch": "*"} if absent else {}
+        return Upload(self._objects.api(), self.bucket, key, path, moved, conditions).run()
 
     def abandon_uploads(self, names: Iterable[str]) -> None:
         keys = {self._prefix + name for name in names}

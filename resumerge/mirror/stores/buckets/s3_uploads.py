@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from resumerge.buckets.errors import Unsupported
+from resumerge.buckets.errors import Changed, Unsupported
 from resumerge.buckets.s3_errors import s3_errors
 from resumerge.mirror.stores.base import Moved, StoreError
 
@@ -37,10 +37,20 @@ class Upload:
 
     Args:
         api: boto3's client.
+        conditions: arguments of the request that gives the object its name.
     """
 
-    def __init__(self, api: Any, bucket: str, key: str, path: Path, moved: Moved) -> None:
+    def __init__(
+        self,
+        api: Any,
+        bucket: str,
+        key: str,
+        path: Path,
+        moved: Moved,
+        conditions: Mapping[str, str],
+    ) -> None:
         self._api, self._bucket, self._key = api, bucket, key
+        self._conditions = conditions
         self._place = {"Bucket": bucket, "Key": key}
         self._path, self._moved = path, moved
         self._nbytes = path.stat().st_size
@@ -53,6 +63,7 @@ class Upload:
 
         Raises:
             StoreError: also if the server's copy differs.
+            Changed: a condition is not met.
         """
         self._moved(0)
         known = self._etag_there()
@@ -94,7 +105,9 @@ class Upload:
     def _send_whole(self) -> str:
         (data,) = self._pieces()
         with s3_errors(self._bucket), _reported(self._moved):
-            answer = self._api.put_object(**self._place, Body=data, ContentMD5=self._digest())
+            answer = self._api.put_object(
+                **self._place, **self._conditions, Body=data, ContentMD5=self._digest()
+            )
         return str(answer["ETag"])
 
     def _send_parts(self) -> str:
@@ -114,10 +127,18 @@ class Upload:
                     )
                 etag = answer["ETag"]
             parts.append({"PartNumber": number, "ETag": etag})
-        with s3_errors(self._bucket):
-            answer = self._api.complete_multipart_upload(
-                **self._place, UploadId=upload_id, MultipartUpload={"Parts": parts}
-            )
+        upload = {"Key": self._key, "UploadId": upload_id}
+        try:
+            with s3_errors(self._bucket):
+                answer = self._api.complete_multipart_upload(
+                    Bucket=self._bucket,
+                    **upload,
+                    **self._conditions,
+                    MultipartUpload={"Parts": parts},
+                )
+        except Changed:
+            _abort(self._api, self._bucket, upload)
+            raise
         return str(answer["ETag"])
 
     def _digest(self) -> str:

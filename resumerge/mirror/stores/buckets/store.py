@@ -177,6 +177,17 @@ class BucketStore(Store):
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         return self._client.upload(checked(name), path, moved)
 
+    def create(self, name: str, path: Path, moved: Moved) -> str | None:
+        """As `upload`, but no object with other content is replaced; None if there is one.
+
+        A server that ignores conditional writes keeps no other writer out.
+        """
+        absent = not self.lease_obstacle()
+        try:
+            return self._client.upload(checked(name), path, moved, absent=absent)
+        except Changed:
+            return None
+
     def abandon_uploads(self, names: Iterable[str]) -> None:
         self._client.abandon_uploads(names)
 
