@@ -97,8 +97,9 @@ def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
     runs.cluster.lay("middle-stop-0")
     process = runs.begin(out)
     [victim] = wait_for(runs.cluster.victims)
+    wait_for(lambda: is_stopped(victim))
     runs.cluster.kill_one_with(victim)
-    assert " T" in Path(f"/proc/{victim}/stat").read_text(), "stopped, and not dead"
+    assert is_stopped(victim), "and not dead"
     assert process.wait(200) == 0, process.stderr and process.stderr.read()
     runs.cluster.add_machine()
     assert runs.is_same(out)
@@ -128,6 +129,10 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
     failed = {data["reason"] for kind, data in events(out) if kind == "task_failed"}
     assert failed <= {"stalled", "unscheduled"} and failed
     assert counted(out)["task_finished"] == 4
+
+
+def is_stopped(worker: int) -> bool:
+    return ") T " in Path(f"/proc/{worker}/stat").read_text()
 
 
 def is_at_work(worker: int) -> bool:
