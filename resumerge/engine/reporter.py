@@ -28,7 +28,9 @@ class Result:
 
     Args:
         id: of the run.
-        output: the output; the mirror, where there is none on this machine.
+        output: the output; the mirror, where there is none on this machine: its address, unless it
+            is a folder.
+        ledger: None where a mirror had the finished model of another machine.
         already_done: nothing was left to do.
         merging_seconds: spent computing, writing and committing in this attempt.
         mirror: where the model is too, or alone.
@@ -39,8 +41,8 @@ class Result:
     """
 
     id: str
-    output: Path
-    ledger: Path
+    output: Path | str
+    ledger: Path | None
     already_done: bool = False
     merging_seconds: float = 0.0
     mirror: str | None = None
@@ -51,14 +53,14 @@ class Result:
 
     @property
     def where(self) -> str:
-        """The output; the mirror's address if this machine has none."""
-        is_mirror = self.mirror is not None and Path(self.mirror) == self.output
-        return str(self.mirror if is_mirror else self.output)
+        """The output, as text."""
+        return str(self.output)
 
     @property
     def is_here(self) -> bool:
         """Whether the output has the model, and not the mirror alone."""
-        return self.output.is_file() or (self.output / RECIPE_FILE).exists()
+        out = self.output
+        return isinstance(out, Path) and (out.is_file() or (out / RECIPE_FILE).exists())
 
     @property
     def places(self) -> str:

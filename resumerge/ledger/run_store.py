@@ -149,13 +149,18 @@ def is_output_in(output: Path | str, url: str | None) -> bool:
     return url is not None and parts[:2] == (IN_BUCKETS, _digest(url))
 
 
-def output_as_named(output: Path | str, url: str | None) -> str:
+def named_output(output: Path | str, url: str | None) -> Path | str:
     """A run's output as the user named it: a path, or an address of a place in a bucket.
 
     Args:
         output, url: as for `is_output_in`.
     """
-    return url if url is not None and is_output_in(output, url) else str(output)
+    return url if url is not None and is_output_in(output, url) else Path(output)
+
+
+def output_as_named(output: Path | str, url: str | None) -> str:
+    """`named_output` as text."""
+    return str(named_output(output, url))
 
 
 def _digest(url: str) -> str:

@@ -74,6 +74,22 @@ def test_the_model_is_made_there_and_nothing_stays_here(
     assert files_of(machine.work / "copy") == reference
 
 
+def test_its_address_is_the_output_of_a_result(
+    url: str, new: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(new().work)
+    recipe = {"merge_method": "linear", "models": [{"model": "math"}, {"model": "code"}]}
+    recipe |= {"parameters": {"weight": 1.0}}
+    made = resumerge.run(recipe, url, state_dir="state")
+    found = resumerge.run(recipe, url, state_dir="state of another machine")
+    assert made.output == made.where == made.places == found.output == found.places == url
+    assert not made.is_here and not made.already_done and found.already_done
+    assert made.ledger is not None and found.ledger is None
+    for result in (made, found):
+        [run] = result.status["runs"]
+        assert (run["output"], run["state"]) == (url, "done")
+
+
 AGAIN = ["elsewhere", "here", "by the command that is told"]
 
 

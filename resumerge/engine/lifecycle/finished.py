@@ -21,7 +21,7 @@ from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock, remove_stale_lock
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import is_output_in, output_as_named
+from resumerge.ledger.run_store import is_output_in, named_output
 from resumerge.mirror.manifest import (
     SHARD,
     Manifest,
@@ -99,7 +99,7 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
                         path = run.out.folder / name
                         run.ledger.note_companion(name, path.stat().st_size, hash_file(path))
     url = mirror.url if mirror else None
-    out = Path(output_as_named(run.out.path, url))
+    out = named_output(run.out.path, url)
     result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=url)
     context.reporter.done(result)
     return result
@@ -166,8 +166,8 @@ def take_finished(
         context.storage.make_folder(out.folder)
         with output_lock(out):
             fetch_model(mirror, manifest, out, context.storage)
-    url = Path(mirror.url)
-    here = out.path if out is not None and out.path.exists() else url
-    result = Result(manifest.run, here, url, already_done=True, mirror=mirror.url)
+    there = mirror.store.local_folder or mirror.url
+    where = out.path if out is not None and out.path.exists() else there
+    result = Result(manifest.run, where, None, already_done=True, mirror=mirror.url)
     context.reporter.done(result)
     return result

@@ -44,7 +44,7 @@ from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
 from resumerge.errors import InputError, Resumable, unavailable
 from resumerge.ledger import Ledger
-from resumerge.ledger.run_store import output_as_named
+from resumerge.ledger.run_store import named_output
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
@@ -155,7 +155,7 @@ def _attempt(
     url = replicator.store.url if replicator is not None else None
     result = Result(
         context.run_id,
-        Path(output_as_named(out.path, url)),
+        named_output(out.path, url),
         ledger.path,
         merging_seconds=seconds,
         mirror=url,

@@ -11,6 +11,7 @@ from rich.text import Text
 from resumerge.engine.recovery.verify import Verification
 from resumerge.engine.reporter import Result
 from resumerge.errors import Problem
+from resumerge.report.mirror_status import status_of_mirror
 from resumerge.report.run import describe_run
 from resumerge.ui.html.environment import render
 from resumerge.ui.html.page import fragment as status_fragment
@@ -55,6 +56,9 @@ class DisplayedResult(Result):
     @property
     def status(self) -> DisplayedStatus:
         """The status of the run, as `resumerge.status` gives it, read now."""
+        if self.ledger is None:
+            assert self.mirror is not None
+            return DisplayedStatus(runs=[status_of_mirror(self.mirror)])
         return DisplayedStatus(runs=[describe_run(self.ledger.parent)])
 
     def __rich__(self) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -93,9 +94,10 @@ class ConsoleReporter(ProgressState):
             "Done",
             "green",
         )
+        assert result.ledger is not None
         state = result.ledger.parents[1]
         if result.is_here:
-            if call := loading_call(result.output):
+            if call := loading_call(Path(result.output)):
                 self._offer("To load it:", call)
             upload = next_command(state, "push", str(result.output), "ORG/NAME")
             self._offer("To upload it:", upload)

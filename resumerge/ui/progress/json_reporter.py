@@ -82,7 +82,7 @@ class JsonReporter(ProgressState):
             "done",
             run=result.id,
             output=result.where,
-            ledger=str(result.ledger),
+            ledger=result.ledger and str(result.ledger),
             mirror=result.mirror,
             already_done=result.already_done,
             merging_s=round(result.merging_seconds, 3),
