@@ -19,12 +19,16 @@ from resumerge.engine.cluster import task
 from resumerge.engine.cluster.exchange.bucket_task import BucketEndpoint
 from resumerge.engine.cluster.exchange.folder import FolderEndpoint
 from resumerge.methods import KernelMethod
+from resumerge.mirror.stores.buckets import s3_uploads
 from resumerge.mirror.stores.buckets.s3 import S3Store
 
 ACCIDENTS = os.environ.get("ACCIDENTS", "")
 SLOWNESS = float(os.environ.get("SLOWNESS", "0"))
 OTHERWISE = float(os.environ.get("OTHERWISE", "0"))
 """Added to what this machine computes, which is wrong."""
+
+PART = 5000
+"""Bytes of the parts in which a shard is uploaded."""
 
 
 class Mean(KernelMethod):
@@ -92,14 +96,14 @@ def stumbling(kind, name, before, after):
     setattr(kind, name, stumbles)
 
 
-def sending(send):
+def sending(create):
     def sent(self, name, path, moved):
         def told(nbytes):
             moved(nbytes)
             if nbytes:
                 comes_to("sent")
 
-        return send(self, name, path, told)
+        return create(self, name, path, told)
 
     return sent
 
@@ -109,4 +113,5 @@ if ACCIDENTS:
     for endpoint in (FolderEndpoint, BucketEndpoint):
         stumbling(endpoint, "publish", "publish", "renamed")
     stumbling(BucketEndpoint, "_upload", "upload", "uploaded")
-    S3Store.upload = sending(S3Store.upload)
+    S3Store.create = sending(S3Store.create)
+    s3_uploads.PART = PART

@@ -33,9 +33,11 @@ def s3(request: pytest.FixtureRequest) -> Iterator[Proxy]:
         pytest.skip("one kind of server is enough for every day: the other with --soak")
     if why := missing(request.param):
         pytest.skip(why)
-    with start(request.param) as server, before(server.endpoint) as proxy:
-        proxy.server = server  # type: ignore[attr-defined]
-        yield proxy
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("S3_UPLOAD_PART_MIN_SIZE", "1")  # moto's: shards are sent in parts
+        with start(request.param) as server, before(server.endpoint) as proxy:
+            proxy.server = server  # type: ignore[attr-defined]
+            yield proxy
 
 
 def env_of(s3: Proxy) -> dict[str, str]:
@@ -106,7 +108,7 @@ def kills(soak: bool) -> list[tuple[str, ...]]:
     return [(f"{stage}-kill-{n}",) for stage in STAGES for n in range(4)] if soak else some
 
 
-def test_workers_that_are_killed(run: BucketRun, tmp_path: Path, soak: bool) -> None:
+def test_workers_that_are_killed(run: BucketRun, s3: Proxy, tmp_path: Path, soak: bool) -> None:
     for number, accidents in enumerate(kills(soak)):
         merge = BucketRun(run.runs, run.bucket, tmp_path / f"model{number}")
         run.runs.cluster.lay(*accidents)
@@ -117,6 +119,7 @@ def test_workers_that_are_killed(run: BucketRun, tmp_path: Path, soak: bool) -> 
         assert (found["task_failed"], found["task_finished"]) == (len(accidents), 4), accidents
         assert found["task_started"] == 4 + len(accidents) - recorded, "what is there is used"
         assert set(failures(merge)) == {"lost"}
+    assert any("partNumber=2" in path for _, path in s3.requests), "shards are sent in parts"
 
 
 def tasks(run: BucketRun, what: bytes) -> int:
