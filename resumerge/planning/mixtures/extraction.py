@@ -7,6 +7,7 @@ but for the MLP.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from resumerge.errors import Problem
 from resumerge.planning.mixtures.names import Template, common
 from resumerge.planning.mixtures.packed_files import with_separate_experts
 from resumerge.recipe import ModelRef, Recipe
+from resumerge.sizes import counted
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 
@@ -43,13 +45,27 @@ DENSE = {
 }
 """By the model type of the mixture."""
 
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "mixtral": {"rms_norm_eps": 1e-5, "sliding_window": None, "rope_theta": 1e6},
+    "qwen2_moe": {
+        "hidden_size": 2048,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+    },
+    "qwen3_moe": {"hidden_size": 2048, "num_hidden_layers": 24, "num_key_value_heads": 4},
+}
+"""What a mixture's config.json means where it says nothing, and the dense one's something else."""
+
 _OF_MIXTURES = re.compile(
     r".*expert.*|.*router.*|moe_.*|norm_topk_prob|decoder_sparse_step|mlp_only_layers|auto_map"
-    r"|first_k_dense_replace|scoring_func|topk_\w+|n_group|aux_loss_alpha|seq_aux"
+    r"|first_k_dense_replace|scoring_func|topk_\w+|n_group|aux_loss_alpha|seq_aux|qkv_bias"
 )
 """Keys of config.json that a dense model does not have."""
 
 _EXPERT = re.compile(r"mlp\.experts\.\{n\}\.(?P<end>(?:gate|up|down)_proj\.(?:weight|bias))")
+_MLP = ("mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight")
+_BIASES = tuple(f"self_attn.{which}_proj.bias" for which in "qkv")
 _OF_NO_EXPERT = re.compile(r"mlp\.(gate\.|shared_expert|e_score_correction_bias)")
 
 
@@ -70,8 +86,12 @@ def extracted(
         problem = _unfit(recipe, source)
         if problem is None:
             seen[ref], left_out = _dense(source, number)
-            problem = _no_such_expert(recipe, source, number)
-            problem = problem or _unlike_layers(recipe, seen[ref])
+            problem = (
+                _no_such_expert(recipe, source, number)
+                or _no_matrices(recipe, source)
+                or _incomplete(recipe, seen[ref])
+                or _unlike_layers(recipe, seen[ref])
+            )
             notes += [f"{ref} has {kind}, which a dense model lacks" for kind in left_out]
         problems += [problem] if problem else []
     return seen, notes, problems
@@ -83,8 +103,13 @@ def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         config: the mixture's, of a model type in `DENSE`.
     """
-    dense = DENSE[config["model_type"]]
-    found = {key: value for key, value in config.items() if not _OF_MIXTURES.fullmatch(key)}
+    kind = config["model_type"]
+    dense, defaults = DENSE[kind], dict(_DEFAULTS.get(kind, {}))
+    if "rope_parameters" in config:
+        defaults.pop("rope_theta", None)
+    found = defaults | {k: value for k, value in config.items() if not _OF_MIXTURES.fullmatch(k)}
+    if kind == "qwen3_moe" and found.get("head_dim") is None:  # 128 for the dense one
+        found["head_dim"] = found["hidden_size"] // found.get("num_attention_heads", 32)
     found["intermediate_size"] = config.get(dense.size, config.get("intermediate_size"))
     return found | {"model_type": dense.model_type, "architectures": [dense.architecture]}
 
@@ -131,6 +156,47 @@ def _no_such_expert(recipe: Recipe, source: Source, number: int) -> Problem | No
         expected=f"a number from 0 to {len(experts) - 1}" if experts else "a model with experts",
         found=str(number),
         fix="Write one of these numbers" if experts else "Name a mixture of experts",
+    )
+
+
+def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
+    """The problem of a file with more for its experts than their matrices."""
+    found = [
+        name
+        for name in with_separate_experts(source)[0].tensors
+        if ".experts." in name and not _EXPERT.fullmatch(common(Template.of(name).rest))
+    ]
+    if not found:
+        return None
+    return recipe.problem(
+        f"{counted(len(found), 'tensor')} of {source.ref} would be lost",
+        "extract_expert",
+        expected="gates, ups and downs of its experts, all of a layer packed, or all apart",
+        found=", ".join(found[:5]),
+        fix="Name another model, or delete the line 'extract_expert'",
+    )
+
+
+def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
+    """The problem of layers that lack what a layer has: their MLP, what others have, or biases that
+    are optional in the mixture's architecture and not in the dense one's."""
+    layers: dict[str, set[str]] = defaultdict(set)
+    for name in dense.tensors:
+        template = Template.of(name)
+        if template.layer:
+            layers[template.layer].add(common(template.rest))
+    required = (*_MLP, *(_BIASES if dense.config["model_type"] == "qwen2" else ()))
+    every = set(required).union(*layers.values())
+    missing = [layer + rest for layer, has in layers.items() for rest in sorted(every - has)]
+    count = dense.config.get("num_hidden_layers")
+    if not missing and count in (None, len(layers)):
+        return None
+    return recipe.problem(
+        f"The dense model of {dense.ref} would be incomplete",
+        "extract_expert",
+        expected=f"{count} layers, each with the same tensors",
+        found=f"no {', '.join(missing[:5])}" if missing else f"{len(layers)} layers",
+        fix="Complete the model's files, or name another",
     )
 
 

@@ -51,13 +51,17 @@ class PackedTensor:
     head: str
     matrices: tuple[str, ...]
 
+    def names(self) -> Iterator[str]:
+        """The names of the matrices, in the order in which they lie."""
+        for number in range(self.tensor.shape[0] * len(self.matrices)):
+            expert, place = divmod(number, len(self.matrices))
+            yield f"{self.head}.experts.{expert}.{self.matrices[place]}"
+
     def pieces(self) -> Iterator[tuple[str, Tensor]]:
         """The matrices by name, each as a tensor, in the order in which they lie."""
-        count, rows, *rest = self.tensor.shape
+        _, rows, *rest = self.tensor.shape
         shape = (rows // len(self.matrices), *rest)
-        for number in range(count * len(self.matrices)):
-            expert, place = divmod(number, len(self.matrices))
-            name = f"{self.head}.experts.{expert}.{self.matrices[place]}"
+        for number, name in enumerate(self.names()):
             yield name, _part_of(self.tensor, name, shape, number)
 
 
@@ -96,7 +100,10 @@ def _packed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, PackedTensor]:
         shapes = {kind: tensor.shape for kind, (_, tensor) in kinds.items()}
         if len({shape[0] for shape in shapes.values()}) == 1:
             for kind, (name, tensor) in kinds.items():
-                packed[name] = PackedTensor(tensor, head, _matrices(kind, shapes))
+                whole = PackedTensor(tensor, head, _matrices(kind, shapes))
+                # The same matrix twice in a file: both stay, and one is a tensor too many.
+                if tensors.keys().isdisjoint(whole.names()):
+                    packed[name] = whole
     return packed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -29,7 +30,7 @@ OF_MERGES = ("merge_method", "models", "slices", "modules")
 def _read_prompts(value: object) -> tuple[str, ...]:
     texts = value if isinstance(value, list) else [value]
     for text in texts:
-        if not isinstance(text, str) or not text:
+        if not isinstance(text, str) or not text or not _is_unicode(text):
             raise InvalidValue(
                 "This is not a list of prompts",
                 expected="a list of texts",
@@ -39,9 +40,20 @@ def _read_prompts(value: object) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether it can be encoded: an escape of YAML can write half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _read_scale(value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):  # YAML 1.1 reads 1e-2 as text
+            if math.isfinite(number := float(value)):
+                return number
     raise InvalidValue(
         "The scale is not a number",
         expected="a number",

@@ -27,7 +27,7 @@ SLOWNESS = float(os.environ.get("SLOWNESS", "0"))
 OTHERWISE = float(os.environ.get("OTHERWISE", "0"))
 """Added to what this machine computes, which is wrong."""
 
-PART = 5000
+PART = int(os.environ.get("UPLOAD_PART", s3_uploads.PART))
 """Bytes of the parts in which a shard is uploaded."""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,11 +16,14 @@ import torch
 import transformers
 from loading import loaded
 from merging import tensors_of
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from zoo import ARCHITECTURES, LLAMA, TOKENS
 
 import resumerge
 from resumerge.errors import InputError
+
+Tensors = dict[str, torch.Tensor]
+Change = Callable[[Tensors], None]
 
 NUMBER = 2
 FAMILIES = {
@@ -189,4 +194,93 @@ def test_layers_of_several_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="have several sizes"):
         resumerge.extract_expert(
             tmp_path / "model", 0, tmp_path / "out", state_dir=tmp_path / "state"
+        )
+
+
+def without(pattern: str) -> Change:
+    def change(tensors: Tensors) -> None:
+        for name in [name for name in tensors if re.search(pattern, name)]:
+            del tensors[name]
+
+    return change
+
+
+def both(tensors: Tensors) -> None:
+    """Experts that are apart, and one layer of them packed beside it."""
+    for kind in ("down_proj", "up_proj", "gate_proj"):
+        parts = [tensors[f"model.layers.0.mlp.experts.{n}.{kind}.weight"] for n in range(4)]
+        tensors[f"model.layers.0.mlp.experts.{kind}"] = torch.stack(parts)
+
+
+def downs_packed(tensors: Tensors) -> None:
+    for layer in range(2):
+        names = [f"model.layers.{layer}.mlp.experts.{n}.down_proj.weight" for n in range(4)]
+        packed = torch.stack([tensors.pop(name) for name in names])
+        tensors[f"model.layers.{layer}.mlp.experts.down_proj"] = packed
+
+
+def one_more(tensors: Tensors) -> None:
+    tensors["model.layers.0.mlp.experts.extra_proj"] = torch.zeros(4, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without(r"layers\.1\.mlp\.experts\.2\.up_proj"), "would be incomplete"),
+        (without(r"layers\.1\.mlp\.experts\.2\."), "would be incomplete"),
+        (without(r"layers\.1\.self_attn\.o_proj"), "would be incomplete"),
+        (without(r"layers\.1\."), "would be incomplete"),
+        (both, "would be lost"),
+        (downs_packed, "would be lost"),
+        (one_more, "would be lost"),
+    ],
+)
+def test_nothing_is_lost_in_silence(
+    change: Change, said: str, mixture: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(mixture("qwen3_moe", packed=False), tmp_path / "model")
+    [file] = folder.glob("*.safetensors")
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=said):
+        resumerge.extract_expert(folder, NUMBER, tmp_path / "out", state_dir=tmp_path / "state")
+    assert not (tmp_path / "out").exists()
+
+
+KEYS = ("rms_norm_eps", "max_position_embeddings", "rope_parameters", "sliding_window", "head_dim")
+KEYS += ("num_key_value_heads", "hidden_act", "tie_word_embeddings", "attention_bias")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_its_config_does_not_say_stays_as_it_is(
+    name: str, mixture: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The dense architecture has other defaults."""
+    folder = shutil.copytree(mixture(name, packed=True), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    for key in ("rms_norm_eps", "rope_parameters", "sliding_window", "max_position_embeddings"):
+        config.pop(key, None)
+    (folder / "config.json").write_text(json.dumps(config))
+    resumerge.extract_expert(folder, NUMBER, tmp_path / "out", state_dir=tmp_path / "state")
+    meant, said = (transformers.AutoConfig.from_pretrained(f) for f in (folder, tmp_path / "out"))
+    for each in (meant, said):
+        each.head_dim = (
+            getattr(each, "head_dim", None) or each.hidden_size // each.num_attention_heads
+        )
+    for key in KEYS:
+        default = 0 if key == "sliding_window" else None  # which means none, as 0 does
+        assert (getattr(said, key, None) or default) == (getattr(meant, key, None) or default), key
+
+
+def test_biases_that_a_mixture_may_lack_and_a_dense_model_not(tmp_path: Path) -> None:
+    config = transformers.Qwen2MoeConfig(
+        **LLAMA, qkv_bias=False, num_experts=4, moe_intermediate_size=24,
+        shared_expert_intermediate_size=24, num_experts_per_tok=2,
+    )  # fmt: skip
+    model = transformers.Qwen2MoeForCausalLM(config)
+    model.save_pretrained(tmp_path / "model")
+    with pytest.raises(InputError, match=r"k_proj\.bias"):
+        resumerge.extract_expert(
+            tmp_path / "model", NUMBER, tmp_path / "out", state_dir=tmp_path / "state"
         )

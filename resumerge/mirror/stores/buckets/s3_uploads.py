@@ -271,7 +271,10 @@ def report_sent_bytes(api: Any) -> None:
     def replace(request: Any, **_: Any) -> None:
         moved = _moved.get()
         if moved is not None and request.body:
-            data = request.body if isinstance(request.body, bytes) else request.body.read()
+            body = request.body
+            data = body if isinstance(body, bytes) else body.read()
+            if body is not data:
+                body.seek(0)  # boto3 reads it again if it repeats the request
             request.body = _ReportedBody(data, moved)
 
     for operation in ("PutObject", "UploadPart"):
