@@ -81,8 +81,9 @@ class UnitTables(FileTables):
 
     def unmirrored_shards(self) -> list[str]:
         """Names of the sealed shards that the mirror does not have, in the order of the plan."""
+        sealed = self.sealed_shards()  # before: a task's shard is sealed and mirrored in one step
         mirrored = self.mirrored()
-        return [name for name in self.sealed_shards() if name not in mirrored]
+        return [name for name in sealed if name not in mirrored]
 
     def forgotten_shards(self) -> set[str]:
         """Names of the shards with units that were committed once, and found damaged since."""

@@ -118,6 +118,21 @@ def test_parts_of_another_file_are_replaced(
     assert parts_sent(proxy) == [], "it is there already"
 
 
+@pytest.mark.parametrize("kind", ["503", "cut", "cut answer", "lost"])
+@pytest.mark.parametrize(
+    ("nbytes", "part"), [(100, NAME), (None, "partNumber=2")], ids=["in one request", "in parts"]
+)
+def test_a_request_that_the_library_repeats_has_its_body(
+    place: Store, proxy: Proxy, bucket: Bucket, large: Path, kind: str, part: str,
+    nbytes: int | None,
+) -> None:  # fmt: skip
+    large.write_bytes(large.read_bytes()[:nbytes])
+    proxy.once(kind, "PUT", part)
+    place.upload(NAME, large, ignore)
+    assert sum(proxy.wrong.values()) == 1
+    assert bucket.contents("p/") == {NAME: large.read_bytes()}
+
+
 @pytest.mark.parametrize("nbytes", [100, None], ids=["in one request", "in parts"])
 def test_what_was_created_is_not_replaced(
     url: str, proxy: Proxy, bucket: Bucket | Container, large: Path, nbytes: int | None

@@ -48,7 +48,7 @@ def check_cluster(options: Options, plan: Plan, out: OutputPath | None) -> list[
                 "--ray and --evict cannot be combined",
                 expected="each machine downloads to its own cache",
                 found=f"--ray {options.ray} --evict",
-                fix="leave --evict out, or --ray",
+                fix="write --no-evict, or leave --ray out",
             )
         )
     in_bucket = puts_into_bucket(options)

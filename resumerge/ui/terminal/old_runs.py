@@ -24,6 +24,9 @@ def _described(run: OldRun) -> str:
     if not run.unfinished:
         return text
     output = printable(run.named)
+    if run.named != str(run.output):  # in a bucket, of which nothing is removed
+        here = show_size(run.unfinished_bytes)
+        return f"{text}, unfinished files {here} on this machine; what is in {output} stays"
     return f"{text}, unfinished files {show_size(run.unfinished_bytes)} in {output}"
 
 

@@ -33,7 +33,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.names import TaskName
+from resumerge.mirror.names import MANIFEST_FILE, TaskName, lease_name
 from resumerge.mirror.stores.base import Moved
 from resumerge.mirror.stores.buckets import s3_uploads
 from resumerge.mirror.stores.buckets.store import BucketStore
@@ -150,6 +150,22 @@ def test_what_was_uploaded_is_journaled_once(run: InBucket) -> None:
 Damage = Callable[[InBucket], None]
 
 
+def test_a_shard_that_is_journaled_meanwhile_is_not_to_be_uploaded(
+    run: InBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.compute(1)
+    ledger = run.shards.ledger
+    mirrored = ledger.mirrored
+
+    def and_then_journaled() -> dict[str, str]:
+        found = mirrored()
+        run.adopt()
+        return found
+
+    monkeypatch.setattr(ledger, "mirrored", and_then_journaled)
+    assert ledger.unmirrored_shards() == []
+
+
 def other_byte(run: InBucket) -> None:
     data = bytearray(run.there()[run.name(1)])
     data[-1] ^= 1
@@ -233,10 +249,13 @@ def test_a_task_that_is_given_up_while_it_uploads(
     assert run.there() == {} and run.bucket.begun_uploads() == []
 
 
+@pytest.mark.parametrize("whose", [lease_name(1), MANIFEST_FILE, ""])
 def test_a_task_that_is_given_up_before_its_record(
-    run: InBucket, monkeypatch: pytest.MonkeyPatch
+    run: InBucket, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     upload = BucketEndpoint._upload
+    if whose:
+        run.store.put({whose: b"{}"})
 
     def given_up(endpoint: BucketEndpoint, *given: object) -> object:
         uploaded = upload(endpoint, *given)  # type: ignore[arg-type]
@@ -246,7 +265,8 @@ def test_a_task_that_is_given_up_before_its_record(
     monkeypatch.setattr(BucketEndpoint, "_upload", given_up)
     outcome = run.run(run.task(0))
     assert isinstance(outcome, Failed) and outcome.reason == "abandoned"
-    assert run.there().keys() == {run.name(0)}, "the same bytes, and no record of them"
+    left = {run.name(0), whose} if whose else set()
+    assert run.there().keys() == left, "the same bytes, where they are somebody's"
 
 
 def test_a_shard_that_another_task_uploaded_is_compared(run: InBucket) -> None:

@@ -19,7 +19,7 @@ from resumerge.engine.recovery.shard_record import ShardRecord, Uploaded
 from resumerge.engine.recovery.uploaded import RECORD
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError, Resumable, StoreError
-from resumerge.mirror.names import TaskName, fencing_tokens
+from resumerge.mirror.names import MANIFEST_FILE, TaskName, fencing_tokens
 from resumerge.mirror.stores.base import Moved
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.registry import open_store
@@ -68,6 +68,8 @@ class BucketEndpoint(TaskEndpoint):
     _unsure: bytes = field(init=False, repr=False, default=b"")
     """What may have been written: the answer was lost."""
     _folder: Path = field(init=False, repr=False)
+    _created: bool = field(init=False, repr=False, default=False)
+    """This task has put the shard there."""
 
     beat_seconds = BEAT_SECONDS
 
@@ -126,7 +128,7 @@ class BucketEndpoint(TaskEndpoint):
                 "mirror", f"The mirror at {self.url} cannot be used: {error}"
             ) from error
         except TaskAbandoned:
-            self._abandon_upload(plan.shards[0].name)
+            self._remove_orphans(plan.shards[0].name)
             raise
 
     def _upload(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> Uploaded:
@@ -141,6 +143,7 @@ class BucketEndpoint(TaskEndpoint):
             raise StoreError(f"{name} in {self.url} was deleted")
         if found.nbytes != nbytes:
             raise Resumable("mirror", f"Another file has the name {name} in {self.url}")
+        self._created |= sha256 is not None
         if sha256 is None:
             sha256 = self._compare(plan, record, node, moved)
         return Uploaded(nbytes, sha256, found.etag)
@@ -159,12 +162,15 @@ class BucketEndpoint(TaskEndpoint):
             raise StoreError(f"{name} in {self.url} was replaced while it was read")
         return ours
 
-    def _abandon_upload(self, name: str) -> None:
-        """Remove the parts of an upload that nobody goes on with: this task may have begun it after
-        the mirror was finished. Before that, whoever has a lease may be going on with it."""
+    def _remove_orphans(self, name: str) -> None:
+        """Remove what this task has uploaded if it is nobody's: parts, where there is no lease (who
+        has one may go on with them), and the shard, where there is no finished model either."""
         with suppress(OSError):
-            if not fencing_tokens(self._store.list()):
+            there = self._store.list()
+            if not fencing_tokens(there):
                 self._store.abandon_uploads([name])
+                if self._created and MANIFEST_FILE not in there:
+                    self._store.put({}, [name])
 
     def _write(self, content: Mapping[str, Any]) -> None:
         """Replace the task's object.
