@@ -39,6 +39,14 @@ FAULTS = {
         TOP + "gate_mode: cheap_embed\n" + TWO.replace("sums", "1"),
         [("experts[0].positive_prompts", "not a list of prompts")],
     ),
+    "half of a surrogate pair": (
+        TOP + "gate_mode: cheap_embed\n" + TWO.replace("sums", r'"\ud800"'),
+        [("experts[0].positive_prompts", "not a list of prompts")],
+    ),
+    "a scale without end": (
+        TOP + "gate_mode: random\n" + TWO + f"    residual_scale: 1{400 * '0'}\n",
+        [("experts[1].residual_scale", "not a number")],
+    ),
     "too few experts": (
         TOP + "gate_mode: random\nexperts_per_token: 3\n" + TWO,
         [("experts_per_token", "cannot use 3 of 2")],
@@ -88,6 +96,14 @@ def test_uniform_random_needs_no_prompts() -> None:
     recipe = parse_recipe(TOP + text)
     assert recipe.mixture is not None and recipe.mixture.experts_per_token == 2
     assert [str(ref) for ref in recipe.models] == ["org/base", "a/a", "a/b"]
+
+
+@pytest.mark.parametrize("scale", ["1e-2", "'0.01'"])
+def test_a_scale_may_be_a_number_in_words_of_yaml(scale: str) -> None:
+    """As in mergekit-moe: YAML 1.1 reads 1e-2 as text."""
+    recipe = parse_recipe(TOP + "gate_mode: random\n" + TWO + f"    noise_scale: {scale}\n")
+    assert recipe.mixture is not None
+    assert [expert.noise_scale for expert in recipe.mixture.experts] == [0.0, 0.01]
 
 
 def test_unknown_keys_are_notes() -> None:

@@ -327,6 +327,23 @@ def test_what_would_be_lost_is_refused(saved: Callable[[str], Path], tmp_path: P
         merge(models, text("ties", "published", "packed", "packed"), tmp_path / "lost")
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("place", ["base", "math"])
+def test_what_a_file_has_twice_is_refused(
+    saved: Callable[[str], Path], tmp_path: Path, layout: str, place: str
+) -> None:
+    """Experts packed, and apart with other values."""
+    models = tmp_path / "models"
+    shutil.copytree(saved("qwen3_moe"), models)
+    other = load_file(models / "code-published" / "model.safetensors")
+    apart = {name: tensor for name, tensor in other.items() if ".experts." in name}
+    file = models / f"{place}-packed" / "model.safetensors"
+    save_file({**load_file(file), **apart}, file, metadata={"format": "pt"})
+    recipe = text("ties", "packed", "packed", layout)
+    with pytest.raises(InputError, match=r"would be lost|missing from"):
+        merge(models, recipe, tmp_path / "out")
+
+
 def test_one_tensor_has_one_dtype(saved: Callable[[str], Path], tmp_path: Path) -> None:
     models = tmp_path / "models"
     shutil.copytree(saved("qwen3_moe"), models)
