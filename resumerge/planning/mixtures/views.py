@@ -88,9 +88,11 @@ class MixtureViews:
 
 
 def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
-    """What else a tensor is called, in the model's files or those that it was published with."""
+    """What else a tensor is called: in the model's files, in those that it was published with, and
+    in transformers where experts are apart."""
     template = Template.of(name)
-    rests = (*aliases.get(template.rest, ()), published(template.rest, source.config))
+    rest = template.rest
+    rests = (*aliases.get(rest, ()), published(rest, source.config), common(rest))
     return tuple(template.named(rest) for rest in rests)
 
 

@@ -104,6 +104,7 @@ slices:
 SCALES = {
     "one expert": "[{filter: experts.2., value: 2}, {value: 1}]",
     "a projection": "[{filter: down_proj, value: 2}, {filter: w1, value: 3}, {value: 1}]",
+    "gates": "[{filter: gate_proj, value: 2}, {filter: up_proj, value: 3}, {value: 1}]",
     "all experts": "[{filter: mlp.experts, value: 2}, {value: 1}]",
     "published names": "[{filter: block_sparse_moe, value: 2}, {value: 1}]",
 }
@@ -128,6 +129,8 @@ def test_filters_and_slices_see_experts_in_packed_tensors(
             factors[2] = 2
         case "a projection":
             factors[:, :24] = 3
+        case "gates":
+            factors[:, :24], factors[:, 24:] = 2, 3
         case _:
             factors[:] = 2
     assert torch.equal(ours, theirs * factors)
