@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from resumerge.local_path import expand, is_path, local_path
+from resumerge.local_path import address_in, expand, is_path, local_path
 
 StrPath = str | Path
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
-_URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 _AGE = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -352,6 +351,6 @@ def _number(text: str) -> Any:
 
 
 def read_address(address: Any) -> str:
-    """A folder, a run's id or a URL, given in Python; `Path` would make ``hf:/org`` of a URL."""
-    is_url = isinstance(address, str) and _URL.match(address)
-    return address if is_url else str(expand(address))
+    """A folder, a run's id or an address, given in Python, also one that is a `Path`."""
+    url = address_in(address)
+    return url if url is not None else str(expand(address))

@@ -85,6 +85,9 @@ def test_its_address_is_the_output_of_a_result(
     assert made.output == made.where == made.places == found.output == found.places == url
     assert not made.is_here and not made.already_done and found.already_done
     assert made.ledger is not None and found.ledger is None
+    for known in ("state", "none"):
+        checked = resumerge.verify(Path(url), state_dir=known)  # which takes a slash of it
+        assert checked.intact and checked.output == checked.where == url
     for result in (made, found):
         [run] = result.status["runs"]
         assert (run["output"], run["state"]) == (url, "done")

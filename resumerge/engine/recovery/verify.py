@@ -24,7 +24,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.ledger.run_store import RunStore, is_output_in
+from resumerge.ledger.run_store import RunStore, named_output
 from resumerge.mirror.audit import compare
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.registry import open_store
@@ -50,11 +50,10 @@ class Verification:
         files: of a mirror that were compared.
         remake: it holds a finished run that this machine does not know, so that only a new run can
             mend what is damaged.
-        address: of an output that is a place in a bucket; None for a path.
     """
 
     run: str
-    output: Path
+    output: Path | str
     units: int
     nbytes: int
     pending: int
@@ -63,7 +62,6 @@ class Verification:
     mirror: str | None = None
     files: int = 0
     remake: bool = False
-    address: str | None = None
 
     @property
     def intact(self) -> bool:
@@ -72,7 +70,7 @@ class Verification:
     @property
     def where(self) -> str:
         """The mirror's address, or the output as the user named it."""
-        return self.mirror or self.address or str(self.output)
+        return self.mirror or str(self.output)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``verify --json``."""
@@ -143,7 +141,7 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
         nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
         return Verification(
             run,
-            Path(mirror.url),
+            mirror.store.local_folder or mirror.url,
             compared,
             nbytes,
             pending,
@@ -213,13 +211,12 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         url = (ledger.run() or {})["mirror"]
         return Verification(
             folder.name,
-            output.path,
+            named_output(output.path, url),
             compared,
             nbytes,
             pending,
             damaged,
             mark,
-            address=url if is_output_in(output.path, url) else None,
         )
     finally:
         ledger.close()

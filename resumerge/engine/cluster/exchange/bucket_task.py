@@ -142,7 +142,8 @@ class BucketEndpoint(TaskEndpoint):
         if found is None:
             raise StoreError(f"{name} in {self.url} was deleted")
         if found.nbytes != nbytes:
-            raise Resumable("mirror", f"Another file has the name {name} in {self.url}")
+            message = f"Another file has the name {name} in {self.url}: resuming renames it"
+            raise Resumable("mirror", message)
         self._created |= sha256 is not None
         if sha256 is None:
             sha256 = self._compare(plan, record, node, moved)
