@@ -85,10 +85,11 @@ def extracted(
     for ref, source in sources.items():
         problem = _unfit(recipe, source)
         if problem is None:
-            seen[ref], left_out = _dense(source, number)
+            apart, _ = with_separate_experts(source)
+            seen[ref], left_out = _dense(apart, number)
             problem = (
-                _no_such_expert(recipe, source, number)
-                or _no_matrices(recipe, source)
+                _no_such_expert(recipe, apart, number)
+                or _no_matrices(recipe, apart)
                 or _incomplete(recipe, seen[ref])
                 or _unlike_layers(recipe, seen[ref])
             )
@@ -115,10 +116,10 @@ def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
-    """A mixture as one of its experts, and what of it no expert has."""
+    """A mixture, its experts apart, as one of them; and what of it no expert has."""
     tensors: dict[str, Tensor] = {}
     left_out: dict[str, None] = {}
-    for name, tensor in with_separate_experts(source)[0].tensors.items():
+    for name, tensor in source.tensors.items():
         template = Template.of(name)
         rest = common(template.rest)
         if expert := _EXPERT.fullmatch(rest):
@@ -146,7 +147,7 @@ def _unfit(recipe: Recipe, source: Source) -> Problem | None:
 
 
 def _no_such_expert(recipe: Recipe, source: Source, number: int) -> Problem | None:
-    names = [Template.of(name) for name in with_separate_experts(source)[0].tensors]
+    names = map(Template.of, source.tensors)
     experts = {name.expert for name in names if _EXPERT.fullmatch(common(name.rest))}
     if number in experts:
         return None
@@ -163,7 +164,7 @@ def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
     """The problem of a file with more for its experts than their matrices."""
     found = [
         name
-        for name in with_separate_experts(source)[0].tensors
+        for name in source.tensors
         if ".experts." in name and not _EXPERT.fullmatch(common(Template.of(name).rest))
     ]
     if not found:

@@ -144,9 +144,10 @@ class BucketEndpoint(TaskEndpoint):
         if found.nbytes != nbytes:
             message = f"Another file has the name {name} in {self.url}: resuming renames it"
             raise Resumable("mirror", message)
-        self._created |= sha256 is not None
         if sha256 is None:
             sha256 = self._compare(plan, record, node, moved)
+        else:
+            self._created = True
         return Uploaded(nbytes, sha256, found.etag)
 
     def _compare(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> str:
