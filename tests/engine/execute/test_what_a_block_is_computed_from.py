@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
+import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +37,7 @@ from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import Source
 from resumerge.tensors import Gathered, rounded_input
 from resumerge.tensors import Tensor as TensorNode
-from resumerge.tensors.buffers import REUSED, Buffers
+from resumerge.tensors.buffers import HUGE_PAGE, REUSED, Buffers
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 SIZE, BLOCK = 100, 40
@@ -319,3 +323,39 @@ def test_a_result_that_lies_in_an_input_is_recognized() -> None:
     for fine in beside:
         assert not keeps_inputs(fine, inputs)
     assert not keeps_inputs(whole[10:], [Vector(whole[:10])]), "what begins where an input ends"
+
+
+def test_the_buffer_of_a_run_is_in_huge_pages() -> None:
+    if not Path("/sys/kernel/mm/transparent_hugepage").exists():
+        pytest.skip("this system has no transparent huge pages")
+    buffer = Buffers().take("a", 2 * HUGE_PAGE + 5)
+    buffer[:] = 1
+    assert len(buffer) == 2 * HUGE_PAGE + 5
+    assert buffer.ctypes.data % HUGE_PAGE == 0
+    assert "hg" in flags_of(buffer.ctypes.data)
+    assert "hg" in flags_of(buffer.ctypes.data + 2 * HUGE_PAGE - 1)
+
+
+@pytest.mark.parametrize("error", [errno.ENOMEM, errno.EINVAL])
+def test_without_huge_pages_a_buffer_is_in_small_ones(
+    monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refused(*args: object, **more: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(mmap, "mmap", refused)
+    buffer = Buffers().take("a", HUGE_PAGE)
+    buffer[:] = 1
+    assert len(buffer) == HUGE_PAGE
+
+
+def flags_of(address: int) -> list[str]:
+    """What the system notes of the mapping that an address lies in: hg for huge pages."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            first, last = (int(bound, 16) for bound in bounds.groups())
+            inside = first <= address < last
+        elif inside and line.startswith("VmFlags:"):
+            return line.split()
+    raise AssertionError("no such mapping")
