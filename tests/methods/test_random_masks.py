@@ -13,6 +13,7 @@ from vector_runs import runs_of
 
 from resumerge import kernels
 from resumerge.kernels import Run, random_mask
+from resumerge.methods.task_vectors.base import packed_mask, unpacked_mask
 from resumerge.native import Vector
 
 MILLION = 1 << 20
@@ -98,3 +99,24 @@ def test_the_masks_of_this_version_are_these() -> None:
     """A change here changes the bits of every DARE merge: then raise `NUMERICS`."""
     kept = mask("0/1/model.norm.weight", 0.3, index=2, numel=24)
     assert "".join("01"[bit] for bit in kept.tolist()) == "000001000010100100000000"
+
+
+@given(st.integers(1, 40), st.integers(1, 200), st.integers(1, 5), st.integers(1, 5), st.data())
+def test_masks_that_are_kept_as_bits_are_the_same_in_other_runs(
+    size: int, numel: int, packed_blocks: int, read_blocks: int, data: st.DataObject
+) -> None:
+    """Blocks begin at whole bytes or not, and a run may have other blocks when it is read."""
+    kept = np.array(data.draw(st.lists(st.booleans(), min_size=numel, max_size=numel)), np.uint8)
+
+    def parts(blocks: int) -> list[Run]:
+        count = -(-numel // size)
+        steps = range(0, count, blocks)
+        return [Run.of(numel, size, range(at, min(at + blocks, count))) for at in steps]
+
+    def of_run(run: Run) -> np.ndarray:
+        return kept[run.first * size :][: run.length]
+
+    packed = [bits for run in parts(packed_blocks) for bits in packed_mask(of_run(run), run)]
+    for run in parts(read_blocks):
+        found = unpacked_mask(packed[run.first : run.first + len(run)], run)
+        assert found.tolist() == of_run(run).tolist()

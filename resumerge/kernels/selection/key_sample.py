@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -74,8 +73,8 @@ class KeySample:
 
         From the standard errors of the elements, as if independent, and of the blocks.
         """
-        pieces = [keys[a:b] for a, b in pairwise([*self._starts, len(keys)])]
-        shares = [np.count_nonzero(piece > middle) / len(piece) for piece in pieces]
+        lengths = np.diff(self._starts, append=len(keys))
+        shares = np.add.reduceat(keys > middle, self._starts, dtype=np.int64) / lengths
         errors = 0.5 / len(keys) ** 0.5 + float(np.std(shares)) / len(shares) ** 0.5
         reach: float = STANDARD_ERRORS * errors
         return max(reach, _LEAST_REACH) if len(shares) < _FEW_BLOCKS else reach

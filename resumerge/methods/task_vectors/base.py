@@ -142,8 +142,7 @@ class TaskVectors(KernelMethod):
             masks = [self.mask(tensor, i, deltas[i], run, selections.get(i)) for i in densities]
             norms = [kernels.l1_norms(deltas[i], mask, run) for i, mask in zip(densities, masks)]
             kept = masks if stores_masks else []
-            packed = [[np.packbits(mask[part]) for part in run.blocks()] for mask in kept]
-            return np.stack(norms, axis=1), packed
+            return np.stack(norms, axis=1), [packed_mask(mask, run) for mask in kept]
 
         norms, masks = zip(*scan(masked_norms))
         factors = {
@@ -199,14 +198,25 @@ class TaskVectors(KernelMethod):
         self, tensor: TensorContext, i: int, delta: Vector, run: Run, kept: TaskVectorStatistics
     ) -> Any:
         if i in kept.masks:
-            packed = kept.masks[i][run.first : run.first + len(run)]
-            masks = [
-                np.unpackbits(bits, count=part.stop - part.start)
-                for bits, part in zip(packed, run.blocks())
-            ]
-            return masks[0] if len(masks) == 1 else np.concatenate(masks)
+            return unpacked_mask(kept.masks[i][run.first : run.first + len(run)], run)
         return self.mask_or_threshold(tensor, i, delta, run, kept.selections.get(i))
 
 
 def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vector]:
     return dict(zip(tensor.others, kernels.subtract_base(inputs, tensor.base)))
+
+
+def packed_mask(mask: np.ndarray, run: Run) -> list[np.ndarray]:
+    """The bits of a run's mask, by block, each of which begins a byte."""
+    if run.size % 8:
+        return [np.packbits(mask[part]) for part in run.blocks()]
+    bits = np.packbits(mask)
+    return [bits[part.start // 8 : -(-part.stop // 8)] for part in run.blocks()]
+
+
+def unpacked_mask(packed: Sequence[np.ndarray], run: Run) -> np.ndarray:
+    """The mask of a run, of which `packed` has the bits."""
+    if run.size % 8 == 0:
+        return np.unpackbits(np.concatenate(packed), count=run.length)
+    lengths = [part.stop - part.start for part in run.blocks()]
+    return np.concatenate([np.unpackbits(b, count=n) for b, n in zip(packed, lengths)])
