@@ -16,18 +16,21 @@ from resumerge.tensors import Merged, Spilled
 class ReadAhead:
     """What the blocks of units and the sweeps before them will read. Does nothing where all files
     are on this disk.
+
+    Attributes:
+        is_needed: whether files are streamed.
     """
 
     def __init__(self, plan: Plan, reader: SourceReader) -> None:
         self._reader = reader
-        self._is_needed = any(
+        self.is_needed = any(
             source.is_streamed(name) for source in plan.sources for name in source.files
         )
         self._units: dict[int, ExpectedRanges[RemoteFile]] = {}
 
     def begin(self, unit: Unit, first: int) -> None:
         """The blocks of a unit will be computed, from this one on."""
-        if self._is_needed:
+        if self.is_needed:
             reads = reads_of_blocks(unit, first)
             self._units[unit.index] = self._reader.expect(reads, keep=is_kept(unit))
 
@@ -39,7 +42,7 @@ class ReadAhead:
     @contextmanager
     def sweep(self, tensor: Merged | Spilled, *, sample: bool) -> Iterator[None]:
         """A pass over all blocks of a tensor."""
-        if not self._is_needed:
+        if not self.is_needed:
             yield
             return
         expected = self._reader.expect(reads_of_sweep(tensor, sample=sample))

@@ -27,7 +27,7 @@ class BracketKeys:
     def __init__(self, rank: int, numel: int) -> None:
         self._rank = rank
         expected = min(numel // _EXPECTED, MAX_COLLECTED)
-        self._keys, self._counts = GrowingArray(expected), GrowingArray(expected)
+        self._keys, self._counts = (GrowingArray(expected, most=True) for _ in range(2))
         self._ends: list[int] = []
         self._too_many = False
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from resumerge.kernels.memory import mapped
+
 
 class GrowingArray:
     """An array of uint32 that is appended to.
@@ -13,10 +15,11 @@ class GrowingArray:
 
     Args:
         expected: approximate number of elements; more can be appended.
+        most: it is the most that is expected, and usually more than there are.
     """
 
-    def __init__(self, expected: int) -> None:
-        self._array = np.empty(max(expected, 1), np.uint32)
+    def __init__(self, expected: int, *, most: bool = False) -> None:
+        self._array = _empty(expected, whole=not most)
         self._length = 0
 
     def __len__(self) -> int:
@@ -26,7 +29,7 @@ class GrowingArray:
         """Add numbers to the end: uint32."""
         end = self._length + len(numbers)
         if end > len(self._array):
-            longer = np.empty(max(end, 2 * len(self._array)), np.uint32)
+            longer = _empty(max(end, 2 * len(self._array)), whole=False)
             longer[: self._length] = self.whole
             self._array = longer
         self._array[self._length : end] = numbers
@@ -36,3 +39,7 @@ class GrowingArray:
     def whole(self) -> np.ndarray:
         """All elements: a view, valid until the next append."""
         return self._array[: self._length]
+
+
+def _empty(length: int, *, whole: bool) -> np.ndarray:
+    return mapped(4 * max(length, 1), whole=whole).view(np.uint32)

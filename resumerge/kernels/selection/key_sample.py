@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from resumerge.kernels.memory import mapped
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.kernels.selection.keys import Bits
 from resumerge.kernels.selection.limits import (
@@ -48,7 +49,8 @@ class KeySample:
             ranks: numbers k. Those with too many keys in their bracket are left out.
         """
         keys, numel = self._keys.whole, self._numel
-        ordered = keys.copy()  # partitioned as needed: a sort takes several times as long
+        ordered = mapped(keys.nbytes).view(np.uint32)
+        ordered[:] = keys  # partitioned as needed: a sort takes several times as long
         found = {}
         for k in ranks:
             middle = max(0, self._place(k / numel))

@@ -36,7 +36,7 @@ class RandomDrop(TaskVectors):
 class DareLinear(RandomDrop):
     name = "dare_linear"
     summary = "task vectors with elements dropped at random, and the rest rescaled"
-    cost = BlockCost(1.4, scratch=0.56, per_input=0.32)
+    cost = BlockCost(1.4, scratch=0.45, per_input=0.25)
 
 
 class DareTies(RandomDrop):
@@ -44,4 +44,4 @@ class DareTies(RandomDrop):
     summary = "DARE's random dropping, then TIES' sign consensus"
     papers = (DARE, TIES)
     consensus = True
-    cost = BlockCost(1.5, scratch=0.56, per_input=0.32)
+    cost = BlockCost(1.5, scratch=0.45, per_input=0.25)

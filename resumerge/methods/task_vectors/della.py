@@ -70,11 +70,11 @@ class Della(RankDrop):
     summary = "task vectors sampled by magnitude, then TIES' sign consensus"
     parameters = (*parameters(normalize=True, rescale=True), EPSILON)
     consensus = True
-    cost = BlockCost(4.0, scratch=0.31, per_input=0.4)
+    cost = BlockCost(4.0, scratch=0.31, per_input=0.34)
 
 
 class DellaLinear(RankDrop):
     name = "della_linear"
     summary = "task vectors sampled by magnitude, and the rest rescaled"
     parameters = (*parameters(normalize=False, rescale=True), EPSILON)
-    cost = BlockCost(3.9, scratch=0.31, per_input=0.4)
+    cost = BlockCost(3.9, scratch=0.31, per_input=0.34)

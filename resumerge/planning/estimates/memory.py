@@ -107,7 +107,7 @@ def memory_need(plan: Plan, threads: int, mirror: str | None = None) -> MemoryNe
     reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
     return MemoryNeed(
         base=_base(plan, mirror),
-        held=_held_at_once(plan)
+        held=held_at_once(plan)
         + vocabulary_bytes(plan)
         + across_blocks(plan)
         + AHEAD_BYTES * bool(streamed_kinds(plan)),
@@ -196,13 +196,16 @@ def whole_tensors(plan: Plan) -> str | None:
     )
 
 
-def _held_at_once(plan: Plan) -> int:
-    """The most of a unit and the next one, whose reductions are begun before it is done."""
-    held = [_held_bytes(unit) for unit in plan.units]
+def held_at_once(plan: Plan) -> int:
+    """Most bytes of `held_bytes` of a unit and the next one, whose reductions are begun before it
+    is done. Those of further units are begun where they need no more.
+    """
+    held = [held_bytes(unit) for unit in plan.units]
     return max(map(sum, zip(held, [*held[1:], 0])), default=0)
 
 
-def _held_bytes(unit: Unit) -> int:
+def held_bytes(unit: Unit) -> int:
+    """Bytes that reductions over a unit's operands hold until its blocks are computed."""
     return sum(
         node.merge_method.statistics_bytes(node.context)
         for node in unit.expression.nodes()

@@ -28,6 +28,8 @@ from resumerge.engine.execute.evaluation.input_hashes import (
 )
 from resumerge.engine.execute.evaluation.method_failures import keeps_inputs
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
+from resumerge.kernels.memory import HUGE_PAGE
+from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.native import BF16, F16, F32, Vector
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
@@ -37,7 +39,7 @@ from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import Source
 from resumerge.tensors import Gathered, rounded_input
 from resumerge.tensors import Tensor as TensorNode
-from resumerge.tensors.buffers import HUGE_PAGE, REUSED, Buffers
+from resumerge.tensors.buffers import REUSED, Buffers
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 SIZE, BLOCK = 100, 40
@@ -334,6 +336,14 @@ def test_the_buffer_of_a_run_is_in_huge_pages() -> None:
     assert buffer.ctypes.data % HUGE_PAGE == 0
     assert "hg" in flags_of(buffer.ctypes.data)
     assert "hg" in flags_of(buffer.ctypes.data + 2 * HUGE_PAGE - 1)
+
+
+def test_of_an_array_with_room_to_grow_only_what_is_used_takes_memory() -> None:
+    if not Path("/sys/kernel/mm/transparent_hugepage").exists():
+        pytest.skip("this system has no transparent huge pages")
+    keys = GrowingArray(HUGE_PAGE, most=True)
+    keys.append(np.ones(10, np.uint32))
+    assert "nh" in flags_of(keys.whole.ctypes.data), "not even where all memory is in huge pages"
 
 
 @pytest.mark.parametrize("error", [errno.ENOMEM, errno.EINVAL])
