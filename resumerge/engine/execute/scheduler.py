@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
@@ -64,6 +66,7 @@ class Scheduler:
         self._taken: Unit | None = None
         """Of the queue, not begun."""
         self._upcoming: deque[StartedUnit] = deque()
+        self._one_scan = threading.Lock()
         self._held_limit = held_at_once(execution.plan)
         self._current: tuple[Unit, Statistics]
         self._blocks_left = range(0)
@@ -198,10 +201,14 @@ class Scheduler:
 
     @property
     def _units_ahead(self) -> int:
-        """One where further ones would cost more than memory: downloads, room on a disk, or pages
-        of the page cache that are read again."""
-        is_costly = self._read_ahead.is_needed or self._spills or self._governor.cache_is_scarce
-        return 1 if is_costly else UNITS_AHEAD
+        return 1 if self._scans_are_costly else UNITS_AHEAD
+
+    @property
+    def _scans_are_costly(self) -> bool:
+        """Whether several at once would cost more than memory: downloads, room on a disk, or pages
+        of the page cache that are read again.
+        """
+        return self._read_ahead.is_needed or self._spills or self._governor.cache_is_scarce
 
     def _has_room(self, unit: Unit) -> bool:
         """Whether what is held for a unit fits beside that of the units before it, as planned."""
@@ -209,13 +216,16 @@ class Scheduler:
         return len(held) < 2 or sum(held) + held_bytes(unit) <= self._held_limit
 
     def _start(self, unit: Unit) -> StartedUnit:
+        """Start to compute a unit's statistics, if its blocks need them."""
         if unit.blocks == 1 or not self._evaluator.needs_statistics(unit):
             self._read_ahead.begin(unit, self._first_block(unit))
             return unit, None
-        task = self._statistics_pool.submit(
-            self._evaluator.statistics, unit, self._sweep, self._scratch
-        )
-        return unit, task
+        return unit, self._statistics_pool.submit(self._scan, unit)
+
+    def _scan(self, unit: Unit) -> Statistics:
+        """Runs in a thread of its own, which puts together what the workers find."""
+        with self._one_scan if self._scans_are_costly else nullcontext():
+            return self._evaluator.statistics(unit, self._sweep, self._scratch)
 
     def _enter(self, unit: Unit, statistics: Future[Statistics] | None) -> None:
         """Make every uncommitted block of a unit the next to be computed."""

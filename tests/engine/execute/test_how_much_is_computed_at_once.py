@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -446,6 +447,27 @@ def test_a_scan_that_would_read_from_a_disk_or_a_server_again_is_not_begun_early
     order(2, 2, 2, 2, more=1, cache_is_scarce=True)
     order(2, 2, 2, 2, more=1, _spills=True)
     order(2, 2, 2, 2, more=1, _read_ahead=SimpleNamespace(is_needed=True, **NOTHING))
+
+
+@pytest.mark.parametrize("costly", [False, True])
+def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
+    bench = Bench(linear(2, 2))
+    bench.governor.cache_is_scarce = costly
+    both, met = threading.Barrier(2), []
+
+    def statistics(*words: object) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2 if costly else 60)
+            met.append(True)
+
+    bench.scheduler._evaluator.statistics = statistics  # type: ignore[assignment]
+    units = bench.scheduler._execution.plan.units
+    threads = [threading.Thread(target=bench.scheduler._scan, args=[unit]) for unit in units]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert met == ([] if costly else [True, True])
 
 
 def test_what_scans_hold_is_no_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
