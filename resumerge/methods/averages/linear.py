@@ -29,7 +29,7 @@ class Linear(KernelMethod):
         Parameter("weight", "relative weight of this model", per_model=True),
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
-    cost = BlockCost(0.5, scratch=0.36, per_input=0.035)
+    cost = BlockCost(0.5, scratch=0.05, per_input=0.035)
 
     def validate(self, tensor: TensorContext) -> str | None:
         weights = tensor.values("weight")

@@ -30,7 +30,7 @@ class TrimmedMean(KernelMethod):
             "trim", "share of values left out at each end; 0.5: the median", 0.5, low=0.0, high=0.5
         ),
     )
-    cost = BlockCost(0.75, scratch=0.36, per_input=0.04)
+    cost = BlockCost(0.75, scratch=0.02, per_input=0.04)
 
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector

@@ -22,7 +22,7 @@ class NearSwap(KernelMethod):
     base = "required"
     fewest = 2
     most = 2
-    cost = BlockCost(0.5, scratch=0.46)
+    cost = BlockCost(0.5, scratch=0.12)
 
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector

@@ -38,7 +38,7 @@ class Karcher(KernelMethod):
         Parameter("max_iter", "largest number of steps", 10, "int", low=0),
         Parameter("tol", "stop when a step is shorter than this", 1e-5, low=0.0),
     )
-    cost = BlockCost(1.0, scratch=0.42, per_input=0.035)
+    cost = BlockCost(1.0, scratch=0.08, per_input=0.035)
 
     def passes(self, tensor: TensorContext) -> int:
         return 2

@@ -38,7 +38,7 @@ class MultiSlerp(KernelMethod):
         Parameter("eps", "lengths below this count as zero", 1e-8, low=0.0),
     )
     base = "optional"
-    cost = BlockCost(1.0, scratch=0.9, per_input=0.035)
+    cost = BlockCost(1.0, scratch=0.56, per_input=0.035)
 
     def passes(self, tensor: TensorContext) -> int:
         return 2 if len(tensor.others) > 1 else 1

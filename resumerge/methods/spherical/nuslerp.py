@@ -43,7 +43,7 @@ class NuSlerp(KernelMethod):
     base = "optional"
     fewest = 2
     most = 2
-    cost = BlockCost(1.0, scratch=0.9, per_input=0.035)
+    cost = BlockCost(1.0, scratch=0.56, per_input=0.035)
 
     def passes(self, tensor: TensorContext) -> int:
         return 1 if self._by_row(tensor) else 2

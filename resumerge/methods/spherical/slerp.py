@@ -35,7 +35,7 @@ class Slerp(KernelMethod):
     base = "required"
     fewest = 2
     most = 2
-    cost = BlockCost(1.0, scratch=0.45, per_input=0.03)
+    cost = BlockCost(1.0, scratch=0.11, per_input=0.03)
 
     def passes(self, tensor: TensorContext) -> int:
         return 2

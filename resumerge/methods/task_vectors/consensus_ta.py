@@ -39,7 +39,7 @@ class ConsensusTaskArithmetic(KernelMethod):
         Parameter("agree", "number of models that an element must matter to", 2, "int", low=0),
     )
     base = "required"
-    cost = BlockCost(0.5, scratch=0.4, per_input=0.03)
+    cost = BlockCost(0.5, scratch=0.06, per_input=0.03)
 
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector

@@ -27,7 +27,7 @@ class Ram(KernelMethod):
     papers = (RAM,)
     parameters = (EPSILON,)
     base = "required"
-    cost = BlockCost(0.6, scratch=0.4, per_input=0.03)
+    cost = BlockCost(0.6, scratch=0.06, per_input=0.03)
 
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
@@ -57,7 +57,7 @@ class RamPlus(KernelMethod):
         EPSILON,
     )
     base = "required"
-    cost = BlockCost(1.1, scratch=0.4, per_input=0.03)
+    cost = BlockCost(1.1, scratch=0.06, per_input=0.03)
 
     def passes(self, tensor: TensorContext) -> int:
         return 2
