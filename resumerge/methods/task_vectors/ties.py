@@ -31,7 +31,7 @@ class Ties(TaskVectors):
     parameters = parameters(normalize=True, rescale=False)
     consensus = True
     selection_passes = 2
-    cost = BlockCost(1.5, scratch=0.85, per_input=0.125)
+    cost = BlockCost(1.5, scratch=1.2, per_input=0.125)
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
         shares = [[density] for density in self._densities(tensor).values()]
