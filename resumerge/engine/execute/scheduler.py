@@ -22,6 +22,7 @@ from resumerge.errors import Interrupted
 from resumerge.kernels.hashes import hash_blocks
 from resumerge.planning.estimates.memory import held_at_once, held_bytes
 from resumerge.planning.plan import BLOCK, Unit
+from resumerge.planning.stages.spilling import spilled_bytes
 from resumerge.tensors import Merged, Spilled
 from resumerge.tensors.base import RUN_BYTES
 
@@ -71,7 +72,7 @@ class Scheduler:
         self._current: tuple[Unit, Statistics]
         self._blocks_left = range(0)
         self._units_done = sum(known.checksum is not None for known in execution.progress)
-        self._spills = any(isinstance(node, Spilled) for node in execution.plan.nodes())
+        self._spills = spilled_bytes(execution.plan) > 0
         units = execution.plan.units
         self._largest_block = max([1, *(unit.block_bytes(0)[1] for unit in units)])
         self._bytes_done = committer.bytes_committed

@@ -1,0 +1,78 @@
+"""Promise: scans run ahead of the blocks, as far as memory, disk and network allow."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext, suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import test_how_much_is_computed_at_once as computed_at_once
+from test_how_much_is_computed_at_once import Bench, Pool, linear
+
+from resumerge.engine.execute import scheduler as module
+from resumerge.engine.execute.scheduler import UNITS_AHEAD
+
+without_threads = computed_at_once.without_threads
+
+NOTHING = {
+    "begin": lambda unit, first: None,
+    "end": lambda unit: None,
+    "sweep": lambda tensor, sample: nullcontext(),
+}
+"""What a read-ahead does that does nothing."""
+
+
+def order(*units: int, more: int, **limits: Any) -> None:
+    """What is begun and waited for, in order, where so many units are begun ahead of the blocks."""
+    names = [f"t{number}" for number in range(len(units))]
+    Pool.order.clear()
+    bench = Bench(linear(*units), scanned=tuple(names))
+    for name, value in limits.items():
+        setattr(bench.governor if name == "cache_is_scarce" else bench.scheduler, name, value)
+    bench.run()
+    begun = [("statistics", name) for name in names]
+    expected = begun[: more + 1]
+    for number, name in enumerate(names):
+        expected += [("waiting for", "statistics"), ("block", name)]
+        expected += begun[more + 1 + number :][:1]
+    assert Pool.order == expected
+
+
+def test_scans_of_the_next_units_begin_before_the_blocks_of_this_one() -> None:
+    order(2, 2, 2, 2, 2, more=UNITS_AHEAD)
+
+
+def test_a_scan_that_would_read_from_a_disk_or_a_server_again_is_not_begun_early() -> None:
+    order(2, 2, 2, 2, more=1, cache_is_scarce=True)
+    order(2, 2, 2, 2, more=1, _spills=True)
+    order(2, 2, 2, 2, more=1, _read_ahead=SimpleNamespace(is_needed=True, **NOTHING))
+
+
+@pytest.mark.parametrize("costly", [False, True])
+def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
+    bench = Bench(linear(2, 2))
+    bench.governor.cache_is_scarce = costly
+    both, met = threading.Barrier(2), []
+
+    def statistics(*words: object) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2 if costly else 60)
+            met.append(True)
+
+    bench.scheduler._evaluator.statistics = statistics  # type: ignore[assignment]
+    units = bench.scheduler._execution.plan.units
+    threads = [threading.Thread(target=bench.scheduler._scan, args=[unit]) for unit in units]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert met == ([] if costly else [True, True])
+
+
+def test_what_scans_hold_is_no_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a unit and the next one hold fits in any case; that of a third one may."""
+    monkeypatch.setattr(module, "held_bytes", lambda unit: unit.blocks)
+    order(2, 3, 3, 2, more=1, _held_limit=7)
+    order(2, 2, 3, 2, more=UNITS_AHEAD, _held_limit=7)
