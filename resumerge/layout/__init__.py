@@ -1,7 +1,9 @@
 """The layers and parts of a model, inferred from tensor names and config.json.
 
-There is no table of architectures. Nothing here reads weights. Imports only types of sources, and
-`tied_weights`, whose functions are exported here too.
+There is no table of architectures, except for the names of experts (`expert_names`), which programs
+spell differently. `model_views` shows all models of a recipe under the names of one. Nothing here
+reads weights. Imports only types of sources, and `tied_weights`, whose functions are exported here
+too.
 """
 
 from resumerge.layout.canonical_names import DOWNS, GATES, UPS, CanonicalNames
@@ -9,7 +11,7 @@ from resumerge.layout.layer_lists import read_layer_list, write_layer_list
 from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
 from resumerge.layout.modules import ModulePart, find_parts
-from resumerge.layout.names import LayerName, before_layers, collapse, split
+from resumerge.layout.names import LayerName, before_layers, collapse, listed, split
 from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, own_head
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "infer_layers",
     "is_computed",
     "is_tied_copy",
+    "listed",
     "match_names",
     "own_head",
     "read_layer_list",

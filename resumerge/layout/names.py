@@ -10,6 +10,9 @@ from dataclasses import dataclass
 _BEFORE_LAYERS = re.compile(r"emb|wte|wpe|patch|conv|stem|cls_token|mask_token|pre_layer|shared")
 _AFTER_LAYERS = re.compile(r"embed_out|output_embed|unembed|embedding_norm")
 
+SHOWN = 6
+"""Largest number of names in a message, after numbers in them are folded into ranges."""
+
 
 @dataclass(frozen=True)
 class LayerName:
@@ -49,6 +52,13 @@ def collapse(tensors: Iterable[str]) -> list[str]:
         for places, number in zip(sets, found):
             places.add(number)
     return [_filled(key, sets) for key, sets in numbers.items()]
+
+
+def listed(tensors: Iterable[str]) -> str:
+    """Return names for a message: numbers folded into ranges, at most `SHOWN` names."""
+    folded = collapse(tensors)
+    shown = ", ".join(folded[:SHOWN])
+    return shown + (f" and {len(folded) - SHOWN} more kinds" if len(folded) > SHOWN else "")
 
 
 def _filled(key: tuple[str, ...], sets: list[set[int]]) -> str:

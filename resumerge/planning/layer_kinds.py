@@ -12,8 +12,8 @@ from typing import Any
 
 from resumerge.errors import Problem
 from resumerge.layout import ModulePart, is_computed, read_layer_list
+from resumerge.layout.model_views import ModelViews
 from resumerge.planning.mismatch import Mismatches
-from resumerge.planning.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
 from resumerge.planning.tensor_specs import guide_of
 from resumerge.recipe import ModelRef, Module, Recipe

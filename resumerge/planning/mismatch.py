@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
-from resumerge.layout import collapse
-from resumerge.planning.model_views import ModelViews
+from resumerge.layout import listed
+from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import Input, ModelRef, Recipe
 from resumerge.recipe.spelling import did_you_mean
 from resumerge.tensors import Tensor
-
-SHOWN = 6
-"""Largest number of names in a message, after numbers in them are folded into ranges."""
 
 
 @dataclass
@@ -145,10 +142,3 @@ class Mismatches:
             return f"Merge models of the same architecture: {told}"
         whole = ref if names else guide
         return f"Merge models of the same architecture, or check that {whole} was saved completely"
-
-
-def listed(names: list[str]) -> str:
-    """Names with their numbers folded into ranges, and how many are not shown."""
-    folded = collapse(names)
-    shown = ", ".join(folded[:SHOWN])
-    return shown + (f" and {len(folded) - SHOWN} more kinds" if len(folded) > SHOWN else "")

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from resumerge.errors import InputError, Problem
-from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy
+from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy, listed
+from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.checkpoints.flat import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.layer_kinds import check_kinds, compare_layers
-from resumerge.planning.mismatch import Mismatches, listed
+from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.mixtures.views import MixtureViews
 from resumerge.planning.mixtures.written import as_reference, note_on_packed_files
-from resumerge.planning.model_views import ModelViews
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
 from resumerge.planning.shards import STEM, pack, parts_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.layout import Layers, ModulePart
+from resumerge.layout.model_views import ModelViews
 from resumerge.methods import MergeMethod
-from resumerge.planning.model_views import ModelViews
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
 from resumerge.recipe.schema.layer_ranges import spelled_slices
 

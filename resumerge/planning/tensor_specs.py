@@ -13,7 +13,7 @@ from resumerge.layout import (
     split,
     step_position,
 )
-from resumerge.planning.model_views import ModelViews
+from resumerge.layout.model_views import ModelViews
 from resumerge.planning.plan import LayerMap, LayerOrigin
 from resumerge.recipe import Input, Module, Recipe, Slice
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from resumerge.planning.model_views import ModelViews
+from resumerge.layout.model_views import ModelViews
 from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice, TokenizerSetting, TokenRow
 from resumerge.sources.tokenizers.vocabulary import Vocabulary

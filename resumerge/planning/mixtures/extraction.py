@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.planning.mixtures.names import Template, common
+from resumerge.layout.expert_names import Template, common
 from resumerge.planning.mixtures.packed_files import with_separate_experts
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sizes import counted

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from resumerge.planning.mixtures.names import Template
+from resumerge.layout.expert_names import Template
 from resumerge.sources.types import Source
 from resumerge.tensors import Sliced, Stacked, Stored, Tensor
 from resumerge.tensors.dtypes import FLOATS, nbytes

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from resumerge.layout import DOWNS, GATES, UPS
-from resumerge.planning.mixtures.names import Template
+from resumerge.layout.expert_names import Template
 from resumerge.sources.types import Source
 from resumerge.tensors import Stacked, Tensor
 

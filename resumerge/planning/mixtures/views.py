@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from resumerge.errors import InputError
+from resumerge.layout.expert_names import Aliases, Template, common
 from resumerge.methods import METHODS
 from resumerge.planning.mixtures.extraction import extracted
-from resumerge.planning.mixtures.names import Template, common, published
 from resumerge.planning.mixtures.packed_files import Place, with_separate_experts
 from resumerge.planning.mixtures.packing import with_packed_experts
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.types import Source
-
-Aliases = Mapping[str, Iterable[str]]
-"""Other names of tensors, both by the `rest` of their `Template`."""
 
 
 @dataclass(frozen=True)
@@ -85,21 +82,6 @@ class MixtureViews:
                 "routers are merged like any tensor: the experts of a number should be related"
             )
         return cls(seen, notes, aliases, places.get(reference, {}), matrices.get(reference, {}))
-
-
-def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
-    """What else a tensor is called: in the model's files, in those that it was published with, and
-    in transformers where experts are apart."""
-    template = Template.of(name)
-    rest = template.rest
-    rests = (*aliases.get(rest, ()), published(rest, source.config), common(rest))
-    return tuple(template.named(rest) for rest in rests)
-
-
-def published_name(name: str, source: Source) -> str:
-    """What a tensor is called whichever form the reference has: the key of its random masks."""
-    template = Template.of(name)
-    return template.named(published(template.rest, source.config))
 
 
 def _has_experts(source: Source) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from resumerge.errors import Problem
-from resumerge.planning.mixtures.names import Template
+from resumerge.layout.expert_names import Template
 from resumerge.planning.mixtures.packed_files import Place
 from resumerge.planning.mixtures.views import MixtureViews
 from resumerge.planning.shards import Target

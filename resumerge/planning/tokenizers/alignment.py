@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from resumerge.errors import Problem
+from resumerge.layout import listed
+from resumerge.layout.model_views import ModelViews
 from resumerge.layout.vocabulary_tensors import find_vocabulary
-from resumerge.planning.mismatch import listed
-from resumerge.planning.model_views import ModelViews
 from resumerge.planning.output_vocabulary import NewToken, OutputVocabulary
 from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
 from resumerge.sources.tokenizers.vocabulary import Vocabulary

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from resumerge.errors import InputError
-from resumerge.layout import is_computed
-from resumerge.planning.mismatch import listed
-from resumerge.planning.model_views import ModelViews
+from resumerge.layout import is_computed, listed
+from resumerge.layout.model_views import ModelViews
 from resumerge.planning.upcycling.architectures.base import OutputArchitecture
 from resumerge.planning.upcycling.architectures.registry import ARCHITECTURES
 from resumerge.recipe import Recipe

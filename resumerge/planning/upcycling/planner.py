@@ -8,9 +8,8 @@ from importlib.util import find_spec
 from itertools import chain
 
 from resumerge.errors import InputError, Problem
-from resumerge.layout import is_computed
-from resumerge.planning.mismatch import listed
-from resumerge.planning.model_views import ModelViews
+from resumerge.layout import is_computed, listed
+from resumerge.layout.model_views import ModelViews
 from resumerge.planning.plan import MadeMixture, Plan, block_elements
 from resumerge.planning.shards import Target, pack
 from resumerge.planning.upcycling.architectures.base import OutputArchitecture

@@ -7,12 +7,17 @@ models were published with, and saves either.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.layout import split
+from resumerge.layout.names import split
+from resumerge.sources.types import Source
 
 _NUMBER = re.compile(r"(^|\.)experts\.(\d+)\.")
+
+Aliases = Mapping[str, Iterable[str]]
+"""Other names of tensors; keys and values are the `rest` of a `Template`."""
 
 Rewrites = tuple[tuple[re.Pattern[str], str], ...]
 
@@ -97,6 +102,25 @@ def published(rest: str, config: Any) -> str:
         config: the model's config.json.
     """
     return _rewritten(rest, _PUBLISHED.get(str(config.get("model_type")), ()))
+
+
+def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
+    """Return what else a tensor is called: in its model's files, as published, in transformers.
+
+    Args:
+        name: of the tensor in `source`.
+        aliases: what the model's files call it, where the source calls it otherwise.
+    """
+    template = Template.of(name)
+    rest = template.rest
+    rests = (*aliases.get(rest, ()), published(rest, source.config), common(rest))
+    return tuple(template.named(rest) for rest in rests)
+
+
+def published_name(name: str, source: Source) -> str:
+    """Return a tensor's name as published, which is the key of its random masks in any layout."""
+    template = Template.of(name)
+    return template.named(published(template.rest, source.config))
 
 
 def _rewritten(rest: str, rewrites: Rewrites) -> str:

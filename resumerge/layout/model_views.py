@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from resumerge.layout import CanonicalNames, Layers, find_tensor, infer_layers, match_names
-from resumerge.layout.match import Rename
+from resumerge.layout.canonical_names import CanonicalNames
+from resumerge.layout.expert_names import Aliases, other_names, published_name
+from resumerge.layout.layers import Layers, infer_layers
+from resumerge.layout.match import Rename, match_names
 from resumerge.layout.vocabulary_tensors import VocabularyTensors, find_vocabulary
-from resumerge.planning.mixtures.views import Aliases, other_names, published_name
 from resumerge.recipe import ModelRef
-from resumerge.sources.tied_weights import is_embedding, is_head, says_untied
+from resumerge.sources.tied_weights import find_tensor, is_embedding, is_head, says_untied
 from resumerge.sources.types import Source
 from resumerge.tensors import Sliced, Tensor, stored_in
 
 
 @dataclass(frozen=True)
 class ModelViews:
-    """What the planner knows of the models.
+    """The models of a recipe, under the names that the reference model has for their tensors.
 
     Args:
         sources: every model that the recipe names, opened.
