@@ -9,7 +9,7 @@ import click
 import resumerge
 from resumerge.cli.parsing.command import LazyGroup
 from resumerge.cli.parsing.mergekit_options import without_mergekit_options
-from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import InputError, Problem, ResumergeError
 from resumerge.logs import log_as_environment_says
 from resumerge.printable import without_secrets

@@ -20,8 +20,8 @@ from resumerge.engine.resources.allocation_errors import (
     is_out_of_memory,
     out_of_memory,
 )
-from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.open_files import allow_many_open_files
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.ledger.ledger import LEDGER_FILE

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resumerge.engine.replication.checks import check_state_apart
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.checks import check_state_apart
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
-from resumerge.engine.resources.disk_errors import resumable_disk_errors
+from resumerge.engine.resources.resource_errors import resumable_disk_errors
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.ledger.run_store import RunStore

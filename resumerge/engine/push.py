@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.recovery.verify import verify_run
+from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import refuse
 from resumerge.ledger import LEDGER_FILE, read_run
 from resumerge.ledger.run_store import RunStore

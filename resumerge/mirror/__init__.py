@@ -2,7 +2,7 @@
 
 Here are the replicator (a thread beside the engine), the lease, snapshots of the ledger, the
 manifest of a finished mirror, the state of any mirror, and its audit. `stores/` has the places that
-a mirror can be in. How a run is reconciled with its mirror is in `engine/mirrored`.
+a mirror can be in. How a run is reconciled with its mirror is in `engine/mirror_session`.
 
 May import: `ledger`, `hub`, `host`, and the modules below them; never `engine`.
 """

@@ -28,8 +28,8 @@ def status_of_mirror(url: str) -> dict[str, Any]:
         Resumable: the mirror cannot be read now.
     """
     # Imported here: the status of a run on this machine needs no engine, which takes 0.4 s.
-    from resumerge.engine.replication.checks import refuse_mirror
-    from resumerge.engine.replication.session import MirrorSession
+    from resumerge.engine.mirror_session.checks import refuse_mirror
+    from resumerge.engine.mirror_session.session import MirrorSession
     from resumerge.engine.reporter import Reporter
     from resumerge.engine.resources.signals import StopRequest
     from resumerge.mirror.lease_record import read_lease

@@ -19,8 +19,8 @@ from made_up_leases import ELSEWHERE, SECONDS, wait_for
 
 import resumerge
 from resumerge.cli.main import app
-from resumerge.engine.replication.reconcile import Reconciler
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.reconcile import Reconciler
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Resumable

@@ -11,8 +11,8 @@ import pytest
 from ledger_rows import change
 from made_up_mirrors import put
 
-from resumerge.engine.replication.reconcile import Reconciler
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.reconcile import Reconciler
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError

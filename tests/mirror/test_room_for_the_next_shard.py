@@ -7,9 +7,9 @@ from pathlib import Path
 from merging import working_in
 from mirrored import RECIPE, Bench
 
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.space_reservation import RESERVE, SpaceReservation
 from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.shards.space_reservation import RESERVE, SpaceReservation
 from resumerge.ledger import Progress
 from resumerge.mirror import Lease, ReplicationOptions, Replicator
 from resumerge.mirror.stores.folder import FolderStore

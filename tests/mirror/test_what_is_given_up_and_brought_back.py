@@ -25,10 +25,10 @@ from resumerge.engine.lifecycle.fetch_model import (
     fetched_names,
     is_made_of,
 )
-from resumerge.engine.replication.abandon import abandon_mirror, back_up, find_written
-from resumerge.engine.replication.checks import check_apart
-from resumerge.engine.replication.reconcile import fetch_from_mirror
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.abandon import abandon_mirror, back_up, find_written
+from resumerge.engine.mirror_session.checks import check_apart
+from resumerge.engine.mirror_session.reconcile import fetch_from_mirror
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Interrupted, Resumable

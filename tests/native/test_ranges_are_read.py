@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from merging import working_in
 from tiny_models import LLAMA, write_family
 
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import Resumable
 from resumerge.kernels.hashes import hash_blocks

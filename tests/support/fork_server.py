@@ -25,9 +25,9 @@ WARM = (
     "rich._emoji_codes",
     "resumerge.sources.local",
     "resumerge.engine.resources.allocator",
-    "resumerge.engine.execute.evaluation.torch_backend",
+    "resumerge.engine.evaluation.torch_backend",
     "resumerge.engine.execute.committer",
-    "resumerge.engine.execute.evaluation.evaluator",
+    "resumerge.engine.evaluation.evaluator",
     "resumerge.engine.recovery.recovery",
 )
 """What an attempt imports on its way; imported before the fork, it is there at once."""

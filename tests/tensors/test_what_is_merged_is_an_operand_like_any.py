@@ -16,8 +16,8 @@ import torch
 from made_up_plans import plan
 from safetensors.torch import save_file
 
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
-from resumerge.engine.execute.evaluation.input_hashes import hashed_operands
+from resumerge.engine.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.input_hashes import hashed_operands
 from resumerge.kernels.hashes import hash_block
 from resumerge.methods import METHODS
 from resumerge.planning import Plan

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from resumerge.buckets.address import is_bucket
-from resumerge.engine.execute.shard_files import TASKS
+from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import Problem
 from resumerge.mirror.stores.registry import has_scheme
 from resumerge.options import Options

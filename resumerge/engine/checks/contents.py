@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Set
 from contextlib import closing
 
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
-from resumerge.engine.execute.evaluation.input_hashes import (
+from resumerge.engine.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.input_hashes import (
     hashed_operands,
     known_hashes,
     operand_hashes,

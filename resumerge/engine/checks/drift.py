@@ -11,8 +11,8 @@ from typing import Any
 from resumerge.engine.checks.contents import changed_files, stamps_of, touched_files, units_of
 from resumerge.engine.checks.fingerprint_diff import advice, describe, headline
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.evaluation.method_failures import METHOD
-from resumerge.engine.execute.source_watch import SOURCE_CHANGED
+from resumerge.engine.evaluation.method_failures import METHOD
+from resumerge.engine.evaluation.source_watch import SOURCE_CHANGED
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger

@@ -19,7 +19,7 @@ from resumerge.engine.checks.paths import (
 )
 from resumerge.engine.checks.steps import check_steps
 from resumerge.engine.context import RunContext
-from resumerge.engine.replication.checks import check_apart, check_has_mirror
+from resumerge.engine.mirror_session.checks import check_apart, check_has_mirror
 from resumerge.errors import InputError, Problem
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from resumerge.engine.execute.shard_files import PARTIAL
+from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Problem
 from resumerge.ledger.file_names import is_output_name
 from resumerge.local_path import OUTPUT

@@ -1,6 +1,6 @@
 """A merge on more machines, by Ray: the driver, and what a task does.
 
-`ClusterComputation` takes the place of `compute/local.py` where ``--ray`` is given. It submits one
+`ClusterComputation` takes the place of `LocalComputation` where ``--ray`` is given. It submits one
 task for each shard that is not sealed, and journals what they return. A task merges a plan of one
 shard (`shard_plan`) as any run is merged, in a folder of its own, and publishes the shard under its
 final name: in the output's folder, which all machines see, or in the mirror's bucket (`exchange/`).

@@ -10,8 +10,8 @@ from resumerge.engine.cluster.exchange.base import Exchange
 from resumerge.engine.cluster.exchange.bucket import BucketExchange
 from resumerge.engine.cluster.exchange.folder import FolderExchange
 from resumerge.engine.cluster.journal import ShardJournal
-from resumerge.engine.compute.computation import Computation
-from resumerge.engine.execute.source_watch import SourceWatch
+from resumerge.engine.evaluation.source_watch import SourceWatch
+from resumerge.engine.execute.computation import Computation
 from resumerge.ledger import Progress
 from resumerge.options.types import LOCAL_CLUSTER
 

@@ -25,7 +25,7 @@ from resumerge.engine.cluster.running import Heartbeats, RunningTask
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.versions import Versions
-from resumerge.engine.compute.computation import Computation
+from resumerge.engine.execute.computation import Computation
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.host.machine import hostname

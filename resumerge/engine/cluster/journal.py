@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 
 from resumerge.engine.cluster.exchange.base import Exchange
 from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Finished, HashConflict
+from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.execute.committer import bytes_committed
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.source_watch import SourceWatch
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Resumable
 from resumerge.host.memory import measure_memory, peak_rss, rss
 from resumerge.ledger import Ledger, Progress, take_snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.shards.shard_record import ShardRecord
 
 HASH_CONFLICT = "hash_conflict"
 """The event, and the reason: two machines computed different bytes."""

@@ -18,18 +18,18 @@ from resumerge.engine.cluster.exchange.base import TaskAbandoned, TaskEndpoint
 from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome, Refused
 from resumerge.engine.cluster.task_reporter import TaskReporter
 from resumerge.engine.cluster.versions import Versions
-from resumerge.engine.compute.budget import resource_budget
-from resumerge.engine.compute.local import LocalComputation
-from resumerge.engine.compute.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.space_reservation import allocates_lazily
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.execute.budget import resource_budget
+from resumerge.engine.execute.local_computation import LocalComputation
+from resumerge.engine.opening.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.allocator import reuse_freed_memory
-from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.shards.shard_record import ShardRecord
+from resumerge.engine.shards.space_reservation import allocates_lazily
 from resumerge.errors import InputError, Interrupted, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss

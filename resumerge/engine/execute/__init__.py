@@ -1,8 +1,8 @@
 """The main loop: compute blocks, write them, commit batches.
 
-`scheduler` is the loop; read it first. `work_queue` says which unit is next, `evaluation` computes
-a block, `committer` syncs and journals batches in a thread of its own, `source_watch` sees to it
-that no source changes meanwhile, `shard_files` are the output files, `space_reservation` gives them
-their space on the disk, and `eviction` deletes downloads that nothing needs any more. Knows of the
-mirror only that it frees sealed shards. Imports `resources`, the reporter, and rooms below engine/.
+`scheduler` is the loop; read it first. `work_queue` says which unit is next, `committer` syncs and
+journals batches in a thread of its own, `steps` are computed before the loop, and `eviction`
+deletes downloads that nothing needs any more. `local_computation` builds all this for the pending
+units of a plan: a run's whole plan, or one shard of it in a task of a cluster. `budget` decides
+threads, memory and device. Knows of the mirror only that it frees sealed shards.
 """

@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 
-from resumerge.engine.execute.checksums import unit_checksum
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
+from resumerge.engine.shards.checksums import unit_checksum
 from resumerge.kernels.hashes import HASH_BYTES
 from resumerge.ledger import Progress, UnitCommit, take_snapshot
 from resumerge.planning.plan import Unit

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from resumerge.engine.execute.work_queue import remote_files_of
+from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.ledger import Ledger, Progress
 from resumerge.planning.plan import Plan
 from resumerge.remote.file import RemoteFile

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.source_watch import SourceWatch
+from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.governor import Governor
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.ledger import Ledger, Progress
 from resumerge.planning.plan import Plan
 from resumerge.sources.reader import SourceReader

@@ -10,12 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
+from resumerge.engine.evaluation.evaluator import Evaluator, Statistics
+from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
-from resumerge.engine.execute.evaluation.evaluator import Evaluator, Statistics
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.read_ahead import ReadAhead
-from resumerge.engine.execute.scratch import Scratch
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import xxhash
 
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.work_queue import POLL_SECONDS
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.allocator import freed_memory_returned

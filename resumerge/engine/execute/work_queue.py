@@ -6,22 +6,18 @@ import time
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
+from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute.execution import Execution
-from resumerge.engine.execute.space_reservation import SpaceReservation
+from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
-from resumerge.sources.types import REMOTE, Source
+from resumerge.sources.types import Source
 
 POLL_SECONDS = 0.25
 """Time between two looks at signals and downloads while nothing can be computed."""
 
 RemoteFiles = frozenset[SourceFileKey]
 """Files that are elsewhere."""
-
-
-def remote_files_of(plan: Plan, unit: Unit) -> RemoteFiles:
-    """The remote files that a unit reads, downloaded or streamed."""
-    return plan.files_of(unit.expression, *REMOTE)
 
 
 def download_order(

@@ -13,18 +13,18 @@ from typing import Any
 from resumerge.engine.checks.drift import check_recipe_drift, is_of_recipe
 from resumerge.engine.checks.paths import check_outside, source_folders
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.bucket_output import check_stays
 from resumerge.engine.lifecycle.find import ExistingRun, NewRun
+from resumerge.engine.mirror_session.abandon import abandon_mirror, find_written, mirrored_files
+from resumerge.engine.mirror_session.checks import check_has_mirror
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.opening.open_sources import SourcesUnavailable
 from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of
 from resumerge.engine.recovery.open_ledger import open_ledger
 from resumerge.engine.recovery.ownership import written_files
-from resumerge.engine.replication.abandon import abandon_mirror, find_written, mirrored_files
-from resumerge.engine.replication.checks import check_has_mirror
-from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import output_lock, run_lock
+from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import InputError, refuse, unavailable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import output_as_named

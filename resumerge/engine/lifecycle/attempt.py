@@ -8,23 +8,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
-from resumerge.engine.compute.budget import ResourceBudget
-from resumerge.engine.compute.local import LocalComputation
 from resumerge.engine.context import RunContext
+from resumerge.engine.evaluation.input_hashes import content_hashes
+from resumerge.engine.execute.budget import ResourceBudget
 from resumerge.engine.execute.committer import bytes_committed
-from resumerge.engine.execute.evaluation.input_hashes import content_hashes
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.space_reservation import allocates_lazily
+from resumerge.engine.execute.local_computation import LocalComputation
 from resumerge.engine.execute.steps import remove_steps
 from resumerge.engine.lifecycle.companions import model_files, write_companions
 from resumerge.engine.lifecycle.linked_stages import link_stages
-from resumerge.engine.recovery.damage import forget_damaged
+from resumerge.engine.recovery.damaged_sources import forget_damaged
 from resumerge.engine.recovery.published import adopt_published
 from resumerge.engine.recovery.recovery import Recovery
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
 from resumerge.engine.resources.allocator import give_back_freed_memory, reuse_freed_memory
-from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.resources.governor import largest_batch
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.shards.space_reservation import allocates_lazily
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import measure_memory, peak_rss, rss

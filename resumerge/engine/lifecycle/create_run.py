@@ -12,11 +12,11 @@ from typing import Any
 
 import resumerge
 from resumerge.engine.checks.paths import check_output
-from resumerge.engine.compute.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.find import NewRun
-from resumerge.engine.replication.checks import refuse_mirror
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.checks import refuse_mirror
+from resumerge.engine.mirror_session.session import MirrorSession
+from resumerge.engine.opening.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.resources.lock import is_abandoned, output_lock, run_lock
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError

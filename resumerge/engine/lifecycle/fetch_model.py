@@ -7,9 +7,9 @@ from pathlib import Path
 
 from resumerge.backup_names import CARD
 from resumerge.engine.checks.drift import is_of_recipe
-from resumerge.engine.execute.shard_files import PARTIAL
-from resumerge.engine.replication.reconcile import fetch_from_mirror
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.reconcile import fetch_from_mirror
+from resumerge.engine.mirror_session.session import MirrorSession
+from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Resumable
 from resumerge.host.disk import free_bytes
 from resumerge.mirror.manifest import Manifest

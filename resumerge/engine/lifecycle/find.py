@@ -10,9 +10,9 @@ from typing import Any
 from resumerge.engine.checks.paths import STATE, check_output_path, check_path
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.import_run import find_in_mirror, named_output
-from resumerge.engine.replication.abandon import abandon_mirror, find_written
-from resumerge.engine.replication.checks import check_apart, check_reachable
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.abandon import abandon_mirror, find_written
+from resumerge.engine.mirror_session.checks import check_apart, check_reachable
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.errors import InputError, refuse
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.stores.registry import is_mirror_url, normalise, open_store

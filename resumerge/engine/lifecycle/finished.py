@@ -7,18 +7,18 @@ from pathlib import Path
 
 from resumerge.engine.checks.paths import check_output, check_output_path
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.checksums import hash_file
-from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.abandon_output import remove_written
 from resumerge.engine.lifecycle.adopt import AdoptedRun
 from resumerge.engine.lifecycle.fetch_model import fetch_model, fetched_names, is_made_of
 from resumerge.engine.lifecycle.find import FinishedInMirror
 from resumerge.engine.lifecycle.import_run import check_same_form
-from resumerge.engine.recovery.damage import find_damage
-from resumerge.engine.replication.checks import SHOWN, check_apart, refuse_mirror
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.checks import SHOWN, check_apart, refuse_mirror
+from resumerge.engine.mirror_session.session import MirrorSession
+from resumerge.engine.recovery.damaged_sources import find_damage
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock, remove_stale_lock
+from resumerge.engine.shards.checksums import hash_file
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import is_output_in, named_output

@@ -17,10 +17,10 @@ from resumerge.engine.checks.paths import (
 )
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.bucket_output import check_stays
+from resumerge.engine.mirror_session.checks import check_apart, refuse_mirror
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.opening.pinned_plan import pinned_path
 from resumerge.engine.recovery.open_ledger import read_ledger
-from resumerge.engine.replication.checks import check_apart, refuse_mirror
-from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.resources.lock import run_lock
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError, Problem, refuse

@@ -15,9 +15,8 @@ from resumerge.engine.checks.companions import check_companions
 from resumerge.engine.checks.disk import check_disk
 from resumerge.engine.checks.drift import check_contents, check_source_drift, is_mended
 from resumerge.engine.checks.new_run import check_new
-from resumerge.engine.compute.budget import ResourceBudget, resource_budget
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.budget import ResourceBudget, resource_budget
 from resumerge.engine.lifecycle.adopt import (
     AdoptedRun,
     adopt,
@@ -34,14 +33,15 @@ from resumerge.engine.lifecycle.finished import (
     take_finished_of,
     use_finished_mirror,
 )
+from resumerge.engine.mirror_session.checks import check_apart, check_reachable
+from resumerge.engine.mirror_session.reconcile import Reconciler
+from resumerge.engine.mirror_session.session import MirrorSession
+from resumerge.engine.mirror_session.setup import replicator_of
 from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.recovery.uploaded import adopt_uploaded
-from resumerge.engine.replication.checks import check_apart, check_reachable
-from resumerge.engine.replication.reconcile import Reconciler
-from resumerge.engine.replication.session import MirrorSession
-from resumerge.engine.replication.setup import replicator_of
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Resumable, unavailable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import named_output

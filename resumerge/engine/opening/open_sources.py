@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.buckets.address import is_bucket
-from resumerge.engine.resources.disk_errors import UNFIT_ERRORS
+from resumerge.engine.resources.resource_errors import UNFIT_ERRORS
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.planning.planner import reference_without_config
 from resumerge.recipe import ModelRef, Recipe

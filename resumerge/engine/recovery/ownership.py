@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 
 from resumerge.backup_names import backup_name
-from resumerge.engine.execute.checksums import hash_file
-from resumerge.engine.execute.shard_files import PARTIAL
 from resumerge.engine.recovery.published import files_of_tasks
+from resumerge.engine.shards.checksums import hash_file
+from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
 from resumerge.storage import Storage

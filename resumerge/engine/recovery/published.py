@@ -20,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.execute.checksums import first_mismatch
-from resumerge.engine.execute.shard_files import TASKS, ShardFiles
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.shards.checksums import first_mismatch
+from resumerge.engine.shards.shard_files import TASKS, ShardFiles
+from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, Shard

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 
-from resumerge.engine.execute.checksums import first_mismatch
-from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.recovery.ownership import rename_to_backup
+from resumerge.engine.shards.checksums import first_mismatch
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.ledger import Ledger, Progress, take_snapshot
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.ledger import Ledger
 from resumerge.mirror.names import TaskName, task_names
 from resumerge.mirror.retrying import retry

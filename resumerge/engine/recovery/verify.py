@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.backup_names import CARD
-from resumerge.engine.execute.checksums import first_mismatch
-from resumerge.engine.execute.shard_files import PARTIAL
+from resumerge.engine.mirror_session.checks import refuse_mirror
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
 from resumerge.engine.recovery.ownership import has_checksum
-from resumerge.engine.replication.checks import refuse_mirror
-from resumerge.engine.replication.session import MirrorSession
 from resumerge.engine.reporter import Reporter
-from resumerge.engine.resources.disk_errors import resumable_disk_errors
 from resumerge.engine.resources.lock import LOCK_FILE, lock_holder, run_lock
+from resumerge.engine.resources.resource_errors import resumable_disk_errors
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.engine.shards.checksums import first_mismatch
+from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore, named_output

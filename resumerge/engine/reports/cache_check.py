@@ -13,7 +13,7 @@ from resumerge.buckets.calls import check_library
 from resumerge.buckets.file import cache_folder as buckets_folder
 from resumerge.buckets.snapshot import cached_bucket_files
 from resumerge.engine.lifecycle.session import Session
-from resumerge.engine.resources.disk_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import ResumergeError, refuse
 from resumerge.host.machine import cores
 from resumerge.hub.cache import cache_folder, cached_revisions

@@ -13,8 +13,8 @@ from resumerge.engine.checks.new_run import new_run_problems
 from resumerge.engine.checks.paths import STATE, check_output_path, check_path
 from resumerge.engine.checks.steps import check_steps
 from resumerge.engine.context import RunContext
+from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.opening.pinned_plan import pinned_plan
-from resumerge.engine.replication.checks import check_apart, check_reachable
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reports.choices import choices
 from resumerge.engine.resources.device import device_for

@@ -22,8 +22,8 @@ from small_batches import use_small_batches
 from tiny_models import TWO_LAYERS, random_tensors, write_family
 
 from resumerge.engine.checks.contents import changed_files, stamps_of, touched_files, units_of
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
-from resumerge.engine.execute.evaluation.input_hashes import content_hashes
+from resumerge.engine.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.input_hashes import content_hashes
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore

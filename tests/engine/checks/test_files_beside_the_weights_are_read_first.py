@@ -20,7 +20,7 @@ from safetensors.torch import save
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_family, write_model
 
 import resumerge
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Resumable
 from resumerge.options import Options

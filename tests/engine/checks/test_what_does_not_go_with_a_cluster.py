@@ -15,7 +15,7 @@ from tiny_models import LLAMA, write_family
 
 import resumerge
 from resumerge.engine.checks import cluster, disk
-from resumerge.engine.execute.shard_files import TASKS
+from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import InputError
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.mirror.stores.hub import HubStore

@@ -26,11 +26,11 @@ from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.versions import Versions
-from resumerge.engine.execute.shard_files import TASKS, ShardFiles
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.published import adopt_published, remove_tasks
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.shards.shard_files import TASKS, ShardFiles
 from resumerge.errors import Interrupted
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.options import Options

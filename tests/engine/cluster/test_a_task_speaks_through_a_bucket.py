@@ -27,9 +27,9 @@ from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.versions import Versions
-from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import Resumable
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease

@@ -24,8 +24,8 @@ from merging import shards_of
 
 import resumerge
 from resumerge.engine.cluster import driver
-from resumerge.engine.execute.shard_files import TASKS
 from resumerge.engine.reporter import Reporter
+from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import InputError, Resumable
 
 STAGES = ("start", "middle", "publish", "renamed", "return")

@@ -11,11 +11,11 @@ import pytest
 from made_up_plans import plan
 from test_pages_are_dropped_after_their_last_use import LINEAR, vectors
 
+from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.execute import scheduler as module
-from resumerge.engine.execute.checksums import hash_block
 from resumerge.engine.execute.committer import WrittenBlocks
 from resumerge.engine.execute.scheduler import BATCH_SECONDS, SAMPLE_RUNS, Scheduler
-from resumerge.engine.execute.scratch import Scratch
+from resumerge.engine.shards.checksums import hash_block
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
 from resumerge.planning import Plan

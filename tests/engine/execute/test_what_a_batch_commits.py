@@ -11,8 +11,8 @@ import pytest
 from made_up_plans import llama, plan
 
 from resumerge.engine.execute import committer as module
-from resumerge.engine.execute.checksums import unit_checksum
 from resumerge.engine.execute.committer import SAMPLE_SECONDS, SAMPLES, Committer, WrittenBlocks
+from resumerge.engine.shards.checksums import unit_checksum
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Progress
 from resumerge.planning import Plan

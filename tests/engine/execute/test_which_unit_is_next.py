@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from made_up_plans import llama, plan, tensor
 
+from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute import work_queue
-from resumerge.engine.execute.work_queue import WorkQueue, download_order, remote_files_of
+from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.errors import Resumable
 from resumerge.ledger import Progress
 from resumerge.planning import Plan

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resumerge.engine.context import RunContext
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Interrupted, Resumable

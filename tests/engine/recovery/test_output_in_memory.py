@@ -13,8 +13,8 @@ import pytest
 from crashing import Bench, Merge, Paused
 from small_disks import fill, mounted
 
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.space_reservation import allocates_lazily
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.shards.space_reservation import allocates_lazily
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage, is_in_memory
 

@@ -13,7 +13,7 @@ import pytest
 from ledger_rows import RUN, SHARD, UNIT, change
 from made_up_plans import llama, plan, tensor
 
-from resumerge.engine.recovery.damage import find_damage, forget_damaged
+from resumerge.engine.recovery.damaged_sources import find_damage, forget_damaged
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit
 from resumerge.planning import Plan
 from resumerge.remote.metadata_cache import MetadataCache

@@ -14,9 +14,9 @@ from ledger_rows import change
 from merging import merge, working_in
 from tiny_models import TWO_LAYERS, write_family
 
-from resumerge.engine.execute.shard_files import ShardFiles
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.recovery import Recovery
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options

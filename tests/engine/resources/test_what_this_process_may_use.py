@@ -16,7 +16,7 @@ import pytest
 from resumerge.engine.resources import allocation_errors, allocator, open_files
 from resumerge.engine.resources.allocation_errors import check_address_space, out_of_memory
 from resumerge.engine.resources.device import resolve_device
-from resumerge.engine.resources.disk_errors import out_of_order
+from resumerge.engine.resources.resource_errors import out_of_order
 from resumerge.errors import InputError
 from resumerge.planning.estimates.memory import REUSED
 

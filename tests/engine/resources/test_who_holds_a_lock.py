@@ -19,17 +19,17 @@ import pytest
 from privileges import drop_privileges
 
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
-from resumerge.engine.resources.disk_errors import (
-    is_full,
-    out_of_order,
-    resumable_disk_errors,
-)
 from resumerge.engine.resources.lock import (
     LOCK_FILE,
     is_abandoned,
     lock_holder,
     output_lock,
     run_lock,
+)
+from resumerge.engine.resources.resource_errors import (
+    is_full,
+    out_of_order,
+    resumable_disk_errors,
 )
 from resumerge.errors import InputError, Resumable
 from resumerge.host.machine import hostname

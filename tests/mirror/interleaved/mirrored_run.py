@@ -17,8 +17,8 @@ from shared_stores import Shared, digest
 from virtual_machines import Process, Threading, Time, World, clock_of
 
 from resumerge.engine.lifecycle.import_run import localize
-from resumerge.engine.replication.reconcile import Reconciler
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.reconcile import Reconciler
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Resumable
@@ -277,7 +277,9 @@ def virtual(world: World, store: Shared, promise: Promise) -> Iterator[None]:
         f"{mirror}.stores.buckets.s3_uploads.PART": 3000,
         "resumerge.retry.time": time,
         "resumerge.ledger.connection.datetime": clock,
-        "resumerge.engine.replication.session.open_store": lambda url, offline=False: store.open(),
+        "resumerge.engine.mirror_session.session.open_store": lambda url, offline=False: (
+            store.open()
+        ),
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in seen.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from resumerge.engine.cluster.outcomes import Node
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import ResumergeError
 from resumerge.planning.plan import Plan, Shard
 

@@ -10,16 +10,16 @@ from typing import TypeVar
 
 from resumerge.engine.cluster.exchange.base import Beat, Exchange, TaskEndpoint
 from resumerge.engine.cluster.exchange.bucket_task import BEAT_SECONDS, BucketEndpoint, opening
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.mirror_session.abandon import back_up, backup_names
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.recovery.uploaded import (
     adopt_uploaded,
     is_uploaded,
     read_object,
     read_record,
 )
-from resumerge.engine.replication.abandon import back_up, backup_names
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import InputError, Resumable, unavailable
 from resumerge.ledger import Ledger
 from resumerge.mirror import Replicator

@@ -15,9 +15,9 @@ from typing import Any
 from resumerge.engine.cluster.exchange.base import Beat, TaskAbandoned, TaskEndpoint
 from resumerge.engine.cluster.exchange.conflicts import compare_with_record
 from resumerge.engine.cluster.outcomes import Node
-from resumerge.engine.recovery.shard_record import ShardRecord, Uploaded
 from resumerge.engine.recovery.uploaded import RECORD
 from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.engine.shards.shard_record import ShardRecord, Uploaded
 from resumerge.errors import InputError, Resumable, StoreError
 from resumerge.mirror.names import MANIFEST_FILE, TaskName, fencing_tokens
 from resumerge.mirror.stores.base import Moved

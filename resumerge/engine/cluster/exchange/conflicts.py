@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from resumerge.engine.cluster.outcomes import HASH_CONFLICT, HashConflict, Node
-from resumerge.engine.execute.checksums import first_mismatch
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.shards.checksums import first_mismatch
+from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Resumable
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.planning.plan import Plan

@@ -15,7 +15,6 @@ from pathlib import Path
 from resumerge.engine.cluster.exchange.base import Beat, Exchange, TaskAbandoned, TaskEndpoint
 from resumerge.engine.cluster.exchange.conflicts import compare_with_record
 from resumerge.engine.cluster.outcomes import Node
-from resumerge.engine.execute.shard_files import TASKS, ShardFiles
 from resumerge.engine.recovery.ownership import rename_to_backup
 from resumerge.engine.recovery.published import (
     adopt_published,
@@ -24,7 +23,8 @@ from resumerge.engine.recovery.published import (
     remove_tasks,
     write_record,
 )
-from resumerge.engine.recovery.shard_record import ShardRecord
+from resumerge.engine.shards.shard_files import TASKS, ShardFiles
+from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.foreign_files import read_foreign
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, Shard

@@ -13,9 +13,9 @@ import pytest
 from made_up_plans import llama, plan
 from test_pages_are_dropped_after_their_last_use import vectors
 
-from resumerge.engine.execute import space_reservation
-from resumerge.engine.execute.shard_files import ShardFiles
-from resumerge.engine.execute.space_reservation import (
+from resumerge.engine.shards import space_reservation
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.shards.space_reservation import (
     RESERVE,
     SpaceReservation,
     allocates_lazily,
@@ -86,7 +86,7 @@ def test_what_a_shard_still_needs_of_the_disk(
 ) -> None:
     files, shard = ShardFiles(found, tmp_path, Storage()), found.shards[0]
     in_memory = False
-    where = "resumerge.engine.execute.shard_files.is_in_memory"
+    where = "resumerge.engine.shards.shard_files.is_in_memory"
     monkeypatch.setattr(where, lambda folder: in_memory)
     assert files.unallocated(shard) == shard.nbytes
     files.partial(shard).write_bytes(b"")

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from resumerge.engine.compute.computation import Computation
+from resumerge.engine.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.input_hashes import are_hashed
+from resumerge.engine.evaluation.source_watch import SOURCE_CHANGED, SourceWatch
 from resumerge.engine.execute.committer import Committer
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
-from resumerge.engine.execute.evaluation.input_hashes import are_hashed
+from resumerge.engine.execute.computation import Computation
 from resumerge.engine.execute.eviction import DownloadEvictor
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.scheduler import Scheduler
-from resumerge.engine.execute.source_watch import SOURCE_CHANGED, SourceWatch
-from resumerge.engine.execute.space_reservation import SpaceReservation
 from resumerge.engine.execute.steps import Steps
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.resources.governor import Governor
+from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.errors import Resumable
 from resumerge.host.memory import rss
 from resumerge.ledger import Progress

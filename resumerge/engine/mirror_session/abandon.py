@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from resumerge.backup_names import backup_name, is_backup
-from resumerge.engine.replication.checks import SHOWN
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.checks import SHOWN
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger

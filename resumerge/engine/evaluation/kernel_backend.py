@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.engine.execute.evaluation.method_failures import (
+from resumerge.engine.evaluation.method_failures import (
     described,
     failures_named,
     wrong_result,

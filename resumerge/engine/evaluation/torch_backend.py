@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from resumerge.engine.execute.evaluation.method_failures import (
+from resumerge.engine.evaluation.method_failures import (
     described,
     failures_named,
     wrong_result,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, MirrorState
 from resumerge.mirror.stores.base import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resumerge.engine.replication.session import MirrorSession
+from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.ledger import Ledger
 from resumerge.mirror import ReplicationOptions, Replicator

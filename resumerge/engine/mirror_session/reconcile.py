@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.backup_names import CARD
-from resumerge.engine.execute.shard_files import PARTIAL
-from resumerge.engine.replication.abandon import back_up, backup_names
-from resumerge.engine.replication.checks import refuse_mirror
-from resumerge.engine.replication.session import MirrorSession
-from resumerge.engine.resources.disk_errors import is_full, out_of_order
+from resumerge.engine.mirror_session.abandon import back_up, backup_names
+from resumerge.engine.mirror_session.checks import refuse_mirror
+from resumerge.engine.mirror_session.session import MirrorSession
+from resumerge.engine.resources.resource_errors import is_full, out_of_order
 from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.mirror.manifest import SHARD, Manifest, missing_files

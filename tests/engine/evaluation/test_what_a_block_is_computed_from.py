@@ -19,14 +19,14 @@ from reading import evaluation, read
 from safetensors.torch import save_file
 from torch import Tensor
 
-from resumerge.engine.execute.checksums import first_mismatch, hash_file, unit_checksum
-from resumerge.engine.execute.evaluation.evaluator import Evaluator
-from resumerge.engine.execute.evaluation.input_hashes import (
+from resumerge.engine.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.input_hashes import (
     hashed_operands,
     known_hashes,
     operand_hashes,
 )
-from resumerge.engine.execute.evaluation.method_failures import keeps_inputs
+from resumerge.engine.evaluation.method_failures import keeps_inputs
+from resumerge.engine.shards.checksums import first_mismatch, hash_file, unit_checksum
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.kernels.memory import HUGE_PAGE
 from resumerge.kernels.selection.growing_array import GrowingArray

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resumerge.engine.compute.budget import ResourceBudget
 from resumerge.engine.context import RunContext
-from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.execute.budget import ResourceBudget
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.ledger import Ledger, Progress
 from resumerge.mirror import Replicator
 from resumerge.planning.plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resumerge.engine.execute.work_queue import remote_files_of
+from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan
 from resumerge.remote.callbacks import DownloadCallbacks

@@ -12,7 +12,7 @@ from made_up_plans import plan
 from test_pages_are_dropped_after_their_last_use import vectors
 from test_which_tensor_is_next import remote
 
-from resumerge.engine.execute.source_watch import SourceWatch
+from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.errors import Resumable
 from resumerge.ledger import Progress
 from resumerge.sources.types import Source

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from resumerge.engine.execute.shard_files import ShardFiles
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import Resumable
 from resumerge.host.disk import existing_folder, free_bytes
 from resumerge.ledger import Progress

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resumerge.engine.execute.evaluation.input_hashes import hashed_operands
-from resumerge.engine.execute.evaluation.kernel_backend import KernelBackend
-from resumerge.engine.execute.evaluation.method_failures import (
+from resumerge.engine.evaluation.input_hashes import hashed_operands
+from resumerge.engine.evaluation.kernel_backend import KernelBackend
+from resumerge.engine.evaluation.method_failures import (
     failures_named,
     keeps_inputs,
     kept_inputs,
 )
-from resumerge.engine.execute.scratch import Scratch
+from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.planning.backend import needs_torch
@@ -33,7 +33,7 @@ from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.evaluation import NO_HASHES, Evaluation, HeldValues, InputHashes
 
 if TYPE_CHECKING:
-    from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
+    from resumerge.engine.evaluation.torch_backend import TorchBackend
 
 Statistics = Mapping[Tensor, Any]
 """What the blocks of a unit need of whole tensors: of each `Merged` what the reductions over its
@@ -233,7 +233,7 @@ class Evaluator:
     def _choose_backend(self, merged: Merged) -> KernelBackend | TorchBackend:
         if not merged.uses_torch:
             return KernelBackend(merged)
-        from resumerge.engine.execute.evaluation.torch_backend import TorchBackend
+        from resumerge.engine.evaluation.torch_backend import TorchBackend
 
         return TorchBackend(merged, self._buffers, self.device)
 
@@ -242,7 +242,7 @@ def _prepared_for(plan: Plan) -> Callable[[], None]:
     """What a thread does before it evaluates; torch is imported now, where a signal stops it."""
     if not needs_torch(plan):
         return lambda: None
-    from resumerge.engine.execute.evaluation.torch_backend import use_one_thread
+    from resumerge.engine.evaluation.torch_backend import use_one_thread
 
     return use_one_thread
 

@@ -1,1 +1,0 @@
-"""Evaluating blocks: operands are read, a method computes, the result is rounded."""

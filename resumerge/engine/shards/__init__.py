@@ -1,0 +1,1 @@
+"""The shards of an output: their files, their space on the disk, their checksums and records."""
