@@ -10,8 +10,7 @@ from resumerge.host.gpu import find_gpus
 from resumerge.host.machine import cores, hostname
 from resumerge.host.memory import measure_memory
 from resumerge.host.persistent_storage import find_persistent
-from resumerge.host.platform import ROOT, find_platform
-from resumerge.host.screen import goes_to
+from resumerge.host.platform import ROOT, find_platform, goes_to
 
 
 def describe_host(root: Path = ROOT) -> dict[str, Any]:

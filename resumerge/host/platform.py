@@ -1,4 +1,4 @@
-"""What kind of machine this is: a Colab or Kaggle VM, a notebook, or another machine.
+"""Which kind of machine this is: Colab, Kaggle, a notebook, or another; where its output goes.
 
 It is found from environment variables and folders; no network is used.
 """
@@ -9,8 +9,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path("/")
+TERMINAL, CELL, LOG = "terminal", "cell", "log"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,22 @@ def in_notebook(env: Mapping[str, str] | None = None) -> bool:
     env = os.environ if env is None else env
     kernel = {"TERM": "xterm-color", "CLICOLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
     return "JPY_PARENT_PID" in env or all(env.get(k) == v for k, v in kernel.items())
+
+
+def goes_to(stream: IO[str], env: Mapping[str, str] | None = None) -> str:
+    """Return where a stream is shown: ``terminal``, ``cell`` or ``log``.
+
+    A cell shows text only: it would print control codes, or one line for each state of a progress
+    bar.
+    """
+    env = os.environ if env is None else env
+    if in_notebook(env):
+        return CELL
+    try:
+        terminal = stream.isatty() and env.get("TERM") != "dumb"
+    except ValueError:  # the stream is closed
+        return LOG
+    return TERMINAL if terminal else LOG
 
 
 def _on_colab(root: Path, env: Mapping[str, str]) -> bool:

@@ -2,31 +2,46 @@
 
 A kernel takes vectors (`resumerge.native.Vector`) of a run of blocks, and writes its result into
 another one, rounded to that one's type; what it computes does not depend on how a tensor is split
-into runs. `blocks.py` has the types of runs and scans, `masks/` makes masks, `selection/` finds
-order statistics, `linalg/` has what torch computes, which is imported where a plan needs it.
+into runs. `blocks.py` has the types of runs and scans, `elementwise.py`, `task_vectors.py` and
+`reductions.py` call one function of the extension each time, `masks/` makes masks, `selection/`
+finds order statistics, `linalg/` has what torch computes, which is imported where a plan needs it.
 Kernels import `resumerge.native` and nothing else of the package.
 """
 
 from resumerge.kernels.blocks import Block, MapFunction, Run, Scan, scan_mapped, sum_blocks
-from resumerge.kernels.changes import add_mean_change, count_changes
-from resumerge.kernels.clamp import clamp_to_distance
-from resumerge.kernels.energies import add_majority_mean, sums_of_squares, variance
+from resumerge.kernels.elementwise import (
+    clamp_to_distance,
+    new_vector,
+    round_to,
+    sum_of,
+    trimmed_mean,
+    variance,
+    weighted_sum,
+    weighted_sum_along,
+)
 from resumerge.kernels.masks.random import random_mask
 from resumerge.kernels.masks.ranks import rank_mask
-from resumerge.kernels.order import trimmed_mean
-from resumerge.kernels.reductions import column_gram, gram, l1_norms, row_gram
+from resumerge.kernels.reductions import (
+    column_gram,
+    count_changes,
+    gram,
+    l1_norms,
+    row_gram,
+    sums_of_squares,
+)
 from resumerge.kernels.selection.chosen import Band, Selection
 from resumerge.kernels.selection.keys import Key, count_nonzero, float_of_key, keys_of
 from resumerge.kernels.selection.limits import selection_bytes
 from resumerge.kernels.selection.selection import order_statistics, select, select_largest
-from resumerge.kernels.sums import add_sum, sum_of, weighted_sum, weighted_sum_along
 from resumerge.kernels.task_vectors import (
     SMALLEST_DIVISOR,
+    add_majority_mean,
+    add_mean_change,
+    add_sum,
     add_task_vectors,
     add_voted_sum,
     subtract_base,
 )
-from resumerge.kernels.vectors import new_vector, round_to
 
 __all__ = [
     "SMALLEST_DIVISOR",

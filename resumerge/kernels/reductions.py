@@ -1,7 +1,7 @@
-"""Reductions in float64, in an order that does not depend on the processor.
+"""Reductions of vectors to a few numbers, for each block or row.
 
-Element e of a chunk of 1,024 elements is added to lane e mod 32, the chunks' lanes are added, and
-the lanes at the end.
+Sums are float64, in an order that does not depend on the processor: element e of a chunk of 1,024
+elements is added to lane e mod 32, the chunks' lanes are added, and the lanes at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from resumerge.native import Vector, _kernels
 
 
 def gram(vectors: Sequence[Vector], run: Run) -> np.ndarray:
-    """The dot products of every two vectors of one length, for each block.
+    """Return the dot products of every two vectors of one length, for each block.
 
     Returns:
         float64, symmetric, shape ``(len(run), len(vectors), len(vectors))``.
@@ -26,7 +26,7 @@ def gram(vectors: Sequence[Vector], run: Run) -> np.ndarray:
 
 
 def row_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
-    """The dot products of every two vectors' rows, of `row` elements.
+    """Return the dot products of every two vectors' rows, of `row` elements.
 
     Returns:
         float64, shape ``(len(vectors), len(vectors), rows)``.
@@ -37,7 +37,9 @@ def row_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
 
 
 def column_gram(vectors: Sequence[Vector], row: int, run: Run) -> np.ndarray:
-    """The dot products of every two vectors' columns for each block, rows added in their order.
+    """Return the dot products of every two vectors' columns, for each block.
+
+    Rows are added in their order.
 
     Returns:
         float64, shape ``(len(run), len(vectors), len(vectors), row)``.
@@ -48,7 +50,7 @@ def column_gram(vectors: Sequence[Vector], row: int, run: Run) -> np.ndarray:
 
 
 def l1_norms(vector: Vector, mask: np.ndarray | None, run: Run) -> np.ndarray:
-    """``sum(|x|)`` of all elements of each block, and of those that a mask keeps.
+    """Return ``sum(|x|)`` of all elements of each block, and of those that a mask keeps.
 
     Args:
         mask: uint8 of 0 and 1; None keeps all.
@@ -60,4 +62,35 @@ def l1_norms(vector: Vector, mask: np.ndarray | None, run: Run) -> np.ndarray:
     _kernels.l1_norms(vector, mask, run.size, out)
     if mask is None:
         out[:, 1] = out[:, 0]
+    return out
+
+
+def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Run) -> np.ndarray:
+    """Return ``sum(d**2)`` of each block and vector, over the elements that a mask keeps.
+
+    Args:
+        mask: uint8 of 0 and 1; None keeps all.
+
+    Returns:
+        float64, shape ``(len(run), len(deltas))``.
+    """
+    out = np.empty((len(deltas), len(run)))
+    for delta, sums in zip(deltas, out):
+        _kernels.sums_of_squares(delta, mask, run.size, sums)
+    return out.T
+
+
+def count_changes(deltas: Sequence[Vector], epsilon: float, run: Run) -> np.ndarray:
+    """Count, for each block and model, the elements that it changed, and those it alone did.
+
+    A model changed an element where the magnitude of its task vector is above `epsilon`.
+
+    Args:
+        deltas: differences from one base.
+
+    Returns:
+        int64, shape ``(len(run), len(deltas), 2)``.
+    """
+    out = np.empty((len(run), len(deltas), 2), np.int64)
+    _kernels.count_changes(deltas, epsilon, run.size, out)
     return out

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from resumerge.native import Kept, Vector, _kernels
 
 SMALLEST_DIVISOR = 1e-8
@@ -11,7 +13,7 @@ SMALLEST_DIVISOR = 1e-8
 
 
 def subtract_base(inputs: list[Vector], base: int | None) -> list[Vector]:
-    """The task vectors ``x - x_base`` of the inputs that are not the base.
+    """Return the task vectors ``x - x_base`` of the inputs that are not the base.
 
     Args:
         inputs: vectors of one length.
@@ -20,6 +22,16 @@ def subtract_base(inputs: list[Vector], base: int | None) -> list[Vector]:
     if base is None:
         return inputs
     return [x.less(inputs[base]) for i, x in enumerate(inputs) if i != base]
+
+
+def add_sum(base: Vector, changes: Sequence[Vector], scale: float, out: Vector) -> None:
+    """Write ``base + scale * sum(x_i)``.
+
+    Args:
+        changes: differences from the base, or plain vectors.
+    """
+    every, ones = [None] * len(changes), [1.0] * len(changes)
+    _kernels.add_task_vectors(base, changes, every, ones, ones, False, False, scale, out)
 
 
 def add_task_vectors(
@@ -33,7 +45,7 @@ def add_task_vectors(
     scale: float,
     out: Vector,
 ) -> None:
-    """``base + scale * sum(a_i * f_i * m_i * d_i)``.
+    """Write ``base + scale * sum(a_i * f_i * m_i * d_i)``.
 
     Sign consensus is as in TIES (https://arxiv.org/abs/2306.01708, section 4.2): for each element
     only the terms count whose sign is that of the sum of all terms; a sum of zero is positive, and
@@ -62,13 +74,47 @@ def add_voted_sum(
     scale: float,
     out: Vector,
 ) -> None:
-    """``base + scale * sum(y_i)`` with ``y_i = w_i * d_i`` where enough models vote for an element.
+    """Write ``base + scale * sum(w_i * d_i)`` where enough models vote for an element.
 
-    A model votes where ``|y_i| >= t_i * |sum(y_j) - y_i|``; elsewhere the result is the base. From
-    https://arxiv.org/abs/2405.07813.
+    With ``y_i = w_i * d_i``, a model votes where ``|y_i| >= t_i * |sum(y_j) - y_i|``; elsewhere the
+    result is the base. From https://arxiv.org/abs/2405.07813.
 
     Args:
         base: what the vectors `deltas` are differences from.
         least: number of votes that is enough.
     """
     _kernels.add_voted_sum(base, deltas, weights, thresholds, least, scale, out)
+
+
+def add_mean_change(
+    base: Vector, deltas: Sequence[Vector], epsilon: float, factors: Sequence[float], out: Vector
+) -> None:
+    """Write ``base + sum(f_i * d_i) / c``, where c models changed an element.
+
+    A model changed an element where ``|d_i| > epsilon``. From https://arxiv.org/abs/2601.13572.
+
+    Args:
+        base: what the vectors `deltas` are differences from.
+        factors: one for each model, on the elements that it alone changed.
+    """
+    _kernels.add_mean_change(base, deltas, factors, epsilon, out)
+
+
+def add_majority_mean(
+    base: Vector,
+    deltas: Sequence[Vector],
+    mask: np.ndarray | None,
+    weights: Sequence[float],
+    out: Vector,
+) -> None:
+    """Write ``base + sum(a_i * w_i * d_i) / sum(a_i * w_i)``.
+
+    a_i is 1 where d_i has the sign of ``sum(d_i)`` (plus, for a sum of zero), else 0. From
+    https://arxiv.org/abs/2408.07990.
+
+    Args:
+        base: what the vectors `deltas` are differences from.
+        mask: uint8 of 0 and 1; None keeps all. Masked elements count as 0, NaN too.
+        weights: one for each vector, at least 0.
+    """
+    _kernels.add_majority_mean(base, deltas, mask, weights, out)

@@ -9,7 +9,7 @@ from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod, Value
-from resumerge.methods.contract import Answers, ask
+from resumerge.methods.checked_answers import Answers, ask
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.parameters import Parameters
 from resumerge.planning.plan import block_elements

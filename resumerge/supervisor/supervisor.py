@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Protocol
 
 from resumerge.engine.resources.signals import is_repetition, stop_signals
-from resumerge.host.blocked import blocked_thread
 from resumerge.host.oom import OomKills
+from resumerge.host.stalled import blocked_thread
 from resumerge.supervisor import ledger_entries as journal
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 from resumerge.supervisor.worker import Worker

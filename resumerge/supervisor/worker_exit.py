@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Any
 
-from resumerge.host.blocked import ThreadState
+from resumerge.host.stalled import ThreadState
 from resumerge.sizes import show_size
 
 _CRASHES = {

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from resumerge.kernels.memory import mapped
+from resumerge.kernels.huge_pages import mapped
 from resumerge.native import KINDS, Vector
 
 REUSED = 64 << 20

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from resumerge.host import processes, speed
-from resumerge.host.disk import existing_folder, free_bytes
+from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.host.persistent_storage import find_persistent
+from resumerge.host.platform import goes_to
 from resumerge.host.processes import birth, clock, pid_space
-from resumerge.host.screen import goes_to
 from resumerge.host.speed import READ_BYTES, probe
 
 # Disks

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from resumerge.host import blocked, memory, oom
-from resumerge.host.blocked import ThreadState, blocked_thread
+from resumerge.host import memory, oom, stalled
 from resumerge.host.memory import Cgroup, MemoryGauge, cgroups, peak_rss_of, rss
 from resumerge.host.oom import OomKills
+from resumerge.host.stalled import ThreadState, blocked_thread
 
 GB = 10**9
 MEMINFO = "MemTotal:  8000 kB\nMemFree:  1 kB\nMemAvailable:  {} kB\nHugePages_Total: 0\n"
@@ -28,7 +28,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
         text = str(path)
         return tmp_path / text[1:] if text.startswith(("/proc/", "/sys/")) else Path(text)
 
-    for module in (memory, oom, blocked):
+    for module in (memory, oom, stalled):
         monkeypatch.setattr(module, "Path", below)
 
     def says(files: dict[str, str | None]) -> None:

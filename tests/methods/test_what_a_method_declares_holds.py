@@ -16,7 +16,7 @@ from made_up_plans import llama, plan, tensor, units
 from resumerge.errors import InputError, Interrupted
 from resumerge.kernels.blocks import Block, Run, sampled
 from resumerge.methods import METHODS, Method, Parameter, TensorContext
-from resumerge.methods.contract import Answers, ask
+from resumerge.methods.checked_answers import Answers, ask
 from resumerge.methods.loading import VARIABLE, methods_in_file
 from resumerge.methods.registry import Registry
 from resumerge.native import Vector

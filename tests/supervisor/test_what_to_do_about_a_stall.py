@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from resumerge.host.blocked import blocked_thread
+from resumerge.host.stalled import blocked_thread
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import SafeConsole

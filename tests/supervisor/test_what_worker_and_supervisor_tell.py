@@ -20,7 +20,7 @@ from merging import merge
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.reporter import Reporter
-from resumerge.host.blocked import ThreadState
+from resumerge.host.stalled import ThreadState
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.supervisor import heartbeat_pipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resumerge.errors import Problem
-from resumerge.host.disk import existing_folder, free_bytes
+from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.planning.estimates.estimate import COMPANION_BYTES, disk_needed
 from resumerge.planning.plan import Plan
 from resumerge.remote.file import RemoteFile

@@ -14,7 +14,7 @@ from resumerge.engine.evaluation.method_failures import (
 )
 from resumerge.kernels import Run, l1_norms
 from resumerge.methods import KernelMethod
-from resumerge.methods.contract import is_users
+from resumerge.methods.checked_answers import is_users
 from resumerge.native import Vector
 from resumerge.tensors import Merged
 

@@ -11,7 +11,7 @@ import numpy as np
 from resumerge.engine.resources.allocation_errors import is_out_of_memory
 from resumerge.errors import Problem, Resumable, ResumergeError
 from resumerge.methods import Block
-from resumerge.methods.contract import file_of, is_users, place_of_block
+from resumerge.methods.checked_answers import file_of, is_users, place_of_block
 from resumerge.methods.user_code import is_raised_in, line_of, raised
 from resumerge.native import Vector
 from resumerge.tensors import Merged

@@ -15,7 +15,7 @@ from resumerge.engine.evaluation.method_failures import (
 )
 from resumerge.kernels import round_to
 from resumerge.methods import Block, Method, Run
-from resumerge.methods.contract import is_users
+from resumerge.methods.checked_answers import is_users
 from resumerge.native import CODES, F32, Vector
 from resumerge.tensors import Merged
 from resumerge.tensors.buffers import Buffers

@@ -11,7 +11,7 @@ from resumerge.engine.mirror_session.reconcile import fetch_from_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Resumable
-from resumerge.host.disk import free_bytes
+from resumerge.host.machine import free_bytes
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.retrying import retry
 from resumerge.options import Options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resumerge.errors import Problem
-from resumerge.host.disk import free_bytes
+from resumerge.host.machine import free_bytes
 from resumerge.hub.xet import XET_ONLY
 from resumerge.planning.estimates.estimate import disk_needed
 from resumerge.planning.estimates.streaming import streamed_bytes

@@ -20,8 +20,8 @@ from resumerge.engine.reports.choices import choices
 from resumerge.engine.resources.device import device_for
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable
-from resumerge.host.disk import existing_folder, free_bytes
 from resumerge.host.host import describe_host
+from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.host.memory import Memory
 from resumerge.host.speed import probe
 from resumerge.ledger.run_store import RunStore

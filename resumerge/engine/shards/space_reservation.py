@@ -8,7 +8,7 @@ from pathlib import Path
 
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import Resumable
-from resumerge.host.disk import existing_folder, free_bytes
+from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.ledger import Progress
 from resumerge.mirror import Replicator
 from resumerge.planning.estimates.estimate import COMPANION_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from resumerge.kernels.memory import mapped
+from resumerge.kernels.huge_pages import mapped
 
 
 class GrowingArray:

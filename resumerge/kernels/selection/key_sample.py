@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resumerge.kernels.memory import mapped
+from resumerge.kernels.huge_pages import mapped
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.kernels.selection.keys import Bits
 from resumerge.kernels.selection.limits import (

@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from resumerge.errors import InputError, Problem, Resumable, ResumergeError, unavailable
-from resumerge.host.disk import free_bytes
+from resumerge.host.machine import free_bytes
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.file import RemoteFile
 from resumerge.remote.metadata_cache import MetadataCache

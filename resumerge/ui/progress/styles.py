@@ -6,7 +6,7 @@ import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from resumerge.host.screen import TERMINAL, goes_to
+from resumerge.host.platform import TERMINAL, goes_to
 from resumerge.ui.progress.keepalive import PrintClock
 from resumerge.ui.terminal.console import SafeConsole
 

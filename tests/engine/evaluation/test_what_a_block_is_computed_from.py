@@ -28,7 +28,7 @@ from resumerge.engine.evaluation.input_hashes import (
 from resumerge.engine.evaluation.method_failures import keeps_inputs
 from resumerge.engine.shards.checksums import first_mismatch, hash_file, unit_checksum
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
-from resumerge.kernels.memory import HUGE_PAGE
+from resumerge.kernels.huge_pages import HUGE_PAGE
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.native import BF16, F16, F32, Vector
 from resumerge.planning import Plan

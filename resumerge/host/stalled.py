@@ -1,4 +1,4 @@
-"""What a process is blocked on, as far as the kernel tells (Linux)."""
+"""What a stalled process waits for, as far as the kernel tells (Linux)."""
 
 from __future__ import annotations
 
