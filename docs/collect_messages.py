@@ -94,8 +94,8 @@ def help_texts() -> Iterator[Message]:
 
 def new_recipes() -> Iterator[Message]:
     """What ``init`` writes, for every method."""
+    from resumerge.documents.new_recipe import new_recipe
     from resumerge.methods import METHODS
-    from resumerge.report.new_recipe import new_recipe
 
     for name, method in METHODS.items():
         base = None if method.base == "none" else "org/base"

@@ -19,14 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
+from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
+from resumerge.documents.new_recipe import new_recipe, write_recipe
+from resumerge.documents.plan_report import describe_plan
+from resumerge.documents.status import status_json
 from resumerge.engine.checks.paths import STATE
 from resumerge.engine.lifecycle.bucket_output import read_output, settled
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.engine.push import push as upload
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reporter import Reporter
-from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
-from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
@@ -36,8 +38,6 @@ from resumerge.options import Option, Options, declared
 from resumerge.options.hints import ResumeOptions, RunOptions
 from resumerge.options.types import StrPath, parse_age, read_address
 from resumerge.recipe.as_yaml import as_yaml, extraction
-from resumerge.report.new_recipe import new_recipe, write_recipe
-from resumerge.report.status import status_json
 from resumerge.storage import Storage
 from resumerge.ui.notebook.in_process import keepalive_in_notebook, merge_in_process
 from resumerge.ui.notebook.results import (

@@ -9,12 +9,12 @@ import click
 
 from resumerge.cli.parsing.arguments import json_option, options_of, target_argument
 from resumerge.cli.parsing.command import Command
-from resumerge.engine.reports.cache_check import check_cache, repair_cache
+from resumerge.documents.cache_check import check_cache, repair_cache
 from resumerge.options import Options
-from resumerge.report.resume_command import repair_command
 from resumerge.ui.progress.keepalive import keepalive
 from resumerge.ui.terminal.cache import show_cache
 from resumerge.ui.terminal.terminal import err, out, print_document, stop
+from resumerge.ui.text.commands import repair_command
 
 
 @click.group("cache", no_args_is_help=True)

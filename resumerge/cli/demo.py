@@ -17,8 +17,8 @@ import click
 from rich.console import Console
 
 from resumerge.cli.parsing.command import Command
+from resumerge.documents.status import status_json
 from resumerge.ledger.run_store import RunStore
-from resumerge.report.status import status_json
 from resumerge.sizes import show_size
 from resumerge.ui.terminal.status import show_run
 from resumerge.ui.terminal.terminal import out as stdout

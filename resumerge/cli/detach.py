@@ -12,10 +12,10 @@ from click.exceptions import Exit
 
 from resumerge.engine.resources.lock import LOCK_FILE, lock_holder
 from resumerge.ledger.run_store import STAGED, RunStore
-from resumerge.report.resume_command import watch_command
 from resumerge.storage import Storage
 from resumerge.ui.terminal.console import print_json_line
 from resumerge.ui.terminal.terminal import err, print_command, print_text
+from resumerge.ui.text.commands import watch_command
 
 LOG_FILE, JSON_FILE = "detached.log", "detached.jsonl"
 """In the run's folder: what the command prints to stderr, and with ``--json`` to stdout."""

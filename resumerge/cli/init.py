@@ -9,11 +9,11 @@ import click
 
 from resumerge.cli.parsing.arguments import LocalPath, argument
 from resumerge.cli.parsing.command import Command
+from resumerge.documents.new_recipe import check_is_new, new_recipe, write_recipe
 from resumerge.errors import refuse
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import find_method
 from resumerge.printable import printable, shell_line
-from resumerge.report.new_recipe import check_is_new, new_recipe, write_recipe
 from resumerge.ui.terminal.terminal import err, print_command, print_text
 
 NEW_RECIPE = "merge.yaml"

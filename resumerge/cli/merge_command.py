@@ -27,15 +27,6 @@ from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.ledger.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.report.resume_command import (
-    GONE,
-    TO_GO_ON,
-    has_mirror,
-    is_gone,
-    repeat_command,
-    resume_command,
-    start_over_command,
-)
 from resumerge.supervisor import supervise
 from resumerge.ui.progress.keepalive import PrintClock
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
@@ -44,6 +35,15 @@ from resumerge.ui.terminal.console import print_json_line
 from resumerge.ui.terminal.prose import say
 from resumerge.ui.terminal.streams import lossy
 from resumerge.ui.terminal.terminal import print_command_to_resume
+from resumerge.ui.text.commands import (
+    GONE,
+    TO_GO_ON,
+    has_mirror,
+    is_gone,
+    repeat_command,
+    resume_command,
+    start_over_command,
+)
 
 if TYPE_CHECKING:
     from resumerge.engine.lifecycle.session import Session

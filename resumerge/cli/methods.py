@@ -6,7 +6,7 @@ import click
 
 from resumerge.cli.parsing.arguments import argument, json_option
 from resumerge.cli.parsing.command import Command
-from resumerge.report.methods import methods_json
+from resumerge.documents.methods import methods_json
 from resumerge.ui.terminal.methods import show_methods
 from resumerge.ui.terminal.terminal import out, print_document, print_text
 

@@ -18,8 +18,8 @@ from resumerge.cli.parsing.arguments import (
     recipe_argument,
 )
 from resumerge.cli.parsing.command import Command
+from resumerge.documents.plan_report import describe_plan
 from resumerge.engine.lifecycle.bucket_output import settled
-from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.engine.resources.allocation_errors import check_address_space
 from resumerge.errors import Problem
 from resumerge.options import Options

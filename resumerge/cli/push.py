@@ -15,11 +15,11 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.report.resume_command import repeat_command
 from resumerge.ui.progress.upload import UploadProgress
 from resumerge.ui.terminal.console import print_json_line
 from resumerge.ui.terminal.push import show_pushed
 from resumerge.ui.terminal.terminal import err, print_command_to_resume, print_document, print_text
+from resumerge.ui.text.commands import repeat_command
 
 
 @click.command("push", cls=Command)

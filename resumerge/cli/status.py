@@ -9,9 +9,9 @@ import click
 
 from resumerge.cli.parsing.arguments import LocalPath, json_option, options_of, run_argument
 from resumerge.cli.parsing.command import Command
+from resumerge.documents.status import status_json
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.report.status import status_json
 from resumerge.ui.terminal.terminal import out, print_document, print_text
 
 

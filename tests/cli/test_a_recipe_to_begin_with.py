@@ -17,11 +17,11 @@ from small_disks import fill, mounted
 from terminals import ended, in_a_terminal
 
 import resumerge as package
+from resumerge.documents.new_recipe import new_recipe
 from resumerge.errors import InputError
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import check_recipe
 from resumerge.recipe.load import parse_recipe
-from resumerge.report.new_recipe import new_recipe
 
 
 def made(method: str) -> str:

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from resumerge.report.layers import bar, runs
+from resumerge.documents.layers import bar, runs
 from resumerge.ui.terminal.layer_map import WIDTH, show_layer_map
 
 STACKED = [[[0, i]] for i in range(4)] + [[[1, i], [2, i + 1]] for i in range(2, 4)] + [[[1, 0]]]

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tiny_models import write_family
 
-from resumerge.engine.reports.choices import choices
+from resumerge.documents.choices import choices
 from resumerge.host.gpu import Gpu, find_gpus
 from resumerge.host.host import describe_host
 from resumerge.host.persistent_storage import find_persistent

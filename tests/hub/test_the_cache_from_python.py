@@ -9,7 +9,7 @@ from hub_models import ref, shard, sharded
 from loopback_hub import Hub
 
 import resumerge
-from resumerge.engine.reports.cache_check import CacheReport
+from resumerge.documents.cache_check import CacheReport
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.remote.files import fetch, remote_file

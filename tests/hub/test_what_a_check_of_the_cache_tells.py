@@ -10,7 +10,7 @@ import pytest
 from hub_models import CONFIG, ref, shard, sharded
 from loopback_hub import Hub
 
-from resumerge.engine.reports.cache_check import CacheReport, check_cache, repair_cache
+from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.file import HubFile
 from resumerge.ledger.run_store import RunStore

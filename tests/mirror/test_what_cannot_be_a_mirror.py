@@ -20,7 +20,7 @@ from resumerge.mirror.lease_record import LeaseRecord
 from resumerge.mirror.names import lease_name
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
-from resumerge.report.resume_command import resume_command
+from resumerge.ui.text.commands import resume_command
 
 Run = Callable[..., None]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.report.panels import Panel, clipped_top
-from resumerge.report.timeline import Span, Timeline, Value
-from resumerge.report.timings import Timing, by_kind, by_layer
+from resumerge.documents.panels import Panel, clipped_top
+from resumerge.documents.timeline import Span, Timeline, Value
+from resumerge.documents.timings import Timing, by_kind, by_layer
 from resumerge.sizes import counted, show_seconds, show_size, show_tick
 
 HEIGHT = 100

@@ -7,10 +7,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from resumerge.documents.history import attempt_seconds
 from resumerge.printable import printable
-from resumerge.report.format import committed_share, format_event, format_time
-from resumerge.report.history import attempt_seconds
 from resumerge.sizes import counted, show_seconds, show_size
+from resumerge.ui.text.format import committed_share, format_event, format_time
 
 
 def render(template: str, **context: Any) -> str:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import resumerge
+from resumerge.documents.history import attempt_seconds, history_of
+from resumerge.documents.panels import panels_of
+from resumerge.documents.timeline import lay_out
 from resumerge.ledger import Ledger, now
-from resumerge.report.format import format_mirror
-from resumerge.report.history import attempt_seconds, history_of
-from resumerge.report.narrative import narrative_of, state_sentence
-from resumerge.report.panels import panels_of
-from resumerge.report.resume_command import command_of
-from resumerge.report.timeline import lay_out
 from resumerge.ui.html.charts import history_chart, timing_charts
 from resumerge.ui.html.environment import render
+from resumerge.ui.text.commands import command_of
+from resumerge.ui.text.format import format_mirror
+from resumerge.ui.text.narrative import narrative_of, state_sentence
 
 COLUMNS = 480
 """Of the plots over time: more than most screens can tell apart, and still a small page."""

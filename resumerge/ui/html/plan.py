@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from resumerge.documents.layers import bar, runs, span
 from resumerge.errors import Problem
-from resumerge.report.host import choice_rows, host_rows
-from resumerge.report.layers import bar, runs, span
 from resumerge.ui.html.environment import render
+from resumerge.ui.text.host import choice_rows, host_rows
 
 Document = Mapping[str, Any]
 

@@ -12,14 +12,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from resumerge.documents.history import attempt_seconds
+from resumerge.documents.run import describe_run
 from resumerge.engine.reporter import Result
 from resumerge.errors import Interrupted, Resumable
 from resumerge.host.memory import rss
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.report.history import attempt_seconds
-from resumerge.report.run import describe_run
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.html.environment import render
 from resumerge.ui.progress.keepalive import Ticker

@@ -14,10 +14,10 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.report.resume_command import GONE, is_gone, resume_call
 from resumerge.ui.notebook.results import DisplayedResult
 from resumerge.ui.progress.keepalive import PrintClock, keepalive
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
+from resumerge.ui.text.commands import GONE, is_gone, resume_call
 
 if TYPE_CHECKING:
     from resumerge.ui.notebook.cell import CellReporter

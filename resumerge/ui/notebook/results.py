@@ -8,11 +8,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from resumerge.documents.run import describe_run
+from resumerge.documents.status import status_of_mirror
 from resumerge.engine.recovery.verify import Verification
 from resumerge.engine.reporter import Result
 from resumerge.errors import Problem
-from resumerge.report.mirror_status import status_of_mirror
-from resumerge.report.run import describe_run
 from resumerge.ui.html.environment import render
 from resumerge.ui.html.page import fragment as status_fragment
 from resumerge.ui.html.plan import fragment as plan_fragment

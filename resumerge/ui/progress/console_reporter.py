@@ -11,12 +11,12 @@ from rich.text import Text
 from resumerge.engine.reporter import Reporter, Result
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
-from resumerge.report.resume_command import loading_call, next_command
 from resumerge.sizes import counted, show_estimate, show_seconds, show_size
 from resumerge.ui.progress.bars import Bar, show_bars
 from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Seldom, Ticker, drawn
 from resumerge.ui.progress.progress_state import STALL_SECONDS, ProgressState
 from resumerge.ui.terminal.prose import say
+from resumerge.ui.text.commands import loading_call, next_command
 
 REPEATED_SECONDS = 60.0
 """A note at the end is not said again if it was said so short a time ago."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from resumerge.buckets.address import is_bucket
-from resumerge.engine.reports.cache_check import CachedFile, CacheReport
+from resumerge.documents.cache_check import CachedFile, CacheReport
 from resumerge.printable import printable
 from resumerge.sizes import show_size
 from resumerge.ui.terminal.prose import Prose

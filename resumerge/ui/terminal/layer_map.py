@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from resumerge.report.layers import Origin, bar, runs, span
+from resumerge.documents.layers import Origin, bar, runs, span
 
 WIDTH = 50
 """Most columns of the drawing; of a deeper model, a column stands for several layers."""

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from resumerge.printable import printable
-from resumerge.report.host import choice_rows, host_rows
 from resumerge.sizes import counted, show_estimate, show_size
 from resumerge.ui.terminal.layer_map import show_layer_map
 from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.host import choice_rows, host_rows
 
 PLANNING = "opening the models and planning"
 

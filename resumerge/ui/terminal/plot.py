@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from resumerge.report.history import Cell, History
-from resumerge.report.panels import Panel, panels_of
-from resumerge.report.timeline import Span, Timeline, lay_out
+from resumerge.documents.history import Cell, History
+from resumerge.documents.panels import Panel, panels_of
+from resumerge.documents.timeline import Span, Timeline, lay_out
 from resumerge.sizes import show_seconds, show_size
 from resumerge.ui.terminal.prose import Prose
 

@@ -10,20 +10,20 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from resumerge.documents.history import attempt_seconds, history_of
 from resumerge.printable import printable
-from resumerge.report.format import (
+from resumerge.sizes import counted, show_seconds, show_size
+from resumerge.ui.terminal.plot import OUTCOME_STYLES, Plot
+from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.commands import command_of
+from resumerge.ui.text.format import (
     committed_share,
     format_cluster,
     format_event,
     format_mirror,
     format_time,
 )
-from resumerge.report.history import attempt_seconds, history_of
-from resumerge.report.narrative import narrative_of, state_sentence
-from resumerge.report.resume_command import command_of
-from resumerge.sizes import counted, show_seconds, show_size
-from resumerge.ui.terminal.plot import OUTCOME_STYLES, Plot
-from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.narrative import narrative_of, state_sentence
 
 EVENTS_SHOWN = 8
 ATTEMPTS_SHOWN = 12

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 from click.exceptions import Exit
 
-from resumerge.report.resume_command import TO_GO_ON
 from resumerge.ui.terminal.console import SafeConsole
 from resumerge.ui.terminal.prose import say
+from resumerge.ui.text.commands import TO_GO_ON
 
 out = SafeConsole()
 err = SafeConsole(stderr=True)

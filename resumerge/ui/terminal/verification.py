@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 
 from resumerge.engine.recovery.verify import Verification
 from resumerge.printable import printable
-from resumerge.report.resume_command import mirror_command, remake_command, resume_command
 from resumerge.sizes import counted
 from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.commands import mirror_command, remake_command, resume_command
 
 
 def show_verification(

@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
+from resumerge.documents.status import status_json
 from resumerge.ledger.run_store import RunStore
-from resumerge.report.status import status_json
 
 REFRESH_SECONDS = 0.5
 LARGEST_SHARE = 0.05

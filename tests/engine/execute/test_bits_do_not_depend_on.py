@@ -11,10 +11,10 @@ import pytest
 from merging import merge, shards_of, tensors_of
 from tiny_models import LLAMA, write_family
 
+from resumerge.documents.status import status_json
 from resumerge.engine.resources.governor import Governor
 from resumerge.ledger.run_store import RunStore
 from resumerge.methods import METHODS
-from resumerge.report.status import status_json
 
 TASKS = """
 base_model: base

@@ -18,6 +18,8 @@ from ledger_rows import change, query
 from merging import merge, working_in
 from tiny_models import LLAMA, write_family
 
+from resumerge.documents.history import history_of
+from resumerge.documents.status import status_json
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.verify import verify_run
 from resumerge.errors import InputError, Resumable, ResumergeError
@@ -26,11 +28,9 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validators import LARGEST, MOST_SECONDS
 from resumerge.options import Options
-from resumerge.report.history import history_of
-from resumerge.report.narrative import narrative_of
-from resumerge.report.status import status_json
 from resumerge.storage import Storage
 from resumerge.ui.html.page import page
+from resumerge.ui.text.narrative import narrative_of
 
 RECIPE = """\
 # a comment of the user's

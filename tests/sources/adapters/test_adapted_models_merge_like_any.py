@@ -20,7 +20,7 @@ from reading import evaluation, read
 from safetensors.torch import load_file, save_file
 from tiny_models import LLAMA, finetuned, llama_shapes, random_tensors, write_model
 
-from resumerge.engine.reports.plan_report import describe_plan
+from resumerge.documents.plan_report import describe_plan
 from resumerge.methods import METHODS
 from resumerge.options import Options
 from resumerge.recipe.references import read_reference

@@ -149,7 +149,7 @@ def test_planning_imports_no_torch(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path;"
         "from resumerge.options import Options;"
-        "from resumerge.engine.reports.plan_report import describe_plan;"
+        "from resumerge.documents.plan_report import describe_plan;"
         "found = describe_plan(Path('recipe.yaml'), None, Options());"
         "assert found['units'] and not found['problems'], found;"
         "assert 'torch' not in sys.modules"

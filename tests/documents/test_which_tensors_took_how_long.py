@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resumerge.report.timings import MOST_KINDS, MOST_LAYERS, by_kind, by_layer
+from resumerge.documents.timings import MOST_KINDS, MOST_LAYERS, by_kind, by_layer
 
 
 def unit(name: str, seconds: float | None = 1.0, done: int = 2) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from resumerge.report.history import History
-from resumerge.report.timeline import Timeline, Value
+from resumerge.documents.history import History
+from resumerge.documents.timeline import Timeline, Value
 from resumerge.sizes import show_size
 
 OUTLIER = 3.0

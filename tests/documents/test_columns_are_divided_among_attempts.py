@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resumerge.report.history import History, Lifetime
-from resumerge.report.timeline import lay_out
+from resumerge.documents.history import History, Lifetime
+from resumerge.documents.timeline import lay_out
 
 
 def history(*seconds: float) -> History:

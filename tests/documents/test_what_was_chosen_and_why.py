@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from resumerge.engine.reports.choices import choices
+from resumerge.documents.choices import choices
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
 

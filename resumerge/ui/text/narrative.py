@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resumerge.report.history import History, Lifetime
+from resumerge.documents.history import History, Lifetime
 from resumerge.sizes import counted, show_range, show_seconds, show_size
 
 LAST_ATTEMPTS = 4

@@ -10,10 +10,10 @@ import pytest
 from merging import merge, working_in
 from tiny_models import TWO_LAYERS, write_family
 
+from resumerge.documents import plan_report
+from resumerge.documents.plan_report import describe_plan
 from resumerge.engine.checks import disk
 from resumerge.engine.checks.memory import most_threads
-from resumerge.engine.reports import plan_report
-from resumerge.engine.reports.plan_report import describe_plan
 from resumerge.errors import Resumable
 from resumerge.options import Options
 

@@ -9,10 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from resumerge.documents.cluster import describe_cluster, task_peaks
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
 from resumerge.ledger.run_store import output_as_named
-from resumerge.report.cluster import describe_cluster, task_peaks
 
 Document = Mapping[str, Any]
 

@@ -13,9 +13,9 @@ from made_up_ledgers import make_ledger
 from pages import Element, drawing, drawn_values, read_page
 
 import resumerge
-from resumerge.report.history import history_of
-from resumerge.report.panels import clipped_top, nice_ceiling
-from resumerge.report.timeline import lay_out
+from resumerge.documents.history import history_of
+from resumerge.documents.panels import clipped_top, nice_ceiling
+from resumerge.documents.timeline import lay_out
 from resumerge.sizes import show_size
 from resumerge.ui.html.page import COLUMNS
 

@@ -11,8 +11,8 @@ from asking import run_of, status
 from made_up_ledgers import large_ledger, make_ledger
 from pages import drawing, drawn_values, read_page
 
+from resumerge.documents.status import status_json
 from resumerge.ledger.run_store import RunStore
-from resumerge.report.status import status_json
 from resumerge.ui.html.page import page
 from resumerge.ui.terminal.status import show_run
 

@@ -1,4 +1,4 @@
-"""A run as its mirror knows it, for machines that have no ledger of the run."""
+"""The document of ``resumerge status --json``: one run, all of a state folder, or a mirror's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,37 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resumerge.documents.run import describe, describe_attempts, describe_run, empty_run
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.report.run import describe, describe_attempts, empty_run
+from resumerge.ledger.run_store import RunStore
 
 if TYPE_CHECKING:
     from resumerge.mirror.manifest import Manifest
 
 LEASE_SECONDS = 600.0
 """A lease record that is older than this belongs to a process that has ended."""
+
+
+def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
+    """The runs of a state folder, newest first, or the one run that is named.
+
+    Args:
+        wanted: a run's id, output or mirror; None for all runs.
+
+    Raises:
+        InputError: there is no such run.
+        Resumable: `wanted` is a mirror that cannot be read now.
+    """
+    if wanted is None:
+        return {"runs": [describe_run(folder) for folder in reversed(store.runs())]}
+    # slow; a list of runs needs none
+    from resumerge.mirror.stores.registry import is_mirror_url, normalise
+
+    if is_mirror_url(wanted):
+        if ours := store.of_address(normalise(wanted)):
+            return {"runs": [describe_run(ours[-1])]}
+        return {"runs": [status_of_mirror(wanted)]}
+    return {"runs": [describe_run(store.find(wanted))]}
 
 
 def status_of_mirror(url: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from resumerge.documents.choices import choices
 from resumerge.engine.checks.companions import are_cached, check_companions
 from resumerge.engine.checks.disk import check_disk, check_downloads
 from resumerge.engine.checks.memory import fit_threads, memory_budget, too_many_threads
@@ -16,7 +17,6 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.reporter import Reporter
-from resumerge.engine.reports.choices import choices
 from resumerge.engine.resources.device import device_for
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem, Resumable

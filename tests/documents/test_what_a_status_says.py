@@ -10,11 +10,11 @@ import pytest
 from ledger_rows import change
 from made_up_ledgers import at, make_ledger
 
+from resumerge.documents.history import history_of
+from resumerge.documents.panels import panels_of
+from resumerge.documents.run import describe
 from resumerge.ledger import Ledger
-from resumerge.report.format import format_cluster
-from resumerge.report.history import history_of
-from resumerge.report.panels import panels_of
-from resumerge.report.run import describe
+from resumerge.ui.text.format import format_cluster
 
 ATTEMPTS: list[dict[str, Any]] = [
     {"n": 1, "started": 0, "ended": 50, "outcome": "killed", "budget": 500, "peak_rss": 900,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from resumerge.report.history import Cell, History, Lifetime
+from resumerge.documents.history import Cell, History, Lifetime
 
 Value = Callable[[Cell], float | None]
 """A quantity of a cell; None where it was not measured."""

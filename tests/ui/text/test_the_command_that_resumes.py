@@ -17,7 +17,7 @@ from made_up_ledgers import make_ledger
 
 from resumerge.cli import resume, run
 from resumerge.options import Options, declared
-from resumerge.report.resume_command import (
+from resumerge.ui.text.commands import (
     command_of,
     has_mirror,
     is_gone,

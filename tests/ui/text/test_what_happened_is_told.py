@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_ledgers import make_ledger
 
-from resumerge.report.history import History, Lifetime, Point, history_of
-from resumerge.report.narrative import narrative_of, state_sentence
-from resumerge.report.timeline import lay_out
+from resumerge.documents.history import History, Lifetime, Point, history_of
+from resumerge.documents.timeline import lay_out
+from resumerge.ui.text.narrative import narrative_of, state_sentence
 
 GB = 10**9
 
