@@ -1,10 +1,11 @@
 """A mirror: the copy of a run, made while it merges, that outlives the machine.
 
 Here are the replicator (a thread beside the engine), the lease, snapshots of the ledger, the
-manifest of a finished mirror, the state of any mirror, and its audit. `stores/` has the places that
-a mirror can be in. How a run is reconciled with its mirror is in `engine/mirror_session`.
+manifest of a finished mirror, the state of any mirror, and what is damaged in it. `stores/` has the
+places that a mirror can be in. How a run is reconciled with its mirror is in
+`engine/mirror_session`.
 
-May import: `ledger`, `hub`, `host`, and the modules below them; never `engine`.
+May import: `ledger`, and what is below it; never `engine`.
 """
 
 from resumerge.mirror.lease import Lease

@@ -9,7 +9,8 @@ import signal
 import threading
 from typing import Any
 
-from resumerge.mirror.audit import check_mirror
+from mirror_audit import check_mirror
+
 from resumerge.mirror.stores.registry import open_store
 
 INCONSISTENT = 99

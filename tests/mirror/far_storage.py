@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from resumerge.mirror.audit import check_mirror
+from mirror_audit import check_mirror
+
 from resumerge.mirror.stores import folder as folder_module
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.storage import Storage

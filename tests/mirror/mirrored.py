@@ -11,10 +11,10 @@ from typing import Any
 
 from fork_server import Server
 from ledger_rows import query
+from mirror_audit import AuditResult, check_mirror
 
 from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror.audit import AuditResult, check_mirror
 from resumerge.mirror.stores.folder import FolderStore
 
 DRIVER = Path(__file__).with_name("mirror_driver.py")

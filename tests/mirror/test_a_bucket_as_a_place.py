@@ -15,6 +15,7 @@ import pytest
 from loopback_clouds import Container
 from loopback_s3 import Bucket, Proxy, Server, before
 from machines import ROOT, kill
+from store_conformance import at_once
 
 from resumerge.errors import InputError
 from resumerge.mirror.lease import Lease
@@ -22,7 +23,6 @@ from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.mirror.stores.buckets import s3_uploads
 from resumerge.mirror.stores.buckets.s3 import S3Client, S3Store
 from resumerge.mirror.stores.buckets.store import BucketStore
-from resumerge.mirror.stores.conformance import at_once
 from resumerge.mirror.stores.registry import open_store
 
 PART = 5 << 20

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from loopback_s3 import Bucket, Server
 from machines import Machine, files_of, in_mirror, kill, resume_line, wait_until
+from mirror_audit import check_mirror
 
 import resumerge
 from resumerge.cli.main import _exit_code as exit_code_of
 from resumerge.errors import InputError
 from resumerge.ledger.run_store import IN_BUCKETS, is_output_in
-from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.stores.registry import open_store
 
 SLOWLY = {"SLOWLY_SECONDS": "0.3"}

@@ -10,6 +10,7 @@ import pytest
 from loopback_s3 import Bucket, Server, start
 from loopback_s3.servers import missing
 from machines import Machine, files_of, in_mirror, kill, wait_until
+from store_conformance import CHECKS, Check, Place
 from test_a_bucket_as_a_place import (
     large,
     place,
@@ -28,7 +29,6 @@ from test_runs_mirrored_to_a_bucket import test_killed_at_requests as killed
 
 from resumerge.errors import InputError
 from resumerge.mirror import Lease
-from resumerge.mirror.stores.conformance import CHECKS, Check, Place
 from resumerge.mirror.stores.registry import open_store
 
 __all__ = [

@@ -16,13 +16,13 @@ from far_storage import FarStorage
 from loopback_hub import Hub
 from loopback_s3 import Bucket
 from merging import working_in
+from mirror_audit import check_mirror
+from store_conformance import CHECKS, Check, Place
 
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
-from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.stores import registry
 from resumerge.mirror.stores.base import SMALL, Moved, Store
-from resumerge.mirror.stores.conformance import CHECKS, Check, Place
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.mirror.stores.hub import HubStore
 from resumerge.mirror.stores.registry import open_store
@@ -82,8 +82,7 @@ class MemoryStore(Store):
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The dummy store is registered, and forgotten after the test."""
-    monkeypatch.setattr(registry, "STORES", dict(registry.STORES))
-    registry.register(MemoryStore)
+    monkeypatch.setitem(registry.STORES, MemoryStore.scheme, MemoryStore)
     yield
     PLACES.clear()
 
@@ -119,7 +118,7 @@ def test_a_bucket(check: Check, bucket: Bucket, tmp_path: Path) -> None:
 
 @each_check
 @pytest.mark.usefixtures("registered")
-def test_a_store_of_a_plugin(check: Check, tmp_path: Path) -> None:
+def test_a_store_that_was_only_registered(check: Check, tmp_path: Path) -> None:
     check(Place(lambda: MemoryStore("mem://place"), tmp_path))
 
 

@@ -18,6 +18,7 @@ from loopback_clouds import Cloud, Container, fixtures
 from loopback_clouds.clouds import ACCOUNT, SECRET
 from loopback_s3 import Proxy, before
 from machines import ROOT, Machine, files_of, go_on_with, kill
+from store_conformance import CHECKS, Check, Place, Stopped
 from test_a_bucket_as_a_place import (
     test_a_neighbour_and_marks_of_folders_are_no_files_of_the_mirror,
     test_no_update_is_lost_between_claimants,
@@ -33,7 +34,6 @@ from resumerge.errors import InputError
 from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.mirror.stores.buckets import azure, google
 from resumerge.mirror.stores.buckets.store import BucketStore
-from resumerge.mirror.stores.conformance import CHECKS, Check, Place, Stopped
 from resumerge.mirror.stores.registry import open_store
 
 __all__ = [

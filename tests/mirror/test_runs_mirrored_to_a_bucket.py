@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from loopback_clouds import Cloud, Container
 from loopback_s3 import Bucket, Server, before
+from mirror_audit import AuditResult, check_mirror
 from mirrored import KILLED, Bench, Driver, Ended, Merge
 
-from resumerge.mirror.audit import AuditResult, check_mirror
 from resumerge.mirror.stores.registry import open_store
 
 POINTS = 3

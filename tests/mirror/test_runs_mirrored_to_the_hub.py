@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 from loopback_hub import Blob, Hub, Shaky
+from mirror_audit import check_mirror
 from mirrored import KILLED, Bench, Driver, Ended, Merge
 from plain_folder import PlainFolder
-
-from resumerge.mirror.audit import check_mirror
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = """

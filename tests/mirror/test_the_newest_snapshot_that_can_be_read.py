@@ -11,11 +11,11 @@ import pytest
 import xxhash
 from ledger_rows import query
 from made_up_mirrors import put, put_bytes
+from mirror_audit import check_mirror
 from plain_folder import PlainFolder
 
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.names import (
     SnapshotName,
     fencing_tokens,

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from made_up_mirrors import put
+from mirror_audit import check_mirror
 from plain_folder import PlainFolder
 
-from resumerge.mirror.audit import check_mirror, compare
+from resumerge.mirror.damaged_files import find_damaged
 
 
 def test_each_damage_is_said_by_its_name(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_each_damage_is_said_by_its_name(tmp_path: Path) -> None:
     outside = [f"../{tmp_path.name}/outside", str(tmp_path / "outside"), "folder/../right"]
     promised = dict.fromkeys(("right", "folder/right", "missing", *outside), (4, sha256))
     promised |= {"short": (5, sha256), "long": (3, sha256), "other": (4, "0" * 64)}
-    assert compare(store, promised, lambda nbytes: None) == {
+    assert find_damaged(store, promised, lambda nbytes: None) == {
         "missing": "it is missing",
         "short": "it has 4 bytes instead of 5",
         "long": "it has 4 bytes instead of 3",

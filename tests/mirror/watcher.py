@@ -9,7 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from resumerge.mirror.audit import check_mirror
+from mirror_audit import check_mirror
+
 from resumerge.mirror.stores.folder import FolderStore
 
 

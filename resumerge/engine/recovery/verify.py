@@ -25,7 +25,7 @@ from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore, named_output
-from resumerge.mirror.audit import compare
+from resumerge.mirror.damaged_files import find_damaged
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
@@ -132,7 +132,7 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
             raise refuse_mirror(mirror, state)
         if state.manifest is not None and CARD in state.files:
             files.pop(CARD, None)
-        damaged = retry(mirror.store, lambda: compare(mirror.store, files, mirror.moved))
+        damaged = retry(mirror.store, lambda: find_damaged(mirror.store, files, mirror.moved))
         known = next((folder for folder in home.runs() if folder.name == run), None)
         marked = (
             bool(damaged) and known is not None and _note_damage(known, mirror, damaged, storage)

@@ -25,7 +25,7 @@ class Store(ABC):
 
     A new kind of store is one subclass and its registration (`resumerge.mirror.stores.registry`).
     The class attributes below and the class methods declare how users address it; the methods hold
-    the data. `resumerge.mirror.stores.conformance` has the checks that every store must pass.
+    the data. `tests/support/store_conformance.py` has the checks that every store must pass.
 
     **Names** are relative paths with ``/`` between folders, without ``.`` or ``..``. Folders exist
     only as parts of names.

@@ -20,11 +20,6 @@ STORES: dict[str, type[Store]] = {
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-def register(kind: type[Store]) -> None:
-    """Make a kind of store known. A plugin calls this when it is imported."""
-    STORES[kind.scheme] = kind
-
-
 def open_store(address: str, *, offline: bool = False) -> Store:
     """The store at an address that a user wrote; it is not contacted yet.
 

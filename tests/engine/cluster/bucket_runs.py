@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cluster_runs import SHARD_SIZE, ClusterRuns, recipe_in, state_of
 from loopback_s3 import Bucket
+from mirror_audit import check_mirror
 
 import resumerge
-from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.stores.registry import open_store
 
 MANIFEST = ".resumerge/done.json"

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import xxhash
+from mirror_audit import check_mirror
 from shared_stores import Shared, digest
 from virtual_machines import Process, World
 
-from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.lease import Lease
 
 DONE = ".resumerge/done.json"

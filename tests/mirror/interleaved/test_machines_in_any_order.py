@@ -22,6 +22,12 @@ from memory_s3 import Server
 from mirrored_run import Made, Mirrored, virtual
 from promise import Broken, Promise
 from shared_stores import KINDS, Shared, SharedBucket, digest, share
+from store_conformance import (
+    CHECKS,
+    Check,
+    Place,
+    its_address_opens_it_again,
+)
 from virtual_machines import Machine, Process, World
 
 from resumerge.ledger import Ledger
@@ -35,12 +41,6 @@ from resumerge.mirror.replicator import Replicator
 from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.buckets.store import BucketStore
-from resumerge.mirror.stores.conformance import (
-    CHECKS,
-    Check,
-    Place,
-    its_address_opens_it_again,
-)
 
 REQUESTS, SOAKED_REQUESTS = 6_000, 100_000
 EXAMPLES, STEPS = 15, 60

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from made_up_leases import ELSEWHERE, SECONDS, wait_for, write
 from made_up_mirrors import edited_manifest
+from mirror_audit import check_mirror
 from plain_folder import PlainFolder
 from replication import COMPANIONS, Replication
 
 from resumerge.errors import Resumable
-from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.names import MANIFEST_FILE, lease_name
 from resumerge.mirror.stores.base import StoreError
 from resumerge.retry import Backoff

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from made_up_leases import SECONDS, wait_for
+from mirror_audit import check_mirror
 from plain_folder import PlainFolder
 from replication import COMPANIONS, Replication
 
 from resumerge.errors import Resumable
-from resumerge.mirror.audit import check_mirror
 from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.manifest import (
     manifest_of,

@@ -1,7 +1,7 @@
-"""The contract of `Store` as checks, for everybody who writes one. They need no test framework.
+"""The contract of `Store` as checks, which every kind of store has to pass.
 
 `CHECKS` has a function for each promise. It gets a `Place`, and raises an `AssertionError` that
-says what was broken. With pytest::
+says what was broken::
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_my_store(check: Check, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
-"""Is a mirror consistent? Every file that the manifest, or else the newest snapshot, promises is
-compared with the file in the mirror, by SHA-256.
+"""An audit of a mirror, which tests ask after everything that harms one.
+
+Every file that the manifest, or else the newest snapshot, promises is compared with the file in the
+mirror, by SHA-256.
 """
 
 from __future__ import annotations
@@ -7,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
+from resumerge.mirror.damaged_files import find_damaged
 from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
 from resumerge.mirror.snapshots import newest_snapshot, open_snapshot, promises_nothing
@@ -65,7 +67,7 @@ def _promising_files(store: Store) -> set[str]:
 def _audit(store: Store, names: set[str], moved: Moved) -> AuditResult:
     manifest = read_manifest(store) if MANIFEST_FILE in names else None
     if manifest is not None:
-        problems = compare(store, manifest.files, moved)
+        problems = find_damaged(store, manifest.files, moved)
         return AuditResult("finished", None, manifest.files, problems)
     known = snapshot_names(names)
     found = newest_snapshot(store, names)
@@ -79,24 +81,4 @@ def _audit(store: Store, names: set[str], moved: Moved) -> AuditResult:
             files = ledger.mirrored_files()
     except sqlite3.DatabaseError as error:
         return AuditResult("unfinished", snapshot, {}, {snapshot.name: str(error)})
-    return AuditResult("unfinished", snapshot, files, compare(store, files, moved))
-
-
-def compare(store: Store, files: Mapping[str, tuple[int, str]], moved: Moved) -> dict[str, str]:
-    """What is wrong with files in a mirror, by name.
-
-    Args:
-        files: bytes and SHA-256 that each should have.
-    """
-    listed = store.list()
-    problems = {}
-    for name, (nbytes, sha256) in files.items():
-        if ".." in PurePosixPath(name).parts or name.startswith("/"):
-            problems[name] = "its name points outside of the mirror"
-        elif name not in listed:
-            problems[name] = "it is missing"
-        elif listed[name] != nbytes:
-            problems[name] = f"it has {listed[name]} bytes instead of {nbytes}"
-        elif store.sha256(name, moved) != sha256:
-            problems[name] = "its content differs"
-    return problems
+    return AuditResult("unfinished", snapshot, files, find_damaged(store, files, moved))
