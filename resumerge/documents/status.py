@@ -15,10 +15,12 @@ from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 
 if TYPE_CHECKING:
+    from resumerge.mirror.lease_record import LeaseRecord
     from resumerge.mirror.manifest import Manifest
 
-LEASE_SECONDS = 600.0
-"""A lease record that is older than this belongs to a process that has ended."""
+CLOCK_ERROR = 600.0
+"""Seconds that the clock of another machine may be wrong. A status only tells: taking a lease away
+(`resumerge.mirror.lease`) allows for more."""
 
 
 def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     if not state.snapshot:
         raise refuse_mirror(session, state)
     lease = retry(session.store, lambda: read_lease(session.store, state.files))
-    alive = lease is not None and not lease.released and _age(lease.at) < LEASE_SECONDS
+    alive = lease is not None and _is_alive(lease)
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.set_mirror_url(session.url)
         run = describe(ledger, folder, alive=alive)
@@ -116,10 +118,7 @@ def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _age(at: str) -> float:
-    """Seconds since a time that another machine noted; infinite where it is no time."""
-    try:
-        heard = datetime.fromisoformat(at)
-        return abs((datetime.now(UTC) - heard).total_seconds())
-    except (ValueError, TypeError):
-        return float("inf")
+def _is_alive(lease: LeaseRecord) -> bool:
+    """Return whether a machine holds a lease; its clock may be behind or ahead."""
+    age = lease.age(datetime.now(UTC))
+    return not lease.released and age is not None and not lease.is_dead(abs(age), CLOCK_ERROR)

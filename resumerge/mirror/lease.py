@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from resumerge.errors import InputError, Resumable, refuse
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, clock, pid_space
-from resumerge.mirror.lease_record import LeaseRecord, read_lease
+from resumerge.mirror.lease_record import LONGEST_SECONDS, LeaseRecord, read_lease
 from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.names import LARGEST_TOKEN, MANIFEST_FILE, fencing_tokens, lease_name, leases
 from resumerge.mirror.retrying import retry
@@ -30,11 +30,9 @@ MISSED_HEARTBEATS = 4
 """A lease is dead after so many heartbeats are missing."""
 
 SECONDS_VARIABLE = "RESUMERGE_LEASE_SECONDS"
-LONGEST_SECONDS = 3600.0
-"""A lease is not watched for longer, whatever it asks for."""
-
-STALE_SECONDS = 3600.0
-"""A lease that is older, by our clock and the store's, is dead without being watched."""
+CLOCK_ERROR = 3600.0
+"""Seconds that the clock of another machine may be wrong. A lease that is older than its lifetime
+and that, by our clock and the store's, is taken without being watched."""
 
 TRIES = 3
 """Times that a lease is written of which the store says that it is there already, but does not list
@@ -277,7 +275,7 @@ def _wait_until_dead(
     if _is_stale(store, found):
         note(f"{found} has not renewed its lease of {store.url} for more than an hour: taking over")
         return
-    seconds = _configured_seconds() or min(max(found.seconds, 0.0), LONGEST_SECONDS)
+    seconds = _configured_seconds() or found.lifetime
     note(
         f"{found} holds the lease of the mirror at {store.url}. Checking for {seconds:.0f} s "
         "whether it is alive (--take-over skips this)"
@@ -327,16 +325,15 @@ def _no_lease(store: Store, obstacle: str) -> InputError:
 
 
 def _is_stale(store: Store, found: LeaseRecord) -> bool:
-    """Whether our clock and the store's both say that the last renewal is long ago."""
+    """Return whether our clock and the store's both say that a lease is dead."""
     try:
-        renewed = datetime.fromisoformat(found.at)
         store_now = store.now()
-    except (ValueError, OSError):
+    except OSError:
         return False
-    if renewed.tzinfo is None or store_now is None:
+    if store_now is None:
         return False
-    clocks = (store_now, datetime.now(UTC))
-    return all((time_now - renewed).total_seconds() > STALE_SECONDS for time_now in clocks)
+    ages = [found.age(now) for now in (store_now, datetime.now(UTC))]
+    return all(age is not None and found.is_dead(age, CLOCK_ERROR) for age in ages)
 
 
 def _configured_seconds() -> float | None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 
 from resumerge.ledger import now
@@ -15,6 +16,9 @@ from resumerge.printable import printable
 
 LARGEST_LEASE = 1 << 16
 """Bytes."""
+
+LONGEST_SECONDS = 3600.0
+"""No lease lives longer without a renewal, whatever its record says."""
 
 _KEYS = {"heartbeat": "beat"}
 """Keys in the file that differ from the names of the fields."""
@@ -32,7 +36,7 @@ class LeaseRecord:
         born: when the process started, to tell it from a later one with the same `pid`.
         heartbeat: counts the renewals.
         at: the time of the last renewal, ISO 8601, by the owner's clock.
-        seconds: the owner is dead if the file has not changed for so long.
+        seconds: the owner is dead if the file has not changed for so long; see `lifetime`.
         released: the owner ended in order: anybody may take the next lease.
         token: the fencing token, from the file's name.
         raw: the file's bytes.
@@ -56,6 +60,31 @@ class LeaseRecord:
 
     def __str__(self) -> str:
         return printable(f"pid {self.pid} on {self.host}" if self.readable else self.host)
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds without a renewal after which the owner is dead."""
+        return min(max(self.seconds, 0.0), LONGEST_SECONDS)
+
+    def age(self, now: datetime) -> float | None:
+        """Return the seconds since the last renewal; None if the record names no time with a zone.
+
+        Args:
+            now: by a clock that may differ from the owner's; the age may then be negative.
+        """
+        try:
+            return (now - datetime.fromisoformat(self.at)).total_seconds()
+        except (ValueError, TypeError):
+            return None
+
+    def is_dead(self, age: float, clock_error: float) -> bool:
+        """Return whether an age is beyond the lifetime.
+
+        Args:
+            age: seconds since the last renewal.
+            clock_error: seconds by which the clock that gives the age may differ from the owner's.
+        """
+        return age > self.lifetime + clock_error
 
     def with_token(self, token: int) -> LeaseRecord:
         """The record of a new lease with this fencing token."""

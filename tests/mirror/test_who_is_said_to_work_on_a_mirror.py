@@ -55,6 +55,25 @@ def test_one_that_ended_or_was_not_heard_of_for_long_is_not(
     assert (run["state"], run["mirror"]["held_by"]) == ("interrupted", None)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "minutes", "state"),
+    [
+        (3600, 700 / 60, "running"),
+        (3600, -700 / 60, "running"),
+        (3600, 69, "running"),
+        (3600, 71, "interrupted"),
+        (1e9, 71, "interrupted"),
+        (-1e9, 9, "running"),
+    ],
+)
+def test_how_long_it_may_be_silent_is_what_its_lease_says(
+    made: Path, there: Path, seconds: float, minutes: float, state: str
+) -> None:
+    """A long lease is renewed seldom. None lasts over an hour; clocks may differ by ten minutes."""
+    run = status(made, there, replace(ELSEWHERE, at=ago(minutes), seconds=seconds))
+    assert run["state"] == state
+
+
 def test_without_a_lease_nobody_works_on_it(made: Path, there: Path) -> None:
     run = status(made, there)
     assert (run["state"], run["mirror"]["held_by"]) == ("interrupted", None)

@@ -298,6 +298,12 @@ def test_a_time_that_says_nothing_makes_no_lease_old(
     assert seconds_to_acquire(store, leases) >= SECONDS
 
 
+def test_an_hour_is_added_to_what_a_lease_lasts(store: PlainFolder, leases: list[Lease]) -> None:
+    store.clock = now = datetime.now(UTC)
+    write(store, replace(ELSEWHERE, seconds=3600.0, at=(now - timedelta(minutes=100)).isoformat()))
+    assert seconds_to_acquire(store, leases) >= SECONDS
+
+
 @pytest.mark.parametrize(
     ("minutes", "clock"),
     [(120, None), (59, 0), (-120, 0), (120, -119)],

@@ -120,7 +120,7 @@ def test_how_long_is_waited_is_said_by_the_lease(
 def test_a_time_that_is_absurd_is_not_waited_for(
     store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resumerge.mirror.lease.LONGEST_SECONDS", 0.5)
+    monkeypatch.setattr("resumerge.mirror.lease_record.LONGEST_SECONDS", 0.5)
     for token, seconds in enumerate((1e300, -5.0), 1):
         write(store, replace(ELSEWHERE, seconds=seconds), token * 10)
         leases.append(Lease.acquire(store, "run"))
