@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from resumerge.errors import InputError
 from resumerge.foreign_files import read_foreign
-from resumerge.planning.tokenizers.chat_template import syntax_error
 from resumerge.sources.companions import LARGEST, is_tokenizer_file
 from resumerge.sources.formats.registry import looks_like_weights, read_header
 from resumerge.sources.json_object import check_values, json_object
+from resumerge.tokenizers.chat_template import syntax_error
 
 PARSED = 1 << 20
 """Bytes. Parsing a larger JSON file would take more memory (ten times its size) than most merges,

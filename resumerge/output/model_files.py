@@ -12,13 +12,13 @@ from resumerge.output.card import model_card
 from resumerge.output.config import main_dtype, output_config
 from resumerge.output.index import index_files
 from resumerge.output.token_ids import remap_token_ids
-from resumerge.output.tokenizer import changes_tokenizer, tokenizer_files
 from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.pipelines import PIPELINE
-from resumerge.sources.tokenizers.origin import tokenizer_part
-from resumerge.sources.tokenizers.vocabulary import read_json
+from resumerge.tokenizers.origin import tokenizer_part
+from resumerge.tokenizers.output_files import tokenizer_files
+from resumerge.tokenizers.vocabulary import read_json
 
 GENERATION = "generation_config.json"
 
@@ -47,9 +47,10 @@ def companions(
     reference = plan.reference_model
     carrier = reference.base or reference
     names = [n for n in list_companions(carrier) if n != "config.json"]
-    if changes_tokenizer(plan) or tokenizer_part(reference) is not carrier:
+    vocabulary, template = plan.vocabulary, plan.chat_template
+    if vocabulary or template is not None or tokenizer_part(reference) is not carrier:
         names = [n for n in names if not is_tokenizer_file(n)]
-        yield from tokenizer_files(plan, metadata, offline=offline)
+        yield from tokenizer_files(reference, vocabulary, template, metadata, offline=offline)
     fetch(carrier, names, metadata, offline=offline)
     for companion in sorted(names, key=lambda name: name == PIPELINE):
         path = carrier.folder / companion

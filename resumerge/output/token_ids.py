@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.layout.vocabulary_tensors import VOCABULARY_SIZE
-from resumerge.planning.output_vocabulary import OutputVocabulary
+from resumerge.tokenizers.output_vocabulary import OutputVocabulary
 
 _FROM_HOST = ("bos_token_id", "eos_token_id", "pad_token_id")
 """Keys that are taken from the model that the tokenizer was made for."""

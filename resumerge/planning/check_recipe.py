@@ -8,10 +8,10 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.planning.parameters import check_parameters
 from resumerge.planning.slices import check_inputs, with_bases
-from resumerge.planning.tokenizers.chat_template import choose_template
 from resumerge.recipe import Recipe, load_recipe
 from resumerge.recipe.load import InvalidRecipe
 from resumerge.recipe.spelling import closest, did_you_mean
+from resumerge.tokenizers.chat_template import choose_template
 
 OWN_METHODS = (
     "For a method of your own, name its file in the environment variable RESUMERGE_METHODS, or "

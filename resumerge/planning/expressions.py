@@ -16,10 +16,10 @@ from resumerge.planning.plan import block_elements
 from resumerge.planning.shards import Target
 from resumerge.planning.slices import base_of
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
-from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.tensors import Merged, Tensor, rounded_input
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
+from resumerge.tokenizers.row_alignment import RowAlignment
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Expressions:
     parameters: Parameters
     seed: int
     mismatches: Mismatches
-    alignment: Alignment | None = None
+    alignment: RowAlignment | None = None
     problems: list[Problem] = field(default_factory=list)
 
     def target(self, spec: TensorSpec) -> Target | None:

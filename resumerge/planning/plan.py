@@ -10,12 +10,12 @@ from itertools import islice
 
 from resumerge.kernels.blocks import Run
 from resumerge.layout import Layers
-from resumerge.planning.output_vocabulary import OutputVocabulary
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.types import Source
 from resumerge.tensors import Sliced, Stacked, Stored, Tensor, stored_in
 from resumerge.tensors.dtypes import nbytes
+from resumerge.tokenizers.output_vocabulary import OutputVocabulary
 
 
 class Unshared(Enum):

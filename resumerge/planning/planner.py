@@ -22,13 +22,13 @@ from resumerge.planning.plan import LayerMap, Plan, Unshared
 from resumerge.planning.shards import STEM, pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
-from resumerge.planning.tokenizers.alignment import Alignment
-from resumerge.planning.tokenizers.chat_template import choose_template
 from resumerge.planning.upcycling import plan_mixture
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.recipe.spelling import did_you_mean
-from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.types import Source
+from resumerge.tokenizers.chat_template import choose_template
+from resumerge.tokenizers.required import Tokenizers
+from resumerge.tokenizers.row_alignment import RowAlignment
 
 
 def make_plan(
@@ -201,7 +201,7 @@ class _Planner:
                 f"{ref} has no config.json: the one of {reference} is assumed" for ref in without
             ]
 
-    def _tokenizer(self) -> tuple[Alignment | None, str | None]:
+    def _tokenizer(self) -> tuple[RowAlignment | None, str | None]:
         """How rows of tokens are aligned, and the chat template of the output."""
         templates = self.tokenizers.templates
         reference = self.models.reference
@@ -214,7 +214,7 @@ class _Planner:
         vocabularies = self.tokenizers.vocabularies
         assumed = self.tokenizers.assumed
         return (
-            Alignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed),
+            RowAlignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed),
             template,
         )
 

@@ -104,6 +104,10 @@ class TokenizerSetting:
             yield self.source
         yield from (row.model for row in self.tokens.values() if row.model is not None)
 
+    def path(self, key: str) -> str:
+        """Return the YAML path of one of the keys of ``tokenizer``, for problems."""
+        return self.key if self.key == "tokenizer_source" else f"tokenizer.{key}"
+
     def normalized(self) -> dict[str, Any]:
         """As JSON, for the fingerprint; the same for both keys."""
         return {

@@ -1,7 +1,7 @@
 """Input models: their files and tensors, and reading ranges of files.
 
 `formats/` describes weight files (one class for each format), `remote/` models on the Hub and in
-buckets, `adapters/` LoRA, `tokenizers/` vocabularies. Nothing here knows what is computed from the
+buckets, `adapters/` LoRA. Nothing here knows what is computed from the
 tensors. May import `recipe/`, `resumerge.hub` and what lies below them.
 """
 

@@ -16,14 +16,14 @@ from resumerge.output.config import main_dtype, output_config
 from resumerge.output.index import index_files
 from resumerge.output.model_files import companions
 from resumerge.output.token_ids import remap_token_ids
-from resumerge.output.tokenizer import extended_tokenizer
 from resumerge.planning import Plan
-from resumerge.planning.output_vocabulary import NewToken, OutputVocabulary
 from resumerge.recipe import ModelRef
 from resumerge.sources import MetadataCache
-from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.sources.types import Source
 from resumerge.tensors import Stored
+from resumerge.tokenizers.output_files import extended_tokenizer
+from resumerge.tokenizers.output_vocabulary import NewToken, OutputVocabulary
+from resumerge.tokenizers.vocabulary import Vocabulary
 
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 

@@ -19,13 +19,13 @@ from resumerge.planning.estimates.memory import (
 from resumerge.planning.plan import BLOCK, Unit
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe
-from resumerge.sources.tokenizers.required import Tokenizers
-from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.sources.types import Source, numbered
 from resumerge.tensors import Adapted, Gathered, Merged
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
 from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
+from resumerge.tokenizers.required import Tokenizers
+from resumerge.tokenizers.vocabulary import Vocabulary
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"

@@ -44,8 +44,8 @@ from resumerge.sources.formats.safetensors import parse_header
 from resumerge.sources.index import ADAPTER
 from resumerge.sources.json_object import MOST_VALUES
 from resumerge.sources.local import open_local
-from resumerge.sources.tokenizers.vocabulary import read_vocabulary
 from resumerge.storage import Storage
+from resumerge.tokenizers.vocabulary import read_vocabulary
 
 HUGE = 3 << 30
 SECONDS = 20

@@ -9,7 +9,7 @@ from resumerge.errors import refuse
 from resumerge.output import companion_damage, companions
 from resumerge.planning import Plan
 from resumerge.sources import Source
-from resumerge.sources.tokenizers.origin import tokenizer_part
+from resumerge.tokenizers.origin import tokenizer_part
 
 
 def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:

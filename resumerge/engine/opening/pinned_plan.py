@@ -24,8 +24,8 @@ from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
 from resumerge.sources.remote.files import uncached
-from resumerge.sources.tokenizers.required import read_tokenizers
 from resumerge.sources.types import REMOTE, numbered
+from resumerge.tokenizers.required import read_tokenizers
 
 NO_PINS: Mapping[str, dict[str, Any]] = {}
 

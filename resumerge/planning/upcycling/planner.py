@@ -24,11 +24,11 @@ from resumerge.planning.upcycling.gates.prompts import EXTRA, tokens_of_prompts
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import OF_HIDDEN_STATES, OF_PROMPTS, Expert, Mixture
 from resumerge.sources.tied_weights import ties_embeddings
-from resumerge.sources.tokenizers.required import Tokenizers
 from resumerge.sources.types import Source
 from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Step, Tensor
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.tensors.generated import Drawn, Filled
+from resumerge.tokenizers.required import Tokenizers
 
 
 def plan_mixture(

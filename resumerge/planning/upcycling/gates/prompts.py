@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from resumerge.errors import InputError, refuse
 from resumerge.planning.upcycling.gates.directions import PromptTokens, Tokens
 from resumerge.recipe.types import Mixture
-from resumerge.sources.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
+from resumerge.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
 
 EXTRA = "pip install 'resumerge[mixtures]'"
 

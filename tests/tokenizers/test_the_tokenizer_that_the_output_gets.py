@@ -12,11 +12,11 @@ from made_up_plans import expression, expressions, llama, tensor
 from resumerge.errors import InputError
 from resumerge.planning import Plan
 from resumerge.planning.planner import make_plan
-from resumerge.planning.tokenizers.chat_template import BUILT_IN, choose_template, syntax_error
 from resumerge.recipe import ModelRef, parse_recipe
-from resumerge.sources.tokenizers.required import Tokenizers
-from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.sources.types import Source, numbered
+from resumerge.tokenizers.chat_template import BUILT_IN, choose_template, syntax_error
+from resumerge.tokenizers.required import Tokenizers
+from resumerge.tokenizers.vocabulary import Vocabulary
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"

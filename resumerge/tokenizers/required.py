@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from resumerge.errors import InputError, Problem
 from resumerge.recipe.types import OF_PROMPTS, ModelRef, Recipe
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.sources.tokenizers.origin import has_tokenizer
-from resumerge.sources.tokenizers.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 from resumerge.sources.types import Source
+from resumerge.tokenizers.origin import has_tokenizer
+from resumerge.tokenizers.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from token_models import write_token_model
 from transformers import AutoTokenizer
 
 from resumerge.errors import InputError
-from resumerge.planning.tokenizers.chat_template import BUILT_IN
+from resumerge.tokenizers.chat_template import BUILT_IN
 
 TALK = [
     {"role": "system", "content": "Be brief."},

@@ -15,12 +15,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from resumerge.layout.model_views import ModelViews
-from resumerge.planning.tokenizers.alignment import Alignment
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice, TokenizerSetting, TokenRow
-from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.sources.types import Source
 from resumerge.tensors import Gathered, Stored, Tensor, stored_in
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO
+from resumerge.tokenizers.row_alignment import RowAlignment
+from resumerge.tokenizers.vocabulary import Vocabulary
 
 EMBEDDING = "model.embed_tokens.weight"
 WIDTH = 4
@@ -83,7 +83,7 @@ def alignment(
     others: Sequence[Model] = (),
     base: int | None = None,
     assumed: Mapping[ModelRef, ModelRef] | None = None,
-) -> Alignment:
+) -> RowAlignment:
     """Of a merge of some models; of others, rows may be taken."""
     inputs = tuple(Input(model.ref) for model in models)
     base_model = models[base].ref if base is not None else None
@@ -92,11 +92,11 @@ def alignment(
     sources = {model.ref: model.source.numbered(number) for number, model in enumerate(every)}
     views = ModelViews(sources, base_model or models[0].ref)
     vocabularies = {model.ref: model.vocabulary for model in every}
-    return Alignment(recipe, setting, views, vocabularies, assumed or {})
+    return RowAlignment(recipe, setting, views, vocabularies, assumed or {})
 
 
 def rows_of(
-    found: Alignment, models: Sequence[Model], base: int | None = None
+    found: RowAlignment, models: Sequence[Model], base: int | None = None
 ) -> tuple[list[Tensor], int]:
     """The embedding of each model with its rows aligned, and the number of rows."""
     refs = tuple(model.ref for model in models)

@@ -10,10 +10,10 @@ import pytest
 
 from resumerge.errors import InputError, Resumable
 from resumerge.recipe import ModelRef, parse_recipe
-from resumerge.sources.tokenizers.origin import has_tokenizer
-from resumerge.sources.tokenizers.required import read_tokenizers
-from resumerge.sources.tokenizers.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 from resumerge.sources.types import Source
+from resumerge.tokenizers.origin import has_tokenizer
+from resumerge.tokenizers.required import read_tokenizers
+from resumerge.tokenizers.vocabulary import Vocabulary, read_chat_template, read_vocabulary
 
 PLAIN = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}}}
 

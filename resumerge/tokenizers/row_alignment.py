@@ -1,4 +1,4 @@
-"""The output's vocabulary: its tokens, and where every row of an embedding or a head comes from.
+"""The rows of embeddings and heads in the output: where each comes from, token by token.
 
 The rules for rows are mergekit's; each was observed by running mergekit 0.1.5 on small models. A
 model's own row of a token is used where it has one. Where it has none, the row is the base model's,
@@ -8,9 +8,8 @@ zeros where none has; what the recipe says of a token goes before these rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -18,25 +17,16 @@ from resumerge.errors import Problem
 from resumerge.layout import listed
 from resumerge.layout.model_views import ModelViews
 from resumerge.layout.vocabulary_tensors import find_vocabulary
-from resumerge.planning.output_vocabulary import NewToken, OutputVocabulary
 from resumerge.recipe import ModelRef, Recipe, TokenizerSetting, TokenRow
-from resumerge.sources.tokenizers.vocabulary import Vocabulary
 from resumerge.tensors import Gathered, Tensor, rounded_input
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
-
-PLAIN = {
-    "single_word": False,
-    "lstrip": False,
-    "rstrip": False,
-    "normalized": False,
-    "special": False,
-}
-"""Definition of a token that the recipe adds and no model has."""
+from resumerge.tokenizers.output_vocabulary import make_output_vocabulary
+from resumerge.tokenizers.vocabulary import Vocabulary
 
 
 @dataclass
-class Alignment:
-    """Gives the inputs of vocabulary tensors their rows.
+class RowAlignment:
+    """Gives the inputs of vocabulary tensors their rows; makes the vocabulary of the output.
 
     Args:
         vocabularies: of every source. The reference's (that of the base, or else the first model)
@@ -53,8 +43,6 @@ class Alignment:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        source = self.setting.source
-        self.host = source if isinstance(source, ModelRef) else self.models.reference
         self._tensors = {
             ref: find_vocabulary(
                 self.models.sources[ref], self.models.layers[ref], len(vocabulary.ids)
@@ -63,17 +51,14 @@ class Alignment:
         }
         self._known: dict[tuple[tuple[ModelRef, ...], ModelRef | None], list[Rows]] = {}
         self._check_assumed()
-        self._check_kinds()
+        rows = {ref: self._size(ref) for ref in self.vocabularies}
+        self.vocabulary, problems, notes = make_output_vocabulary(
+            self.recipe, self.setting, self.models.reference, self.vocabularies, rows
+        )
+        self.problems += problems
+        self.notes += notes
         self._check_tokens()
-        self.vocabulary = self._output()
-        if not self.vocabulary.ids:
-            self._no_tokens()
         self._check_untold()
-        if new := len(self.vocabulary.new):
-            self.notes.append(
-                f"the vocabulary is that of {self.host} plus {new:,} tokens: "
-                f"{len(self.vocabulary.ids):,} tokens, {self.vocabulary.rows:,} rows"
-            )
 
     def applies(self, ref: ModelRef, tensor: Tensor) -> bool:
         """Whether a model's tensor has a row for every token."""
@@ -127,60 +112,6 @@ class Alignment:
 
     def _size(self, ref: ModelRef) -> int:
         return self._tensors[ref].size or 0
-
-    def _output(self) -> OutputVocabulary:
-        host = self.vocabularies[self.host]
-        ids = dict(host.ids)
-        new = list(self._new_tokens(ids))
-        named = max(ids.values(), default=-1) + 1
-        multiple = self.setting.pad_to_multiple_of
-        rows = -(-named // multiple) * multiple if multiple else max(named, self._size(self.host))
-        return OutputVocabulary(
-            host,
-            self.vocabularies[self.models.reference],
-            tuple(new),
-            ids,
-            rows,
-            self._size(self.models.reference),
-            self._merges(host) if any(token.definition is None for token in new) else (),
-        )
-
-    def _new_tokens(self, ids: dict[str, int]) -> Iterator[NewToken]:
-        """What is added to the host's tokens, model by model in the order of their numbers."""
-        wanted: list[tuple[str, Mapping[str, Any] | None]] = []
-        if self.setting.source == "union":
-            for vocabulary in self._merged():
-                in_order = sorted(vocabulary.ids, key=vocabulary.ids.__getitem__)
-                wanted += [(token, vocabulary.added.get(token)) for token in in_order]
-        for token, row in self.setting.tokens.items():
-            known = self.vocabularies[row.model].added if row.model else {}
-            wanted.append((token, {**known.get(row.token or token, PLAIN), "content": token}))
-        following = max(ids.values(), default=-1) + 1
-        for token, definition in wanted:
-            if token not in ids:
-                ids[token] = following
-                yield NewToken(token, following, definition)
-                following += 1
-
-    def _merged(self) -> list[Vocabulary]:
-        """Of the models that are merged, the host's first."""
-        merged = dict.fromkeys([self.host, *self.recipe.merged_models])
-        return [self.vocabularies[ref] for ref in merged]
-
-    def _merges(self, host: Vocabulary) -> tuple[tuple[str, str], ...]:
-        """The additional merges of a BPE that extends the BPE of the host.
-
-        Only a vocabulary that has all of the host's plain tokens can be one; to read the merges of
-        the others would take most of the planning.
-        """
-        plain = host.ids.keys() - host.added.keys()
-        for other in self._merged():
-            if other is host or not other.kind.startswith("BPE") or not plain <= other.ids.keys():
-                continue
-            own, longer = host.merges(), other.merges()
-            if len(longer) > len(own) and longer[: len(own)] == own:
-                return tuple(longer[len(own) :])
-        return ()
 
     def _rows(
         self, refs: tuple[ModelRef, ...], base: ModelRef | None, others: Sequence[ModelRef]
@@ -252,7 +183,7 @@ class Alignment:
                 self.problems.append(
                     self.recipe.problem(
                         f"{ref} has no tokenizer, and too few rows for the tokenizer of {other}",
-                        self._path("source"),
+                        self.setting.path("source"),
                         expected=f"{named:,} rows, one for each token of {other}; or a "
                         "tokenizer.json beside its weights",
                         found=f"{rows:,} rows",
@@ -276,7 +207,7 @@ class Alignment:
             self.problems.append(
                 self.recipe.problem(
                     f"The tensors of {ref} with one row per token cannot be identified",
-                    self._path("source"),
+                    self.setting.path("source"),
                     expected="embeddings, output heads and their biases, with vocab_size rows "
                     "(config.json)",
                     found=listed(told) if told else "no such tensor",
@@ -290,30 +221,6 @@ class Alignment:
         same = self.vocabularies[ref].ids == self.vocabulary.ids
         size = self._tensors[ref].size
         return bool(self.setting.tokens) or not same or size not in (None, self.vocabulary.rows)
-
-    def _check_kinds(self) -> None:
-        host = self.vocabularies[self.host]
-        for ref in self.recipe.merged_models:
-            other = self.vocabularies[ref]
-            if other.kind == host.kind:
-                continue
-            if self.setting.source == "union":
-                self.problems.append(
-                    self.recipe.problem(
-                        f"The vocabularies of {host.ref} and {ref} cannot be combined into a union",
-                        self._path("source"),
-                        expected="tokenizers of the same kind",
-                        found=f"{host.kind} in {host.ref}, {other.kind} in {ref}",
-                        fix="Write 'tokenizer_source: base' (or a model): the output gets that "
-                        "tokenizer, and tokens with the same text are merged",
-                    )
-                )
-            else:
-                shared = len(other.ids.keys() & host.ids.keys())
-                self.notes.append(
-                    f"{ref} has a different kind of tokenizer ({other.kind}) than {host.ref} "
-                    f"({host.kind}): {shared:,} of {len(host.ids):,} tokens are matched by text"
-                )
 
     def _check_tokens(self) -> None:
         for token, row in self.setting.tokens.items():
@@ -333,7 +240,7 @@ class Alignment:
                         f"{row.model} has no row for the token {wanted!r}"
                         if row.token_id is None
                         else f"{row.model} has no row for the token id {row.token_id}",
-                        f"{self._path('tokens')}.{token}.source",
+                        f"{self.setting.path('tokens')}.{token}.source",
                         expected=expected,
                         found=f"{len(vocabulary.ids):,} tokens, {size:,} rows",
                         fix="Name a model that has this token, or another token: "
@@ -341,30 +248,16 @@ class Alignment:
                     )
                 )
 
-    def _no_tokens(self) -> None:
-        self.problems.append(
-            self.recipe.problem(
-                f"The tokenizer of {self.host} has no tokens",
-                self._path("source"),
-                expected="a vocabulary",
-                found="none",
-                fix="Name a model with another tokenizer",
-            )
-        )
-
     def _no_tensor(self, ref: ModelRef, name: str) -> None:
         self.problems.append(
             self.recipe.problem(
                 f"{ref} has no token rows for {name}",
-                self._path("tokens"),
+                self.setting.path("tokens"),
                 expected=f"a tensor {name} with {self._size(ref):,} rows",
                 found="none",
                 fix="Take rows from models of the same architecture",
             )
         )
-
-    def _path(self, key: str) -> str:
-        return "tokenizer_source" if self.setting.key != "tokenizer" else f"tokenizer.{key}"
 
 
 def _assigned(

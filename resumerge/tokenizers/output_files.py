@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from resumerge.planning.output_vocabulary import OutputVocabulary
-from resumerge.planning.plan import Plan
-from resumerge.sources import MetadataCache, fetch, list_companions
+from resumerge.sources import MetadataCache, Source, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
-from resumerge.sources.tokenizers.origin import tokenizer_part
-from resumerge.sources.tokenizers.vocabulary import (
+from resumerge.tokenizers.origin import tokenizer_part
+from resumerge.tokenizers.output_vocabulary import OutputVocabulary
+from resumerge.tokenizers.vocabulary import (
     CONFIG,
     TOKENIZER,
     added_tokens_decoder,
@@ -31,17 +30,23 @@ _CONSISTENT = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json"
 """Files that repeat parts of tokenizer.json, and can be kept consistent with it."""
 
 
-def changes_tokenizer(plan: Plan) -> bool:
-    """Whether the tokenizer is not simply the reference's."""
-    return plan.vocabulary is not None or plan.chat_template is not None
-
-
 def tokenizer_files(
-    plan: Plan, metadata: MetadataCache, *, offline: bool = False
+    reference: Source,
+    vocabulary: OutputVocabulary | None,
+    chat_template: str | None,
+    metadata: MetadataCache,
+    *,
+    offline: bool = False,
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Every tokenizer file of the output: its name, and its bytes or the file to copy."""
-    vocabulary = plan.vocabulary
-    reference = plan.reference_model
+    """Yield every tokenizer file of the output: its name, and its bytes or the file to copy.
+
+    Args:
+        reference: the model that gives the tokenizer, where there is no `vocabulary`.
+        vocabulary: of the output, if the recipe asks for one.
+        chat_template: Jinja; None to keep the tokenizer's.
+        metadata: the metadata cache of remote files.
+        offline: do not use the network.
+    """
     host = vocabulary.host.source if vocabulary else tokenizer_part(reference)
     names = [n for n in list_companions(host) if is_tokenizer_file(n)]
     fetch(host, names, metadata, offline=offline)
@@ -50,10 +55,10 @@ def tokenizer_files(
         changed = _with_new_tokens(host.folder, names, vocabulary)
         if any(token.definition is None for token in vocabulary.new):
             names = [n for n in names if n in _CONSISTENT or "chat_template" in n]
-    if plan.chat_template is not None:
+    if chat_template is not None:
         names = [n for n in names if "chat_template" not in n]
         config = changed.get(CONFIG) or _read(host.folder, names, CONFIG)
-        changed[CONFIG] = {**config, "chat_template": plan.chat_template}
+        changed[CONFIG] = {**config, "chat_template": chat_template}
     for name in sorted({*names, *changed}):
         yield name, _text(name, changed[name]) if name in changed else host.folder / name
 

@@ -19,8 +19,8 @@ from resumerge.sources.companions import LARGEST, is_tokenizer_file, oversized_t
 from resumerge.sources.formats.base import damaged
 from resumerge.sources.json_object import read_json_object
 from resumerge.sources.remote.files import fetch, list_companions
-from resumerge.sources.tokenizers.origin import has_tokenizer, tokenizer_part
 from resumerge.sources.types import Source
+from resumerge.tokenizers.origin import has_tokenizer, tokenizer_part
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"

@@ -1,0 +1,191 @@
+"""The tokens of the output and the number of its rows, made of the models' vocabularies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.errors import Problem
+from resumerge.recipe import ModelRef, Recipe, TokenizerSetting
+from resumerge.tokenizers.vocabulary import Vocabulary
+
+PLAIN = {
+    "single_word": False,
+    "lstrip": False,
+    "rstrip": False,
+    "normalized": False,
+    "special": False,
+}
+"""Definition of a token that the recipe adds and no model has."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token that the host's vocabulary lacks.
+
+    Args:
+        content: the token's text.
+        id: the token's number in the output.
+        definition: of an added token; None for a plain one, which text is never cut into by itself.
+    """
+
+    content: str
+    id: int
+    definition: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class OutputVocabulary:
+    """The tokens of the output.
+
+    Args:
+        host: whose tokenizer it is; its tokens keep their numbers.
+        reference: of the model that config.json and the like come from.
+        new: tokens added to the host's.
+        ids: number of every token.
+        rows: of embeddings and heads; more than tokens where the vocabulary is padded.
+        reference_rows: of the reference model's embedding.
+        merges: pairs of a BPE that go on where the host's end.
+    """
+
+    host: Vocabulary
+    reference: Vocabulary
+    new: tuple[NewToken, ...]
+    ids: Mapping[str, int]
+    rows: int
+    reference_rows: int
+    merges: tuple[tuple[str, str], ...] = ()
+
+
+def make_output_vocabulary(
+    recipe: Recipe,
+    setting: TokenizerSetting,
+    reference: ModelRef,
+    vocabularies: Mapping[ModelRef, Vocabulary],
+    rows: Mapping[ModelRef, int],
+) -> tuple[OutputVocabulary, list[Problem], list[str]]:
+    """Make the vocabulary of the output: its host's tokens, then those that are added.
+
+    The host is the model that the setting names; for ``union`` and ``base`` the reference.
+
+    Args:
+        reference: the base model, or else the first model.
+        vocabularies: of every model that the recipe names.
+        rows: the number of rows in each model's embedding; 0 where it is not known.
+
+    Returns:
+        the vocabulary; problems; notes.
+    """
+    host_ref = setting.source if isinstance(setting.source, ModelRef) else reference
+    host = vocabularies[host_ref]
+    merged = [vocabularies[ref] for ref in dict.fromkeys([host_ref, *recipe.merged_models])]
+    ids = dict(host.ids)
+    new = tuple(_new_tokens(setting, merged, vocabularies, ids))
+    named = max(ids.values(), default=-1) + 1
+    multiple = setting.pad_to_multiple_of
+    found = OutputVocabulary(
+        host,
+        vocabularies[reference],
+        new,
+        ids,
+        -(-named // multiple) * multiple if multiple else max(named, rows[host_ref]),
+        rows[reference],
+        _further_merges(merged) if any(token.definition is None for token in new) else (),
+    )
+    problems, notes = _compare_kinds(recipe, setting, host, vocabularies)
+    if not ids:
+        problems.append(_no_tokens(recipe, setting, host_ref))
+    if new:
+        notes.append(
+            f"the vocabulary is that of {host_ref} plus {len(new):,} tokens: "
+            f"{len(ids):,} tokens, {found.rows:,} rows"
+        )
+    return found, problems, notes
+
+
+def _new_tokens(
+    setting: TokenizerSetting,
+    merged: Sequence[Vocabulary],
+    vocabularies: Mapping[ModelRef, Vocabulary],
+    ids: dict[str, int],
+) -> Iterator[NewToken]:
+    """Yield the tokens that `ids` lacks, model by model in the order of their numbers; add them.
+
+    Args:
+        merged: the vocabularies of the merged models, the host's first.
+    """
+    wanted: list[tuple[str, Mapping[str, Any] | None]] = []
+    if setting.source == "union":
+        for vocabulary in merged:
+            in_order = sorted(vocabulary.ids, key=vocabulary.ids.__getitem__)
+            wanted += [(token, vocabulary.added.get(token)) for token in in_order]
+    for token, row in setting.tokens.items():
+        known = vocabularies[row.model].added if row.model else {}
+        wanted.append((token, {**known.get(row.token or token, PLAIN), "content": token}))
+    following = max(ids.values(), default=-1) + 1
+    for token, definition in wanted:
+        if token not in ids:
+            ids[token] = following
+            yield NewToken(token, following, definition)
+            following += 1
+
+
+def _further_merges(merged: Sequence[Vocabulary]) -> tuple[tuple[str, str], ...]:
+    """Return the additional merges of a BPE that extends the BPE of the host.
+
+    Only a vocabulary that has all of the host's plain tokens can be one; to read the merges of the
+    others would take most of the planning.
+    """
+    host, *others = merged
+    plain = host.ids.keys() - host.added.keys()
+    for other in others:
+        if other is host or not other.kind.startswith("BPE") or not plain <= other.ids.keys():
+            continue
+        own, longer = host.merges(), other.merges()
+        if len(longer) > len(own) and longer[: len(own)] == own:
+            return tuple(longer[len(own) :])
+    return ()
+
+
+def _compare_kinds(
+    recipe: Recipe,
+    setting: TokenizerSetting,
+    host: Vocabulary,
+    vocabularies: Mapping[ModelRef, Vocabulary],
+) -> tuple[list[Problem], list[str]]:
+    """Return the problems and notes of models whose tokenizers are of another kind."""
+    problems: list[Problem] = []
+    notes: list[str] = []
+    for ref in recipe.merged_models:
+        other = vocabularies[ref]
+        if other.kind == host.kind:
+            continue
+        if setting.source == "union":
+            problems.append(
+                recipe.problem(
+                    f"The vocabularies of {host.ref} and {ref} cannot be combined into a union",
+                    setting.path("source"),
+                    expected="tokenizers of the same kind",
+                    found=f"{host.kind} in {host.ref}, {other.kind} in {ref}",
+                    fix="Write 'tokenizer_source: base' (or a model): the output gets that "
+                    "tokenizer, and tokens with the same text are merged",
+                )
+            )
+        else:
+            shared = len(other.ids.keys() & host.ids.keys())
+            notes.append(
+                f"{ref} has a different kind of tokenizer ({other.kind}) than {host.ref} "
+                f"({host.kind}): {shared:,} of {len(host.ids):,} tokens are matched by text"
+            )
+    return problems, notes
+
+
+def _no_tokens(recipe: Recipe, setting: TokenizerSetting, host: ModelRef) -> Problem:
+    return recipe.problem(
+        f"The tokenizer of {host} has no tokens",
+        setting.path("source"),
+        expected="a vocabulary",
+        found="none",
+        fix="Name a model with another tokenizer",
+    )
