@@ -174,7 +174,7 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger, *, of_driver
 
 
 def _points(ledger: Ledger) -> list[tuple[int, Point]]:
-    return [(group.pop("attempt"), _point(**group)) for group in ledger.sample_groups(MOST_POINTS)]
+    return [(group.pop("attempt"), _point(**group)) for group in ledger.samples.groups(MOST_POINTS)]
 
 
 def _point(at: str, until: str, **numbers: int | None) -> Point:

@@ -71,13 +71,13 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
     if run is None:
         raise sqlite3.DatabaseError("it contains no run")
     totals, url = ledger.totals(), run.get("mirror")
-    attempts = ledger.attempts()
+    attempts = ledger.attempts.all()
     last = attempts[-1] if attempts else {}
     now = _last_sample(ledger, last.get("n"))
     alive = lock_holder(folder) is not None if alive is None else alive
     rate = _rate(last)
     left = totals.nbytes - totals.nbytes_committed
-    events = ledger.events()
+    events = ledger.events.all()
     peaks = task_peaks(events)  # what merged; the process of the attempt only journaled
     attempts = [{**a, "peak_rss": peaks.get(a["n"]) or a["peak_rss"]} for a in attempts]
     return {
@@ -130,7 +130,7 @@ def describe_attempts(rows: Sequence[Row], *, alive: bool = False) -> list[dict[
 
 
 def _last_sample(ledger: Ledger, attempt: int | None) -> dict[str, Any]:
-    sample = ledger.last_sample()
+    sample = ledger.samples.last()
     return sample if sample is not None and sample["attempt"] == attempt else {}
 
 
@@ -156,9 +156,9 @@ def _mirror(ledger: Ledger, url: str | None, done: bool) -> dict[str, Any] | Non
     """What the mirror holds; None for a run without a mirror."""
     if not url:
         return None
-    mirrored = set(ledger.mirrored())
-    sizes = [shard["nbytes"] for shard in ledger.shards() if shard["name"] in mirrored]
-    last = None if done else ledger.last_event("mirror_failing", "mirror_recovered")
+    mirrored = set(ledger.mirrored.checksums())
+    sizes = [shard["nbytes"] for shard in ledger.shards.all() if shard["name"] in mirrored]
+    last = None if done else ledger.events.last("mirror_failing", "mirror_recovered")
     failing = last is not None and last["kind"] == "mirror_failing"
     return {
         "url": url,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from resumerge.ledger.connection import Connection, Row, now
@@ -15,14 +16,17 @@ _OF_GROUPS = {"at": time, "until": time, **dict.fromkeys(_COUNTS.split(), OF_TYP
 """Validators of what a group of samples says."""
 
 
-class AttemptTables(Connection):
-    """Reads and writes the tables ``attempts``, ``events`` and ``samples``."""
+@dataclass
+class Attempts:
+    """The table ``attempts``."""
 
-    def attempts(self) -> list[Row]:
-        """Every attempt, oldest first."""
-        return self._read("attempts", rest="ORDER BY n")
+    _db: Connection
 
-    def start_attempt(self, facts: Mapping[str, Any]) -> int:
+    def all(self) -> list[Row]:
+        """Return every attempt, oldest first."""
+        return self._db.read("attempts", rest="ORDER BY n")
+
+    def start(self, facts: Mapping[str, Any]) -> int:
         """Open an attempt; earlier ones that never ended were killed.
 
         Args:
@@ -31,77 +35,92 @@ class AttemptTables(Connection):
         Returns:
             Its number.
         """
-        with self._transaction():
-            self._close_killed_attempts()
+        with self._db.transaction():
+            self.close_killed()
             row = {"started": now(), "last_seen": now(), "units_committed": 0, **facts}
-            return self._insert("attempts", row)
+            return self._db.insert("attempts", row)
 
-    def end_attempt(self, attempt: int, outcome: str, **facts: Any) -> None:
+    def end(self, attempt: int, outcome: str, **facts: Any) -> None:
         """Close an attempt: ``done``, ``interrupted``, ``error``, ``oom`` or ``killed``."""
-        self._set("attempts", {"ended": now(), "outcome": outcome, **facts}, attempt)
+        self._db.update("attempts", {"ended": now(), "outcome": outcome, **facts}, attempt)
 
-    def close_attempt(self, pid: int, outcome: str, peak_rss: int) -> None:
+    def close(self, pid: int, outcome: str, peak_rss: int) -> None:
         """Close the attempt of a process that died without doing so, if there is one.
 
         Args:
             peak_rss: bytes; the larger of this and what the attempt recorded itself is stored.
         """
-        self._change(
+        self._db.change(
             "UPDATE attempts SET outcome = ?, ended = ?,"
             " peak_rss = max(coalesce(peak_rss, 0), ?) WHERE pid = ? AND ended IS NULL",
             [outcome, now(), peak_rss, pid],
         )
 
-    def _close_killed_attempts(self) -> None:
-        self._change(
+    def close_killed(self) -> None:
+        """Close every attempt that never ended as killed when it was seen last."""
+        self._db.change(
             "UPDATE attempts SET outcome = ?, ended = last_seen WHERE ended IS NULL", ["killed"]
         )
 
-    def sample(self, attempt: int, measured: Mapping[str, int]) -> None:
-        """Record memory and progress at this moment."""
-        with self._transaction():
-            self._insert("samples", {"at": now(), "attempt": attempt, **measured})
 
-    def event(self, kind: str, **data: Any) -> None:
+@dataclass
+class Events:
+    """The table ``events``."""
+
+    _db: Connection
+
+    def add(self, kind: str, **data: Any) -> None:
         """Record that something happened."""
-        with self._transaction():
-            last = self._rows("SELECT max(n) AS n FROM attempts")[0]["n"]
+        with self._db.transaction():
+            last = self._db.rows("SELECT max(n) AS n FROM attempts")[0]["n"]
             row = {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
-            self._insert("events", row)
+            self._db.insert("events", row)
 
-    def events(self, *kinds: str) -> list[Row]:
-        """Events of some kinds, or of all, oldest first.
+    def all(self, *kinds: str) -> list[Row]:
+        """Return the events of some kinds, or every event, oldest first.
 
         Returns:
             Rows with ``at``, ``attempt``, ``kind`` and ``data`` (decoded).
         """
         wanted = f"WHERE kind IN ({', '.join('?' * len(kinds))}) " if kinds else ""
         columns = ("at", "attempt", "kind", "data")
-        rows = self._read("events", columns, f"{wanted}ORDER BY id", kinds)
+        rows = self._db.read("events", columns, f"{wanted}ORDER BY id", kinds)
         return [{**row, "data": json.loads(row["data"])} for row in rows]
 
-    def last_event(self, *kinds: str) -> Row | None:
-        """The newest event of some kinds; None where there is none."""
-        found = self.events(*kinds)
+    def last(self, *kinds: str) -> Row | None:
+        """Return the newest event of some kinds; None where there is none."""
+        found = self.all(*kinds)
         return found[-1] if found else None
 
-    def last_sample(self) -> Row | None:
-        """The newest measurement of memory and progress; None before the first batch."""
-        rows = self._read("samples", rest="ORDER BY id DESC LIMIT 1")
+
+@dataclass
+class Samples:
+    """The table ``samples``: memory and progress at a moment."""
+
+    _db: Connection
+
+    def add(self, attempt: int, measured: Mapping[str, int]) -> None:
+        """Record memory and progress at this moment."""
+        with self._db.transaction():
+            self._db.insert("samples", {"at": now(), "attempt": attempt, **measured})
+
+    def last(self) -> Row | None:
+        """Return the newest sample; None before the first batch."""
+        rows = self._db.read("samples", rest="ORDER BY id DESC LIMIT 1")
         return rows[0] if rows else None
 
-    def sample_groups(self, most: int) -> list[Row]:
-        """Consecutive samples of one attempt, put together so that there are about `most` groups.
+    def groups(self, most: int) -> list[Row]:
+        """Put consecutive samples of one attempt together, so that about `most` groups are left.
 
         Returns:
             Rows with ``attempt``, the first and last time, and the least and greatest of what was
             measured (bytes).
         """
-        ends = self._rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
+        ends = self._db.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
         if ends["first"] is None:
             return []
         span = ends["last"] - ends["first"] + 1
-        groups = self._rows(
+        groups = self._db.rows(
             "SELECT attempt, min(at) AS at, max(at) AS until, min(rss) AS rss_low,"
             " max(rss) AS rss_high, max(budget) AS budget, min(batch_bytes) AS batch_low,"
             " max(batch_bytes) AS batch_high, max(bytes_done) AS done,"

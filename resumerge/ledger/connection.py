@@ -75,7 +75,7 @@ class Connection:
 
     def use_one_file(self) -> None:
         """Put everything into the one file, without a write-ahead log beside it."""
-        self._rows("PRAGMA journal_mode=DELETE")
+        self.rows("PRAGMA journal_mode=DELETE")
 
     def close(self) -> None:
         """Close the file."""
@@ -83,19 +83,22 @@ class Connection:
             self._connection.close()
 
     def check(self) -> None:
-        """Read the whole file, and create what it lacks of the declared tables.
+        """Read the whole file.
 
         Raises:
             sqlite3.DatabaseError: it is damaged.
         """
-        [found] = self._rows("PRAGMA integrity_check(1)")
+        [found] = self.rows("PRAGMA integrity_check(1)")
         if found["integrity_check"] != "ok":
             raise sqlite3.DatabaseError(found["integrity_check"])
-        with self._transaction():
+
+    def create_missing(self) -> None:
+        """Create what the file lacks of the declared tables."""
+        with self.transaction():
             create_missing(self._connection)
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Commit everything inside at once, or nothing. An inner one is part of the outer one."""
         with self._lock:
             if self._connection.in_transaction:
@@ -106,7 +109,7 @@ class Connection:
                 yield
 
     @contextmanager
-    def _at_one_moment(self) -> Iterator[None]:
+    def at_one_moment(self) -> Iterator[None]:
         """Read everything inside as it is at one moment, whatever other processes write."""
         with self._lock:
             self._connection.execute("BEGIN")
@@ -115,12 +118,12 @@ class Connection:
             finally:
                 self._connection.execute("COMMIT")
 
-    def _rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         """The rows of a query."""
         with self._lock:
             return self._connection.execute(sql, params).fetchall()
 
-    def _read(
+    def read(
         self,
         table: str,
         columns: Sequence[str] = (),
@@ -136,24 +139,24 @@ class Connection:
         Raises:
             InvalidLedger: a value cannot be.
         """
-        rows = self._rows(_query(table, columns, rest), params)
+        rows = self.rows(_query(table, columns, rest), params)
         check_values(table, rows)
         return rows
 
-    def _stream(self, table: str, rest: str = "") -> Iterator[Row]:
-        """All rows of a table, checked as by `_read`, of which only some are in memory at once."""
+    def stream(self, table: str, rest: str = "") -> Iterator[Row]:
+        """All rows of a table, checked as by `read`, of which only some are in memory at once."""
         with self._lock:
             cursor = self._connection.execute(_query(table, (), rest))
             while rows := cursor.fetchmany(_STREAMED):
                 check_values(table, rows)
                 yield from rows
 
-    def _change(self, sql: str, *rows: Sequence[Any]) -> None:
+    def change(self, sql: str, *rows: Sequence[Any]) -> None:
         """Execute a statement for each of the rows of parameters, in one transaction."""
-        with self._transaction():
+        with self.transaction():
             self._connection.executemany(sql, rows)
 
-    def _insert(self, table: str, row: Mapping[str, Any], *, replace: bool = False) -> int:
+    def insert(self, table: str, row: Mapping[str, Any], *, replace: bool = False) -> int:
         """Insert a row.
 
         Args:
@@ -162,25 +165,25 @@ class Connection:
         Returns:
             Its row id.
         """
-        with self._transaction():
+        with self.transaction():
             sql = _insertion(table, row, "INSERT OR REPLACE" if replace else "INSERT")
             row_id = self._connection.execute(sql, list(row.values())).lastrowid
         assert row_id is not None
         return row_id
 
-    def _insert_all(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def insert_all(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Insert rows that all have the same columns."""
         remaining = iter(rows)
         if (first := next(remaining, None)) is not None:
-            with self._transaction():
+            with self.transaction():
                 values = ([row[name] for name in first] for row in chain([first], remaining))
                 self._connection.executemany(_insertion(table, first, "INSERT"), values)
 
-    def _set(self, table: str, values: Mapping[str, Any], key: int | None = None) -> None:
+    def update(self, table: str, values: Mapping[str, Any], key: int | None = None) -> None:
         """Change columns of the row with that row id, or of all rows."""
         columns = ", ".join(f'"{name}" = ?' for name in values)
         only = "" if key is None else f" WHERE rowid = {key:d}"
-        self._change(f"UPDATE {table} SET {columns}{only}", list(values.values()))
+        self.change(f"UPDATE {table} SET {columns}{only}", list(values.values()))
 
 
 def check_files(path: Path) -> None:

@@ -3,74 +3,95 @@ the mirror."""
 
 from __future__ import annotations
 
-from resumerge.ledger.attempts import AttemptTables
-from resumerge.ledger.connection import now
+from dataclasses import dataclass
 
-_WRITTEN = ("shards", "companions")
+from resumerge.ledger.attempts import Events
+from resumerge.ledger.connection import Connection, now
 
 
-class FileTables(AttemptTables):
-    """Reads and writes the tables ``companions``, ``steps``, ``downloads`` and ``mirrored``."""
+@dataclass
+class Companions:
+    """The table ``companions``: files beside the shards."""
 
-    def note_companion(self, name: str, nbytes: int, checksum: str) -> None:
+    _db: Connection
+
+    def note(self, name: str, nbytes: int, checksum: str) -> None:
         """Record a file beside the shards, before it is written.
 
         Args:
             checksum: xxh3-128, 32 hex digits.
         """
-        self._insert(
-            "companions", {"name": name, "nbytes": nbytes, "checksum": checksum}, replace=True
-        )
+        row = {"name": name, "nbytes": nbytes, "checksum": checksum}
+        self._db.insert("companions", row, replace=True)
 
-    def companions(self) -> dict[str, str]:
-        """The checksum of each recorded file beside the shards, by name."""
-        return {row["name"]: row["checksum"] for row in self._read("companions")}
+    def checksums(self) -> dict[str, str]:
+        """Return the checksum of each recorded file beside the shards, by name."""
+        return {row["name"]: row["checksum"] for row in self._db.read("companions")}
 
-    def written_names(self) -> list[str]:
-        """Every file that the run writes to its output, by final name."""
-        return [row["name"] for table in _WRITTEN for row in self._read(table, ["name"])]
 
-    def note_step(self, key: str, pieces: int, checksum: str) -> None:
+@dataclass
+class Steps:
+    """The table ``steps``: what is computed before a unit, in files beside the ledger."""
+
+    _db: Connection
+
+    def note(self, key: str, pieces: int, checksum: str) -> None:
         """Record how far a step is, and what its file contains.
 
         Args:
             checksum: xxh3-128 of the file, 32 hex digits.
         """
-        self._insert("steps", {"key": key, "pieces": pieces, "checksum": checksum}, replace=True)
+        row = {"key": key, "pieces": pieces, "checksum": checksum}
+        self._db.insert("steps", row, replace=True)
 
-    def steps(self) -> dict[str, tuple[int, str]]:
-        """How many pieces of each step are done, and the checksum of its file, by key."""
-        return {row["key"]: (row["pieces"], row["checksum"]) for row in self._read("steps")}
+    def done(self) -> dict[str, tuple[int, str]]:
+        """Return how many pieces of each step are done, and its file's checksum, by key."""
+        return {row["key"]: (row["pieces"], row["checksum"]) for row in self._db.read("steps")}
 
-    def note_download(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
+
+@dataclass
+class Downloads:
+    """The table ``downloads``: files that this run downloaded to the Hub's cache."""
+
+    _db: Connection
+    _events: Events
+
+    def note(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
         """Record a file that this run downloads to the Hub's cache."""
         row = {"path": path, "repo": repo, "name": name, "nbytes": nbytes, "inode": inode}
-        self._insert("downloads", {**row, "at": now()}, replace=True)
+        self._db.insert("downloads", {**row, "at": now()}, replace=True)
 
-    def download_evicted(self, path: str, name: str, nbytes: int) -> None:
+    def evict(self, path: str, name: str, nbytes: int) -> None:
         """Replace the record of a download by an event: the file is gone."""
-        with self._transaction():
-            self._change("DELETE FROM downloads WHERE path = ?", [path])
-            self.event("download_evicted", file=name, bytes=nbytes)
+        with self._db.transaction():
+            self._db.change("DELETE FROM downloads WHERE path = ?", [path])
+            self._events.add("download_evicted", file=name, bytes=nbytes)
 
-    def downloads(self) -> dict[str, int]:
-        """The inodes of the files that this run downloaded, by path."""
-        return {row["path"]: row["inode"] for row in self._read("downloads", ["path", "inode"])}
+    def inodes(self) -> dict[str, int]:
+        """Return the inodes of the files that this run downloaded, by path."""
+        return {row["path"]: row["inode"] for row in self._db.read("downloads", ["path", "inode"])}
 
-    def note_mirrored(self, name: str, nbytes: int, sha256: str) -> None:
+
+@dataclass
+class Mirrored:
+    """The table ``mirrored``: files of the output that are complete in the mirror."""
+
+    _db: Connection
+
+    def note(self, name: str, nbytes: int, sha256: str) -> None:
         """Record a file of the output that is complete in the mirror."""
         row = {"name": name, "nbytes": nbytes, "sha256": sha256, "at": now()}
-        self._insert("mirrored", row, replace=True)
+        self._db.insert("mirrored", row, replace=True)
 
-    def forget_mirrored(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         """Remove the record of a mirrored file: it is missing there, or differs."""
-        self._change("DELETE FROM mirrored WHERE name = ?", [name])
+        self._db.change("DELETE FROM mirrored WHERE name = ?", [name])
 
-    def mirrored(self) -> dict[str, str]:
-        """The SHA-256 of each file of the output that is in the mirror, by name."""
-        return {name: sha256 for name, (_, sha256) in self.mirrored_files().items()}
+    def checksums(self) -> dict[str, str]:
+        """Return the SHA-256 of each file of the output that is in the mirror, by name."""
+        return {name: sha256 for name, (_, sha256) in self.files().items()}
 
-    def mirrored_files(self) -> dict[str, tuple[int, str]]:
-        """Bytes and SHA-256 of each file of the output that is in the mirror, by name."""
-        rows = self._read("mirrored", ["name", "nbytes", "sha256"], "ORDER BY name")
+    def files(self) -> dict[str, tuple[int, str]]:
+        """Return bytes and SHA-256 of each file of the output in the mirror, by name."""
+        rows = self._db.read("mirrored", ["name", "nbytes", "sha256"], "ORDER BY name")
         return {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}

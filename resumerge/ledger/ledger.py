@@ -10,25 +10,59 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from resumerge.ledger.connection import Row
-from resumerge.ledger.schema import create_missing
+from resumerge.ledger.attempts import Attempts, Events, Samples
+from resumerge.ledger.connection import Connection, Row
+from resumerge.ledger.files import Companions, Downloads, Mirrored, Steps
 from resumerge.ledger.tables import TABLES
-from resumerge.ledger.units import UnitTables
+from resumerge.ledger.units import Shards, Totals, Units
 from resumerge.ledger.validity import check_agreement, in_sequence
 
 LEDGER_FILE = "ledger.db"
+_WRITTEN = ("shards", "companions")
 
 
-class Ledger(UnitTables):
-    """The SQLite file of one run."""
+class Ledger:
+    """The SQLite file of one run: the plan, and a member for each table of what happens later.
+
+    Several threads may use it, and several processes may have it open. Every change is one
+    transaction; one that has returned survives a power cut.
+
+    Args:
+        path: of the file, which is created if it does not exist.
+        read_only: leave the file and its journal mode as they are. What it lacks of the declared
+            columns is null.
+
+    Raises:
+        sqlite3.DatabaseError: the file is not a database, is damaged, or has another schema.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        self._db = Connection(path, read_only=read_only)
+        self.attempts = Attempts(self._db)
+        self.events = Events(self._db)
+        self.samples = Samples(self._db)
+        self.companions = Companions(self._db)
+        self.steps = Steps(self._db)
+        self.downloads = Downloads(self._db, self.events)
+        self.mirrored = Mirrored(self._db)
+        self.units = Units(self._db, self.events, self.samples)
+        self.shards = Shards(self._db, self.events, self.mirrored)
 
     @classmethod
     def create(cls, path: Path) -> Ledger:
         """Make an empty ledger."""
         ledger = cls(path)
-        with ledger._transaction():
-            create_missing(ledger._connection)
+        ledger._db.create_missing()
         return ledger
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def use_one_file(self) -> None:
+        """Put everything into the one file, without a write-ahead log beside it."""
+        self._db.use_one_file()
 
     def check(self) -> None:
         """Read the whole file, and create what it lacks of the declared tables.
@@ -36,7 +70,8 @@ class Ledger(UnitTables):
         Raises:
             sqlite3.DatabaseError: it is damaged, holds no run, or contradicts itself.
         """
-        super().check()
+        self._db.check()
+        self._db.create_missing()
         self.check_rows()
 
     def check_rows(self) -> None:
@@ -46,8 +81,8 @@ class Ledger(UnitTables):
             InvalidLedger: with the column.
         """
         compared = ("run", "sources", "shards", "mirrored", "attempts")
-        with self._at_one_moment():
-            rows = {name: in_sequence(name, self._stream(name, "ORDER BY 1")) for name in TABLES}
+        with self._db.at_one_moment():
+            rows = {name: in_sequence(name, self._db.stream(name, "ORDER BY 1")) for name in TABLES}
             for name in TABLES.keys() - {*compared, "units"}:
                 deque(rows[name], maxlen=0)
             check_agreement({name: [*rows[name]] for name in compared}, rows["units"])
@@ -68,48 +103,65 @@ class Ledger(UnitTables):
         Args:
             tables: rows that all have the same columns, by name of the table.
         """
-        with self._transaction():
+        with self._db.transaction():
             for table, rows in tables.items():
-                self._insert_all(table, rows)
+                self._db.insert_all(table, rows)
 
     def run(self) -> Row | None:
-        """The run's row; None while the plan is not stored."""
-        rows = self._read("run")
+        """Return the run's row; None while the plan is not stored."""
+        rows = self._db.read("run")
         return rows[0] if rows else None
 
+    def totals(self) -> Totals:
+        """Count how much of the run is done."""
+        units = self._db.read("units", ("state", "nbytes", "blocks", "committed_blocks"))
+        shards = self._db.read("shards", ["state"])
+        return Totals(
+            len(units),
+            sum(row["state"] == "committed" for row in units),
+            sum(row["nbytes"] for row in units),
+            sum(row["nbytes"] * row["committed_blocks"] // row["blocks"] for row in units),
+            len(shards),
+            sum(row["state"] == "sealed" for row in shards),
+        )
+
+    def written_names(self) -> list[str]:
+        """Return every file that the run writes to its output, by final name."""
+        return [row["name"] for table in _WRITTEN for row in self._db.read(table, ["name"])]
+
     def sources(self) -> list[Row]:
-        """The models that the run reads, in the order of the plan."""
-        return self._read("sources", rest="ORDER BY number")
+        """Return the models that the run reads, in the order of the plan."""
+        return self._db.read("sources", rest="ORDER BY number")
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:
         """Store what the filesystem says of the files of local models, JSON, by model."""
-        with self._transaction():
+        with self._db.transaction():
             for model, text in stamps.items():
-                self._change("UPDATE sources SET stamps = ? WHERE model = ?", [text, model])
+                self._db.change("UPDATE sources SET stamps = ? WHERE model = ?", [text, model])
 
     def set_contents(self, hashes: Mapping[str, str]) -> None:
         """Store the hash of what was read of each local model, by model."""
-        with self._transaction():
+        with self._db.transaction():
             for model, text in hashes.items():
-                self._change("UPDATE sources SET content = ? WHERE model = ?", [text, model])
+                self._db.change("UPDATE sources SET content = ? WHERE model = ?", [text, model])
 
     def set_state(self, state: str) -> None:
-        """``planned``, ``running``, ``interrupted``, ``failed`` or ``done``."""
-        self._set("run", {"state": state})
+        """Store the state: ``planned``, ``running``, ``interrupted``, ``failed`` or ``done``."""
+        self._db.update("run", {"state": state})
 
     def set_options(self, options: Mapping[str, Any]) -> None:
         """Store what is kept of the options: `Options.kept_from_now`."""
-        self._set("run", {"options": json.dumps(options)})
+        self._db.update("run", {"options": json.dumps(options)})
 
     def set_mirror(self, url: str) -> None:
         """Give the run another mirror; nothing is in it yet."""
-        with self._transaction():
+        with self._db.transaction():
             self.set_mirror_url(url)
-            self._change("DELETE FROM mirrored", ())
+            self._db.change("DELETE FROM mirrored", ())
 
     def set_mirror_url(self, url: str) -> None:
         """Call the same mirror by another URL."""
-        self._set("run", {"mirror": url})
+        self._db.update("run", {"mirror": url})
 
     def move_here(
         self,
@@ -128,24 +180,24 @@ class Ledger(UnitTables):
             shards: how many are in the mirror.
         """
         came_from = (self.run() or {})["host"]
-        with self._transaction():
-            self._set("run", {**run, "state": "interrupted"})
-            self._close_killed_attempts()
+        with self._db.transaction():
+            self._db.update("run", {**run, "state": "interrupted"})
+            self.attempts.close_killed()
             for number, folder in folders.items():
-                self._set("sources", {"folder": folder}, number)
-            self.forget(
+                self._db.update("sources", {"folder": folder}, number)
+            self.units.forget(
                 lost, "moved_here", mirror=run["mirror"], came_from=came_from, shards=shards
             )
 
 
 def read_run(path: Path, column: str) -> Any:
-    """A column of the run's row of the ledger at `path`, read without changing the file.
+    """Return a column of the run's row of the ledger at `path`, read without changing the file.
 
     Raises:
         sqlite3.DatabaseError: it cannot be read, or holds no run.
     """
     with closing(Ledger(path, read_only=True)) as ledger:
-        rows = ledger._read("run", [column])
+        rows = ledger._db.read("run", [column])
     if not rows:
         raise sqlite3.DatabaseError("the ledger contains no run")
     return rows[0][column]

@@ -59,7 +59,7 @@ def restore_snapshot(folder: Path, storage: Storage) -> None:
     restored = Ledger(fresh)
     try:
         restored.check()
-        restored.event(RESTORED)
+        restored.events.add(RESTORED)
         restored.use_one_file()
     finally:
         restored.close()
@@ -83,7 +83,7 @@ def _copy(source: Path, target: Path, storage: Storage) -> None:
 
 def is_reconciled(ledger: Ledger) -> bool:
     """Whether the ledger was never restored, or has been compared with the shards since."""
-    last = ledger.last_event(RESTORED, RECONCILED)
+    last = ledger.events.last(RESTORED, RECONCILED)
     return last is None or last["kind"] == RECONCILED
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.ledger.connection import Row, now
-from resumerge.ledger.files import FileTables
+from resumerge.ledger.attempts import Events, Samples
+from resumerge.ledger.connection import Connection, Row, now
+from resumerge.ledger.files import Mirrored
 from resumerge.ledger.tables import TABLES, Column
 from resumerge.ledger.validators import MOST_SECONDS
 
@@ -64,47 +65,28 @@ class Totals:
     shards_sealed: int
 
 
-class UnitTables(FileTables):
-    """Reads and writes the tables ``units`` and ``shards``."""
+@dataclass
+class Units:
+    """The table ``units``."""
 
-    def shards(self) -> list[Row]:
-        """Every shard, in the order of the plan."""
-        return self._read("shards", rest="ORDER BY number")
+    _db: Connection
+    _events: Events
+    _samples: Samples
 
-    def open_shards(self) -> list[str]:
-        """Names of the shards that are not sealed, in the order of the plan."""
-        return [shard["name"] for shard in self.shards() if shard["state"] != "sealed"]
-
-    def sealed_shards(self) -> list[str]:
-        """Names of the shards that are sealed, in the order of the plan."""
-        return [shard["name"] for shard in self.shards() if shard["state"] == "sealed"]
-
-    def unmirrored_shards(self) -> list[str]:
-        """Names of the sealed shards that the mirror does not have, in the order of the plan."""
-        sealed = self.sealed_shards()  # before: a task's shard is sealed and mirrored in one step
-        mirrored = self.mirrored()
-        return [name for name in sealed if name not in mirrored]
-
-    def forgotten_shards(self) -> set[str]:
-        """Names of the shards with units that were committed once, and found damaged since."""
-        lost = "WHERE committed_blocks = 0 AND attempt IS NOT NULL"
-        numbers = {row["shard"] for row in self._read("units", ["shard"], lost)}
-        return {shard["name"] for shard in self.shards() if shard["number"] in numbers}
-
-    def units(self, shard: int | None = None) -> list[Row]:
-        """The units of one shard, or of all, in the order of the plan."""
+    def all(self, shard: int | None = None) -> list[Row]:
+        """Return the units of one shard, or of all, in the order of the plan."""
         if shard is None:
-            return self._read("units", rest="ORDER BY number")
-        return self._read("units", rest="WHERE shard = ? ORDER BY number", params=[shard])
+            return self._db.read("units", rest="ORDER BY number")
+        return self._db.read("units", rest="WHERE shard = ? ORDER BY number", params=[shard])
 
-    def recent_units(self, batches: int) -> set[int]:
-        """Numbers of the units that the last batches of the last attempt committed.
+    def recent(self, batches: int) -> set[int]:
+        """Return the numbers of the units that the last batches of the last attempt committed.
 
         Args:
             batches: how many of them.
         """
         columns = ("number", "attempt", "batch")
-        rows = self._read("units", columns, "WHERE attempt IS NOT NULL AND batch IS NOT NULL")
+        rows = self._db.read("units", columns, "WHERE attempt IS NOT NULL AND batch IS NOT NULL")
         last = max(((row["attempt"], row["batch"]) for row in rows), default=(0, 0))
         return {
             row["number"]
@@ -113,29 +95,16 @@ class UnitTables(FileTables):
         }
 
     def committed_blocks(self) -> int:
-        """How many blocks of all units are committed."""
-        return sum(row["committed_blocks"] for row in self._read("units", ["committed_blocks"]))
-
-    def totals(self) -> Totals:
-        """How much of the run is done."""
-        units = self._read("units", ("state", "nbytes", "blocks", "committed_blocks"))
-        shards = self._read("shards", ["state"])
-        return Totals(
-            len(units),
-            sum(row["state"] == "committed" for row in units),
-            sum(row["nbytes"] for row in units),
-            sum(row["nbytes"] * row["committed_blocks"] // row["blocks"] for row in units),
-            len(shards),
-            sum(row["state"] == "sealed" for row in shards),
-        )
+        """Count how many blocks of all units are committed."""
+        return sum(row["committed_blocks"] for row in self._db.read("units", ["committed_blocks"]))
 
     def progress(self) -> list[Progress]:
-        """Of every unit, in the order of the plan."""
+        """Return the progress of every unit, in the order of the plan."""
         columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
-        rows = self._read("units", columns, "ORDER BY number")
+        rows = self._db.read("units", columns, "ORDER BY number")
         inputs = {
             row["number"]: row["input_hashes"]
-            for row in self._read("units", ["number", "input_hashes"], "WHERE checksum IS NULL")
+            for row in self._db.read("units", ["number", "input_hashes"], "WHERE checksum IS NULL")
         }
         return [
             Progress(
@@ -163,8 +132,8 @@ class UnitTables(FileTables):
             totals: columns of the attempt that count its work so far.
             sample: a measurement of memory and progress to store.
         """
-        with self._transaction():
-            self._change(
+        with self._db.transaction():
+            self._db.change(
                 "UPDATE units SET committed_blocks = ?, block_hashes = ?, input_hashes = ?,"
                 " checksum = ?, state = ?, attempt = ?, batch = ?,"
                 f" seconds = min(coalesce(seconds, 0) + ?, {MOST_SECONDS}) WHERE number = ?",
@@ -183,9 +152,9 @@ class UnitTables(FileTables):
                     for unit in units
                 ),
             )
-            self._set("attempts", {**totals, "batches": batch, "last_seen": now()}, attempt)
+            self._db.update("attempts", {**totals, "batches": batch, "last_seen": now()}, attempt)
             if sample is not None:
-                self.sample(attempt, sample)
+                self._samples.add(attempt, sample)
 
     def forget(self, numbers: Iterable[int], kind: str, **data: Any) -> None:
         """Make units pending again and their shards open, with an event that says why.
@@ -197,15 +166,48 @@ class UnitTables(FileTables):
         keys = [(number,) for number in wanted]
         shard = "(SELECT shard FROM units WHERE number = ?)"
         name = f"(SELECT name FROM shards WHERE number = {shard})"
-        with self._transaction():
+        with self._db.transaction():
             for number in wanted:
-                self._set("units", cleared | {"state": "pending"}, number)
-            self._change(
+                self._db.update("units", cleared | {"state": "pending"}, number)
+            self._db.change(
                 f"UPDATE shards SET state = 'open', sealed_at = NULL WHERE number = {shard}", *keys
             )
-            self._change(f"DELETE FROM mirrored WHERE name = {name}", *keys)
-            self._change("DELETE FROM steps", ())  # they may have read what is in doubt
-            self.event(kind, units=len(wanted), **data)
+            self._db.change(f"DELETE FROM mirrored WHERE name = {name}", *keys)
+            self._db.change("DELETE FROM steps", ())  # they may have read what is in doubt
+            self._events.add(kind, units=len(wanted), **data)
+
+
+@dataclass
+class Shards:
+    """The table ``shards``."""
+
+    _db: Connection
+    _events: Events
+    _mirrored: Mirrored
+
+    def all(self) -> list[Row]:
+        """Return every shard, in the order of the plan."""
+        return self._db.read("shards", rest="ORDER BY number")
+
+    def open(self) -> list[str]:
+        """Return the names of the shards that are not sealed, in the order of the plan."""
+        return [shard["name"] for shard in self.all() if shard["state"] != "sealed"]
+
+    def sealed(self) -> list[str]:
+        """Return the names of the shards that are sealed, in the order of the plan."""
+        return [shard["name"] for shard in self.all() if shard["state"] == "sealed"]
+
+    def unmirrored(self) -> list[str]:
+        """Return the names of the sealed shards that the mirror lacks, in the order of the plan."""
+        sealed = self.sealed()  # before: a task's shard is sealed and mirrored in one step
+        mirrored = self._mirrored.checksums()
+        return [name for name in sealed if name not in mirrored]
+
+    def forgotten(self) -> set[str]:
+        """Return the names of the shards with units that were committed, and are not any more."""
+        lost = "WHERE committed_blocks = 0 AND attempt IS NOT NULL"
+        numbers = {row["shard"] for row in self._db.read("units", ["shard"], lost)}
+        return {shard["name"] for shard in self.all() if shard["number"] in numbers}
 
     def seal(self, shard: int, mirrored: tuple[int, str] | None = None) -> None:
         """Mark a shard sealed. Its file has its final name, durably, before.
@@ -213,10 +215,10 @@ class UnitTables(FileTables):
         Args:
             mirrored: bytes and SHA-256 of a shard that is in the mirror already, and only there.
         """
-        with self._transaction():
-            self._set("shards", {"state": "sealed", "sealed_at": now()}, shard)
+        with self._db.transaction():
+            self._db.update("shards", {"state": "sealed", "sealed_at": now()}, shard)
             if mirrored is not None:
-                self.note_mirrored(self._name_of(shard), *mirrored)
+                self._mirrored.note(self._name_of(shard), *mirrored)
 
     def adopt_published(
         self, shard: int, units: Sequence[UnitCommit], mirrored: tuple[int, str] | None = None
@@ -228,9 +230,9 @@ class UnitTables(FileTables):
         Args:
             mirrored: see `seal`.
         """
-        with self._transaction():
+        with self._db.transaction():
             for unit in units:
-                self._set(
+                self._db.update(
                     "units",
                     {
                         "state": "committed",
@@ -245,9 +247,9 @@ class UnitTables(FileTables):
                     unit.number,
                 )
             self.seal(shard, mirrored)
-            self.event("shard_adopted", shard=self._name_of(shard), units=len(units))
+            self._events.add("shard_adopted", shard=self._name_of(shard), units=len(units))
 
-    def adopt_shards(
+    def adopt_mirrored(
         self, shards: Mapping[int, Sequence[Row]], mirrored: Mapping[str, tuple[int, str]]
     ) -> None:
         """Take over shards that another machine sealed and mirrored.
@@ -257,22 +259,22 @@ class UnitTables(FileTables):
             mirrored: bytes and SHA-256 of every file that is in the mirror, by name.
         """
         adopted = {"state": "committed", "attempt": None, "batch": None}
-        with self._transaction():
+        with self._db.transaction():
             for number, units in shards.items():
                 for unit in units:
                     results = {column.name: unit.get(column.name) for column in _results()}
-                    self._set("units", results | adopted, unit["number"])
+                    self._db.update("units", results | adopted, unit["number"])
                 self.seal(number)
                 # what was read of local models there is compared with those here (check_contents)
-                self._set("sources", {"stamps": None})
-                self.event("shard_from_mirror", shard=self._name_of(number), units=len(units))
-            known = self.mirrored()
+                self._db.update("sources", {"stamps": None})
+                self._events.add("shard_from_mirror", shard=self._name_of(number), units=len(units))
+            known = self._mirrored.checksums()
             for name, (nbytes, sha256) in mirrored.items():
                 if name not in known:
-                    self.note_mirrored(name, nbytes, sha256)
+                    self._mirrored.note(name, nbytes, sha256)
 
     def _name_of(self, shard: int) -> str:
-        name: str = self._rows("SELECT name FROM shards WHERE number = ?", [shard])[0]["name"]
+        name: str = self._db.rows("SELECT name FROM shards WHERE number = ?", [shard])[0]["name"]
         return name
 
 

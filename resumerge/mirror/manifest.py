@@ -254,7 +254,7 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
 
 def _attempts(ledger: Ledger) -> list[Row]:
     """The attempts, of which the last one is this process's, and done."""
-    rows = ledger.attempts()
+    rows = ledger.attempts.all()
     for row in rows[-1:]:
         row |= {"outcome": "done", "ended": now(), "last_seen": now(), "peak_rss": peak_rss()}
     return [{name: row[name] for name in TABLES["attempts"].imported} for row in rows]

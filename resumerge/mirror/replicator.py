@@ -184,7 +184,7 @@ class Replicator:
         """
         self.check()
         if not self.options.then_delete or not any(
-            map(self._is_local, self._ledger.sealed_shards())
+            map(self._is_local, self._ledger.shards.sealed())
         ):
             return False
         self._check_stall(waited, "The disk of this machine is full")
@@ -225,8 +225,8 @@ class Replicator:
 
     def left_behind(self) -> str:
         """What another machine would get from the mirror now, for a run that stops: a sentence."""
-        named = self._ledger.mirrored().keys() if self._named is None else self._named
-        shards = self._ledger.shards()
+        named = self._ledger.mirrored.checksums().keys() if self._named is None else self._named
+        shards = self._ledger.shards.all()
         there = [shard for shard in shards if shard["name"] in named]
         nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in there)
         rest = max(0, self._ledger.totals().nbytes_committed - nbytes)
@@ -253,13 +253,13 @@ class Replicator:
                 removable = tuple(self._removable)  # what follows is at least as new
             if self._closed.is_set():
                 raise _Closed
-            if self._named is None or self._named != self._ledger.mirrored().keys():
+            if self._named is None or self._named != self._ledger.mirrored.checksums().keys():
                 return self._write_snapshot
             if removable:
                 return lambda: self._remove(removable)
             if self.options.then_delete and self._deletable():
                 return self._delete_local
-            missing = self._ledger.unmirrored_shards()
+            missing = self._ledger.shards.unmirrored()
             if missing:
                 return lambda: self._upload(missing[0])
             if self._companions is not None:
@@ -286,7 +286,7 @@ class Replicator:
             recovered, self._failure = self._failure is not None, None
             self._progress.succeeded()
         if recovered:
-            self._ledger.event("mirror_recovered", mirror=self.store.url)
+            self._ledger.events.add("mirror_recovered", mirror=self.store.url)
             self._note(f"The mirror at {self.store.url} works again")
 
     def _failed(self, error: Exception) -> bool:
@@ -298,7 +298,7 @@ class Replicator:
         with self._changed:
             first, self._failure = self._failure is None, error
         if first:
-            self._ledger.event("mirror_failing", mirror=self.store.url, reason=str(error))
+            self._ledger.events.add("mirror_failing", mirror=self.store.url, reason=str(error))
             self._note(f"The mirror at {self.store.url} fails; retrying: {error}")
         if isinstance(error, StoreError):
             self._closed.wait(error.retry_after)  # unlike a pause, no new shard ends this
@@ -331,7 +331,7 @@ class Replicator:
             stale = {task.name for task in task_names(listed) if task.token < self.token}
             with self._changed:
                 self._removable |= stale
-        named = self._ledger.mirrored()
+        named = self._ledger.mirrored.checksums()
         self._snapshots = [write_snapshot(self.store, self._ledger, self._lease.token, older)]
         self._listing()
         self._named = set(named)
@@ -348,13 +348,13 @@ class Replicator:
             Resumable: another machine has taken over. One that did before a snapshot was written
                 does not know what that names.
         """
-        mirrored = self._ledger.mirrored_files()  # before: what tasks upload is recorded meanwhile
+        mirrored = self._ledger.mirrored.files()  # before: what tasks upload is recorded meanwhile
         listed = self.store.list()
         self._lease.check_listed(listed)
         missing = [name for name, (nbytes, _) in mirrored.items() if listed.get(name) != nbytes]
         for name in missing:
-            self._ledger.forget_mirrored(name)
-            self._ledger.event("mirror_lost_file", mirror=self.store.url, name=name)
+            self._ledger.mirrored.forget(name)
+            self._ledger.events.add("mirror_lost_file", mirror=self.store.url, name=name)
         return listed, bool(missing)
 
     def _upload(self, name: str) -> None:
@@ -371,7 +371,7 @@ class Replicator:
         self._conflicts.make_way(name, path, self.store.list().get(name))
         sha256 = self.store.upload(name, path, self._moved)
         self._moved(0)
-        self._ledger.note_mirrored(name, nbytes, sha256)
+        self._ledger.mirrored.note(name, nbytes, sha256)
 
     def _delete_local(self) -> None:
         """Delete local shards that the newest snapshot names."""
@@ -383,7 +383,7 @@ class Replicator:
         if some_are_missing:
             return
         assert self._companions is not None
-        files = self._ledger.mirrored_files()
+        files = self._ledger.mirrored.files()
         for name, nbytes, sha256 in upload_companions(
             self.store, self._companions(), self._conflicts, self._moved
         ):
@@ -416,13 +416,13 @@ class Replicator:
     def _report_conflict(self, name: str, now: str) -> None:
         """The mirror has a file of the user."""
         if name == now:
-            self._ledger.event("file_kept", name=name, mirror=self.store.url)
+            self._ledger.events.add("file_kept", name=name, mirror=self.store.url)
             self._note(
                 f"{name} in the mirror at {self.store.url} was not written by this run and stays "
                 "unchanged"
             )
         else:
-            self._ledger.event("file_set_aside", name=name, now=now, mirror=self.store.url)
+            self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self.store.url)
             self._note(
                 f"{name} in the mirror at {self.store.url} was not written by this run: it is "
                 f"renamed to {now}"
@@ -432,17 +432,17 @@ class Replicator:
 
     def _deletable(self) -> list[str]:
         """Sealed local shards that the newest snapshot names."""
-        sealed = self._ledger.sealed_shards()
+        sealed = self._ledger.shards.sealed()
         return [name for name in sealed if name in (self._named or ()) and self._is_local(name)]
 
     def _is_local(self, name: str) -> bool:
         return (self._out / name).is_file()
 
     def _missing(self) -> str:
-        names = self._ledger.unmirrored_shards()
+        names = self._ledger.shards.unmirrored()
         if not names:
             return "only the files beside the shards" if self._companions else "nothing"
-        return f"{len(names)} of {len(self._ledger.shards())} shards"
+        return f"{len(names)} of {len(self._ledger.shards.all())} shards"
 
     def _wake(self) -> None:
         """Let the thread look for its next operation. The caller holds the lock."""

@@ -28,7 +28,7 @@ def committed_blocks(ledger: Path) -> int:
     from resumerge.ledger import Ledger
 
     with suppress(OSError, sqlite3.Error), closing(Ledger(ledger, read_only=True)) as opened:
-        return opened.committed_blocks()
+        return opened.units.committed_blocks()
     return 0
 
 
@@ -37,6 +37,6 @@ def _write(ledger: Path, pid: int, outcome: str, peak_rss: int, death: WorkerExi
     from resumerge.ledger import Ledger
 
     with suppress(OSError, sqlite3.Error), closing(Ledger(ledger)) as opened:
-        opened.close_attempt(pid, outcome, peak_rss)
+        opened.attempts.close(pid, outcome, peak_rss)
         if death is not None:
-            opened.event(death.event, **death.facts())
+            opened.events.add(death.event, **death.facts())

@@ -43,7 +43,7 @@ def alive(place: Path) -> Iterator[None]:
 
 def end(place: Path) -> None:
     ledger = Ledger(place / "state" / "made-up" / "ledger.db")
-    ledger.end_attempt(1, "done")
+    ledger.attempts.end(1, "done")
     ledger.set_state("done")
     ledger.close()
 

@@ -69,7 +69,7 @@ def test_a_new_column_is_created_imported_and_validated(
     change(tmp_path / "ledger.db", "UPDATE units SET mood = 'calm'")
     import_ledger(tmp_path / "ledger.db", tmp_path / "imported.db")
     with closing(Ledger(tmp_path / "imported.db")) as imported:
-        assert [unit["mood"] for unit in imported.units()] == ["calm"]
+        assert [unit["mood"] for unit in imported.units.all()] == ["calm"]
     change(tmp_path / "ledger.db", "UPDATE units SET mood = 'angry'")
     with pytest.raises(InvalidLedger, match=r"units\.mood has the invalid value 'angry'"):
         import_ledger(tmp_path / "ledger.db", tmp_path / "refused.db")
@@ -81,10 +81,16 @@ def test_a_new_column_of_a_unit_s_result_is_copied_and_cleared(
 ) -> None:
     declare("units", Column("norm", float, STAYS, result=True))
     with closing(make(tmp_path / "ledger.db")) as ledger:
-        ledger.adopt_shards({0: [{**ledger.units(0)[0], "committed_blocks": 1, "norm": 2.5}]}, {})
-        assert [(unit["norm"], unit["committed_blocks"]) for unit in ledger.units()] == [(2.5, 1)]
-        ledger.forget([0], "lost")
-        assert [(unit["norm"], unit["committed_blocks"]) for unit in ledger.units()] == [(None, 0)]
+        ledger.shards.adopt_mirrored(
+            {0: [{**ledger.units.all(0)[0], "committed_blocks": 1, "norm": 2.5}]}, {}
+        )
+        assert [(unit["norm"], unit["committed_blocks"]) for unit in ledger.units.all()] == [
+            (2.5, 1)
+        ]
+        ledger.units.forget([0], "lost")
+        assert [(unit["norm"], unit["committed_blocks"]) for unit in ledger.units.all()] == [
+            (None, 0)
+        ]
 
 
 def test_an_older_ledger_gets_a_new_column_when_it_is_resumed(
@@ -94,7 +100,7 @@ def test_an_older_ledger_gets_a_new_column_when_it_is_resumed(
     declare("units", Column("mood", str, STAYS))
     with closing(Ledger(tmp_path / "ledger.db")) as ledger:
         ledger.check()
-        assert [unit["mood"] for unit in ledger.units()] == [None]
+        assert [unit["mood"] for unit in ledger.units.all()] == [None]
     Ledger.create(tmp_path / "new.db").close()
     for name in TABLES:
         assert columns(tmp_path / "ledger.db", name) == columns(tmp_path / "new.db", name)
@@ -106,9 +112,9 @@ def test_an_older_ledger_gets_a_new_table_when_it_is_resumed(tmp_path: Path) -> 
         db.executescript("ALTER TABLE run DROP COLUMN mirror; DROP TABLE mirrored")
     with closing(Ledger(tmp_path / "ledger.db")) as ledger:
         ledger.check()
-        ledger.note_mirrored("config.json", 1, "0" * 64)
+        ledger.mirrored.note("config.json", 1, "0" * 64)
         assert (ledger.run() or {})["mirror"] is None
-        assert ledger.mirrored_files() == {"config.json": (1, "0" * 64)}
+        assert ledger.mirrored.files() == {"config.json": (1, "0" * 64)}
 
 
 def test_a_ledger_that_is_complete_is_not_changed_when_it_is_resumed(tmp_path: Path) -> None:
@@ -124,7 +130,7 @@ def test_a_ledger_that_is_complete_is_not_changed_when_it_is_resumed(tmp_path: P
 def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
     """SQLite refuses them where the key is declared."""
     with closing(make(tmp_path / "ledger.db")) as ledger:
-        ledger.note_mirrored("config.json", 1, "0" * 64)
+        ledger.mirrored.note("config.json", 1, "0" * 64)
         ledger.use_one_file()
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as db:
         db.executescript(
@@ -142,8 +148,8 @@ def test_a_ledger_opens_in_sqlite_utils(tmp_path: Path) -> None:
     from sqlite_utils import Database
 
     ledger = Ledger.create(tmp_path / "ledger.db")
-    ledger.note_companion("config.json", 2, "ab")
-    ledger.note_companion("config.json", 3, "cd")
+    ledger.companions.note("config.json", 2, "ab")
+    ledger.companions.note("config.json", 3, "cd")
     ledger.close()
     [row] = Database(tmp_path / "ledger.db").table("companions").rows
     assert row == {"name": "config.json", "nbytes": 3, "checksum": "cd"}

@@ -23,9 +23,9 @@ SAMPLE = {"rss": 1, "available": 1, "budget": 1, "batch_bytes": 1, "bytes_done":
 def altered(folder: Path, sql: str) -> Path:
     """A ledger of one tensor and one attempt, after these statements; SQLite checks views, too."""
     with closing(make(folder / "ledger.db")) as ledger:
-        ledger.start_attempt({"pid": 1, "host": "here"})
-        ledger.commit_batch(1, 1, [], {"bytes_committed": 5}, SAMPLE)
-        ledger.event("happened")
+        ledger.attempts.start({"pid": 1, "host": "here"})
+        ledger.units.commit_batch(1, 1, [], {"bytes_committed": 5}, SAMPLE)
+        ledger.events.add("happened")
         ledger.use_one_file()
     with closing(sqlite3.connect(folder / "ledger.db")) as db:
         db.executescript(f"DROP VIEW progress; {sql}")
@@ -102,10 +102,17 @@ def test_what_is_missing_is_null_to_those_who_only_read(tmp_path: Path, name: st
     with closing(Ledger(path, read_only=True)) as ledger:
         ledger.check_rows()
         assert (ledger.run() or {})["state"] == "running"
-        assert len(ledger.attempts()) == len(ledger.units()) == len(ledger.shards()) == 1
-        assert ledger.attempts()[0]["outcome"] is None
-        assert ledger.forgotten_shards() == ledger.recent_units(2) == set()
-        assert len(ledger.sample_groups(5)) == len(ledger.progress()) == len(ledger.events()) == 1
+        assert (
+            len(ledger.attempts.all()) == len(ledger.units.all()) == len(ledger.shards.all()) == 1
+        )
+        assert ledger.attempts.all()[0]["outcome"] is None
+        assert ledger.shards.forgotten() == ledger.units.recent(2) == set()
+        assert (
+            len(ledger.samples.groups(5))
+            == len(ledger.units.progress())
+            == len(ledger.events.all())
+            == 1
+        )
     assert path.read_bytes() == before
     import_ledger(path, tmp_path / "imported.db")
 
@@ -116,8 +123,13 @@ def test_a_table_that_is_missing_has_no_rows_to_those_who_only_read(tmp_path: Pa
     before = path.read_bytes()
     with closing(Ledger(path, read_only=True)) as ledger:
         ledger.check_rows()
-        assert ledger.attempts() == ledger.events() == ledger.sample_groups(5) == []
-        assert ledger.mirrored() == ledger.companions() == ledger.downloads() == {}
+        assert ledger.attempts.all() == ledger.events.all() == ledger.samples.groups(5) == []
+        assert (
+            ledger.mirrored.checksums()
+            == ledger.companions.checksums()
+            == ledger.downloads.inodes()
+            == {}
+        )
     assert path.read_bytes() == before
 
 
@@ -143,9 +155,9 @@ def test_sums_of_the_largest_numbers_can_be_read(tmp_path: Path) -> None:
     unit = UnitCommit(UNIT["number"], bytes(16), b"", None, 5000.0)
     with closing(Ledger(path)) as ledger:
         ledger.check()
-        assert ledger.sample_groups(5)[0]["left_high"] == 2 * LARGEST
-        ledger.commit_batch(1, 2, [unit], {"bytes_committed": 5})
-        assert ledger.units()[0]["seconds"] == MOST_SECONDS
+        assert ledger.samples.groups(5)[0]["left_high"] == 2 * LARGEST
+        ledger.units.commit_batch(1, 2, [unit], {"bytes_committed": 5})
+        assert ledger.units.all()[0]["seconds"] == MOST_SECONDS
 
 
 @pytest.mark.parametrize("column", ["run.output", "run.config_path", "sources.folder"])

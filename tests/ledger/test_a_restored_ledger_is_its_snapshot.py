@@ -36,10 +36,10 @@ def folder(tmp_path: Path) -> Path:
     live, dead = tmp_path / "live", tmp_path / "dead"
     live.mkdir()
     with closing(make(live / LEDGER_FILE)) as ledger:
-        ledger.event("before")
+        ledger.events.add("before")
         take_snapshot(ledger, Storage())
         for _ in range(20):
-            ledger.event("after")
+            ledger.events.add("after")
         shutil.copytree(live, dead)
     assert (dead / f"{LEDGER_FILE}-wal").stat().st_size > 4096
     return dead
@@ -105,7 +105,7 @@ def test_a_snapshot_is_read_without_a_file_beside_it(folder: Path) -> None:
     (folder / LEDGER_FILE).unlink()
     before = {path.name for path in folder.iterdir()}
     with closing(Ledger(folder / SNAPSHOT_FILE, read_only=True)) as snapshot:
-        assert snapshot.events("before")
+        assert snapshot.events.all("before")
         assert {path.name for path in folder.iterdir()} == before
 
 

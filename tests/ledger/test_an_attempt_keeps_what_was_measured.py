@@ -33,7 +33,7 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 
 def start(ledger: Ledger, pid: int) -> int:
-    return ledger.start_attempt({"pid": pid, "host": "here", "boot_id": None})
+    return ledger.attempts.start({"pid": pid, "host": "here", "boot_id": None})
 
 
 def attempt(path: Path, n: int) -> dict[str, Any]:
@@ -45,19 +45,19 @@ def commit(ledger: Ledger, attempt: int, batch: int, blocks: int, seconds: float
     """Commit the first blocks of the first tensor."""
     checksum = "1" * 32 if blocks == 2 else None
     unit = UnitCommit(0, bytes(16 * blocks), b"", checksum, seconds)
-    ledger.commit_batch(attempt, batch, [unit], COUNTS)
+    ledger.units.commit_batch(attempt, batch, [unit], COUNTS)
 
 
 def test_an_attempt_that_ended_stays_as_it_was(ledger: Ledger, path: Path) -> None:
     first = start(ledger, 10)
     commit(ledger, first, 1, 1, 0.5)
-    ledger.end_attempt(first, "interrupted", peak_rss=900, seconds=3.0, merging_seconds=2.0)
+    ledger.attempts.end(first, "interrupted", peak_rss=900, seconds=3.0, merging_seconds=2.0)
     before = attempt(path, first)
     assert before["ended"] and before["started"]
     second = start(ledger, 11)
     commit(ledger, second, 1, 2, 0.25)
-    ledger.end_attempt(second, "done", peak_rss=100, seconds=1.0, merging_seconds=1.0)
-    ledger.close_attempt(10, "killed", 10_000)
+    ledger.attempts.end(second, "done", peak_rss=100, seconds=1.0, merging_seconds=1.0)
+    ledger.attempts.close(10, "killed", 10_000)
     assert attempt(path, first) == before
     assert (attempt(path, second)["outcome"], attempt(path, second)["seconds"]) == ("done", 1.0)
 
@@ -94,7 +94,7 @@ def test_the_larger_peak_of_a_worker_that_died_is_kept(
 def test_only_the_attempt_of_the_process_that_died_is_closed(ledger: Ledger, path: Path) -> None:
     """A number of a process is given away again."""
     first = start(ledger, 10)
-    ledger.end_attempt(first, "interrupted", peak_rss=900, seconds=3.0)
+    ledger.attempts.end(first, "interrupted", peak_rss=900, seconds=3.0)
     before = attempt(path, first)
     second = start(ledger, 10)
     ledger_entries.record_interrupted(path, 9, 500)
@@ -118,6 +118,6 @@ def test_a_batch_counts_for_its_own_attempt(ledger: Ledger, path: Path) -> None:
     commit(ledger, first, 7, 1, 0.5)
     before = attempt(path, first)
     second = start(ledger, 11)
-    ledger.commit_batch(second, 1, [], {**COUNTS, "bytes_committed": 1})
+    ledger.units.commit_batch(second, 1, [], {**COUNTS, "bytes_committed": 1})
     assert attempt(path, first)["bytes_committed"] == before["bytes_committed"] == 16
     assert (attempt(path, first)["batches"], attempt(path, second)["batches"]) == (7, 1)

@@ -19,9 +19,11 @@ SAMPLE = {"rss": 100, "available": 1, "budget": 200, "batch_bytes": 50}
 
 def sampled(path: Path) -> None:
     with closing(make(path)) as ledger:
-        ledger.start_attempt({"pid": 1, "host": "here"})
+        ledger.attempts.start({"pid": 1, "host": "here"})
         for done in (4, 12):
-            ledger.commit_batch(1, 1, [], {"bytes_committed": 5}, {**SAMPLE, "bytes_done": done})
+            ledger.units.commit_batch(
+                1, 1, [], {"bytes_committed": 5}, {**SAMPLE, "bytes_done": done}
+            )
         ledger.use_one_file()
 
 

@@ -62,13 +62,13 @@ def ledger(tmp_path: Path) -> Path:
                 for n in range(4)
             ],
         )
-        ledger.start_attempt({"pid": 1, "host": "here", "boot_id": None})
+        ledger.attempts.start({"pid": 1, "host": "here", "boot_id": None})
         whole = [UnitCommit(n, HASHES, bytes(64), DONE, 0.5) for n in range(2)]
         part = UnitCommit(2, HASHES[:16], bytes(32), None, 0.5)
-        ledger.commit_batch(1, 1, [*whole, part], {"bytes_committed": 40})
-        ledger.seal(0)
+        ledger.units.commit_batch(1, 1, [*whole, part], {"bytes_committed": 40})
+        ledger.shards.seal(0)
         ledger.set_mirror_url("/mirror")
-        ledger.note_mirrored(SHARDS[0], 40, "a" * 64)
+        ledger.mirrored.note(SHARDS[0], 40, "a" * 64)
         ledger.use_one_file()
     return path
 
@@ -128,9 +128,9 @@ def test_as_it_is_it_is_used(ledger: Path, tmp_path: Path) -> None:
     check(ledger)
     import_ledger(ledger, tmp_path / "imported.db")
     with closing(Ledger(tmp_path / "imported.db")) as imported, closing(Ledger(ledger)) as own:
-        assert imported.units() == own.units() and imported.shards() == own.shards()
-        assert imported.mirrored_files() == own.mirrored_files()
-        assert imported.attempts() == own.attempts()
+        assert imported.units.all() == own.units.all() and imported.shards.all() == own.shards.all()
+        assert imported.mirrored.files() == own.mirrored.files()
+        assert imported.attempts.all() == own.attempts.all()
         assert (imported.run() or {})["mirror"] is None
 
 

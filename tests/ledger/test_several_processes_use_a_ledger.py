@@ -32,18 +32,18 @@ def test_a_write_waits_for_another(ledgers: tuple[Ledger, Ledger]) -> None:
     writing = threading.Event()
 
     def write() -> None:
-        with other._transaction():
-            other.start_attempt({"pid": 2, "host": "here", "boot_id": None})
+        with other._db.transaction():
+            other.attempts.start({"pid": 2, "host": "here", "boot_id": None})
             writing.set()
             time.sleep(0.2)
-            other.event("first")
+            other.events.add("first")
 
     thread = threading.Thread(target=write)
     thread.start()
     assert writing.wait(60)
-    ledger.event("second")
+    ledger.events.add("second")
     thread.join()
-    told = [(event["kind"], event["attempt"]) for event in ledger.events()]
+    told = [(event["kind"], event["attempt"]) for event in ledger.events.all()]
     assert told == [("first", 1), ("second", 1)]
 
 
@@ -54,16 +54,16 @@ def test_rows_are_compared_as_they_are_at_one_moment(
     ledger, other = ledgers
 
     def meanwhile(tables: Mapping[str, Any], units: Any) -> None:
-        number = other.start_attempt({"pid": 2, "host": "here", "boot_id": None})
+        number = other.attempts.start({"pid": 2, "host": "here", "boot_id": None})
         done = UnitCommit(0, bytes(16), b"", CHECKSUM, 0.5)
-        other.commit_batch(number, 1, [done], {"units_committed": 1, "bytes_committed": 16})
+        other.units.commit_batch(number, 1, [done], {"units_committed": 1, "bytes_committed": 16})
         check_agreement(tables, units)
 
     monkeypatch.setattr("resumerge.ledger.ledger.check_agreement", meanwhile)
     ledger.check_rows()
     monkeypatch.undo()
     ledger.check_rows()
-    assert ledger.progress()[0].checksum == CHECKSUM
+    assert ledger.units.progress()[0].checksum == CHECKSUM
 
 
 CHECKSUM = "e5189a9599e3f86205ea23ef06e28b2d"

@@ -36,18 +36,18 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         shards = [{**SHARD, "number": n, "name": name} for n, name in enumerate(SHARDS)]
         units = [{**UNIT, "number": n, "name": f"t{n}", "shard": n // 2} for n in range(4)]
         ledger.begin(run, [source(n, model) for n, model in enumerate(MODELS)], shards, units)
-        ledger.start_attempt({"pid": 1, "host": "there", "boot_id": None})
+        ledger.attempts.start({"pid": 1, "host": "there", "boot_id": None})
         yield ledger
 
 
 def commit(ledger: Ledger, *numbers: int, hashes: bytes = HASHES) -> None:
     units = [UnitCommit(n, hashes, HASHES, f"{n:032x}", 0.5) for n in numbers]
-    ledger.commit_batch(1, 1, units, {"units_committed": 0, "bytes_committed": 0})
+    ledger.units.commit_batch(1, 1, units, {"units_committed": 0, "bytes_committed": 0})
 
 
 def results(ledger: Ledger) -> list[tuple[str, bytes, bytes, str, int | None, int | None]]:
     names = ("state", "block_hashes", "input_hashes", "checksum", "attempt", "batch")
-    return [tuple(unit[name] for name in names) for unit in ledger.units()]  # type: ignore[misc]
+    return [tuple(unit[name] for name in names) for unit in ledger.units.all()]  # type: ignore[misc]
 
 
 def test_a_shard_of_another_machine_is_sealed_with_its_results(
@@ -59,51 +59,51 @@ def test_a_shard_of_another_machine_is_sealed_with_its_results(
     with closing(Ledger.create(tmp_path / "other.db")) as other:
         units = [{**UNIT, "number": n, "name": f"t{n}"} for n in range(2)]
         other.begin(RUN, [], [{**SHARD, "name": SHARDS[0]}], units)
-        other.start_attempt({"pid": 2, "host": "other", "boot_id": None})
+        other.attempts.start({"pid": 2, "host": "other", "boot_id": None})
         commit(other, 0, 1)
-        theirs = other.units(0)
-    ledger.adopt_shards({0: theirs}, {SHARDS[0]: (24, "a" * 64)})
+        theirs = other.units.all(0)
+    ledger.shards.adopt_mirrored({0: theirs}, {SHARDS[0]: (24, "a" * 64)})
     taken = ("committed", HASHES, HASHES)
     assert results(ledger)[:2] == [(*taken, f"{n:032x}", None, None) for n in range(2)]
     assert results(ledger)[2:] == before[2:]
-    assert [shard["state"] for shard in ledger.shards()] == ["sealed", "open"]
-    assert ledger.mirrored_files() == {SHARDS[0]: (24, "a" * 64)}
-    [event] = ledger.events("shard_from_mirror")
+    assert [shard["state"] for shard in ledger.shards.all()] == ["sealed", "open"]
+    assert ledger.mirrored.files() == {SHARDS[0]: (24, "a" * 64)}
+    [event] = ledger.events.all("shard_from_mirror")
     assert event["data"] == {"shard": SHARDS[0], "units": 2}
 
 
 def test_local_models_are_compared_after_another_machine_read_its_own(ledger: Ledger) -> None:
     """What is known of their time of change is known of the files here."""
-    ledger.adopt_shards({}, {})
+    ledger.shards.adopt_mirrored({}, {})
     assert [row["stamps"] for row in ledger.sources()] == [STAMPS] * 2
     commit(ledger, 0, 1)
-    ledger.adopt_shards({0: ledger.units(0)}, {})
+    ledger.shards.adopt_mirrored({0: ledger.units.all(0)}, {})
     assert [row["stamps"] for row in ledger.sources()] == [None] * 2
 
 
 def test_what_this_machine_knows_of_the_mirror_is_kept(ledger: Ledger) -> None:
-    ledger.note_mirrored(SHARDS[0], 24, "a" * 64)
-    ledger.adopt_shards({}, {SHARDS[0]: (25, "b" * 64), "config.json": (2, "c" * 64)})
-    assert ledger.mirrored_files() == {SHARDS[0]: (24, "a" * 64), "config.json": (2, "c" * 64)}
-    assert ledger.mirrored() == {SHARDS[0]: "a" * 64, "config.json": "c" * 64}
+    ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
+    ledger.shards.adopt_mirrored({}, {SHARDS[0]: (25, "b" * 64), "config.json": (2, "c" * 64)})
+    assert ledger.mirrored.files() == {SHARDS[0]: (24, "a" * 64), "config.json": (2, "c" * 64)}
+    assert ledger.mirrored.checksums() == {SHARDS[0]: "a" * 64, "config.json": "c" * 64}
 
 
 def test_a_ledger_that_moved_is_of_this_machine(ledger: Ledger) -> None:
     commit(ledger, 0, 1, 2)
-    ledger.seal(0)
-    ledger.note_mirrored(SHARDS[0], 24, "a" * 64)
+    ledger.shards.seal(0)
+    ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
     here = {"output": "/here", "config_path": "/c.yaml", "mirror": "/mirror", "host": "here"}
     ledger.move_here(here, {1: "/here/math"}, [2], 1)
     run = ledger.run() or {}
     assert {name: run[name] for name in here} == here
     assert run["state"] == "interrupted"
     assert [row["folder"] for row in ledger.sources()] == ["/there/base", "/here/math"]
-    assert [unit["state"] for unit in ledger.units()] == ["committed"] * 2 + ["pending"] * 2
-    assert [shard["state"] for shard in ledger.shards()] == ["sealed", "open"]
-    assert list(ledger.mirrored()) == SHARDS[:1]
-    [attempt] = ledger.attempts()
+    assert [unit["state"] for unit in ledger.units.all()] == ["committed"] * 2 + ["pending"] * 2
+    assert [shard["state"] for shard in ledger.shards.all()] == ["sealed", "open"]
+    assert list(ledger.mirrored.checksums()) == SHARDS[:1]
+    [attempt] = ledger.attempts.all()
     assert (attempt["outcome"], attempt["ended"]) == ("killed", attempt["last_seen"])
-    [event] = ledger.events("moved_here")
+    [event] = ledger.events.all("moved_here")
     told = {"units": 1, "mirror": "/mirror", "came_from": "there", "shards": 1}
     assert event["data"] == told
 
@@ -112,11 +112,14 @@ def test_nothing_is_in_another_mirror_and_all_is_in_the_same_by_another_name(
     ledger: Ledger,
 ) -> None:
     ledger.set_mirror("/one")
-    ledger.note_mirrored(SHARDS[0], 24, "a" * 64)
+    ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
     ledger.set_mirror_url("/also/one")
-    assert ((ledger.run() or {})["mirror"], list(ledger.mirrored())) == ("/also/one", SHARDS[:1])
+    assert ((ledger.run() or {})["mirror"], list(ledger.mirrored.checksums())) == (
+        "/also/one",
+        SHARDS[:1],
+    )
     ledger.set_mirror("/two")
-    assert ((ledger.run() or {})["mirror"], ledger.mirrored()) == ("/two", {})
+    assert ((ledger.run() or {})["mirror"], ledger.mirrored.checksums()) == ("/two", {})
 
 
 def test_what_is_noted_of_a_model_is_noted_of_that_one(ledger: Ledger) -> None:

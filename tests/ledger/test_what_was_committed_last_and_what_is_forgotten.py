@@ -28,17 +28,17 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def commit(ledger: Ledger, attempt: int, batch: int, *numbers: int) -> None:
     units = [UnitCommit(n, bytes(range(n, n + 16)), bytes(16), f"{n:032x}", 0.5) for n in numbers]
     totals = {"units_committed": 0, "bytes_committed": 0}
-    ledger.commit_batch(attempt, batch, units, totals)
+    ledger.units.commit_batch(attempt, batch, units, totals)
 
 
 def attempt(ledger: Ledger) -> int:
-    return ledger.start_attempt({"pid": 1, "host": "here", "boot_id": None})
+    return ledger.attempts.start({"pid": 1, "host": "here", "boot_id": None})
 
 
 def test_a_commit_waits_for_the_disk(ledger: Ledger) -> None:
     """With a write-ahead log, a power cut takes the last transactions unless this is FULL."""
-    assert ledger._rows("PRAGMA journal_mode") == [{"journal_mode": "wal"}]
-    assert ledger._rows("PRAGMA synchronous") == [{"synchronous": 2}]
+    assert ledger._db.rows("PRAGMA journal_mode") == [{"journal_mode": "wal"}]
+    assert ledger._db.rows("PRAGMA synchronous") == [{"synchronous": 2}]
 
 
 def test_the_last_two_batches(ledger: Ledger) -> None:
@@ -47,54 +47,54 @@ def test_the_last_two_batches(ledger: Ledger) -> None:
     commit(ledger, first, 8, 5)
     commit(ledger, first, 9, 4)
     second = attempt(ledger)
-    assert ledger.recent_units(LAST_BATCHES) == {4, 5}, "where the last attempt committed nothing"
+    assert ledger.units.recent(LAST_BATCHES) == {4, 5}, "where the last attempt committed nothing"
     commit(ledger, second, 1, 0)
-    assert ledger.recent_units(LAST_BATCHES) == {0}
+    assert ledger.units.recent(LAST_BATCHES) == {0}
     commit(ledger, second, 2, 1, 2)
     commit(ledger, second, 3, 3)
-    assert ledger.recent_units(LAST_BATCHES) == {1, 2, 3}
-    assert ledger.recent_units(1) == {3}
+    assert ledger.units.recent(LAST_BATCHES) == {1, 2, 3}
+    assert ledger.units.recent(1) == {3}
 
 
 def test_before_the_first_batch_there_is_none(ledger: Ledger) -> None:
-    assert ledger.recent_units(LAST_BATCHES) == set()
+    assert ledger.units.recent(LAST_BATCHES) == set()
 
 
 def test_what_another_machine_committed_is_of_no_batch_here(ledger: Ledger) -> None:
     commit(ledger, attempt(ledger), 1, 0, 1, 2)
-    adopted = [dict(unit) for unit in ledger.units(0)]
-    ledger.adopt_shards({0: adopted}, {})
-    assert ledger.recent_units(LAST_BATCHES) == set()
+    adopted = [dict(unit) for unit in ledger.units.all(0)]
+    ledger.shards.adopt_mirrored({0: adopted}, {})
+    assert ledger.units.recent(LAST_BATCHES) == set()
 
 
 def test_a_forgotten_unit_leaves_nothing_behind(ledger: Ledger) -> None:
     """Neither of itself, nor of its shard: not even that the mirror has it."""
     commit(ledger, attempt(ledger), 1, 0, 1, 2, 3, 4, 5)
     for number, name in enumerate(SHARDS):
-        ledger.seal(number)
-        ledger.note_mirrored(name, 24, "a" * 64)
-    kept = [unit for unit in ledger.units() if unit["number"] != 1]
-    ledger.forget([1], "checksum_mismatch", shard=SHARDS[0])
-    lost = ledger.units()[1]
+        ledger.shards.seal(number)
+        ledger.mirrored.note(name, 24, "a" * 64)
+    kept = [unit for unit in ledger.units.all() if unit["number"] != 1]
+    ledger.units.forget([1], "checksum_mismatch", shard=SHARDS[0])
+    lost = ledger.units.all()[1]
     results = ("block_hashes", "input_hashes", "checksum")
     assert (lost["state"], lost["committed_blocks"]) == ("pending", 0)
     assert [lost[column] for column in results] == [None] * 3
-    assert [unit for unit in ledger.units() if unit["number"] != 1] == kept
-    assert [shard["state"] for shard in ledger.shards()] == ["open", "sealed"]
-    assert ledger.shards()[0]["sealed_at"] is None
-    assert set(ledger.mirrored()) == {SHARDS[1]}
-    assert ledger.unmirrored_shards() == []
-    assert ledger.forgotten_shards() == {SHARDS[0]}
-    [event] = ledger.events("checksum_mismatch")
+    assert [unit for unit in ledger.units.all() if unit["number"] != 1] == kept
+    assert [shard["state"] for shard in ledger.shards.all()] == ["open", "sealed"]
+    assert ledger.shards.all()[0]["sealed_at"] is None
+    assert set(ledger.mirrored.checksums()) == {SHARDS[1]}
+    assert ledger.shards.unmirrored() == []
+    assert ledger.shards.forgotten() == {SHARDS[0]}
+    [event] = ledger.events.all("checksum_mismatch")
     assert event["data"] == {"units": 1, "shard": SHARDS[0]}
 
 
 def test_units_of_several_shards_are_forgotten_at_once(ledger: Ledger) -> None:
     commit(ledger, attempt(ledger), 1, 0, 1, 2, 3, 4, 5)
     for number, name in enumerate(SHARDS):
-        ledger.seal(number)
-        ledger.note_mirrored(name, 24, "a" * 64)
-    ledger.forget([2, 3], "source_differs")
-    assert [unit["number"] for unit in ledger.units() if not unit["committed_blocks"]] == [2, 3]
-    assert ledger.open_shards() == SHARDS
-    assert ledger.mirrored() == {}
+        ledger.shards.seal(number)
+        ledger.mirrored.note(name, 24, "a" * 64)
+    ledger.units.forget([2, 3], "source_differs")
+    assert [unit["number"] for unit in ledger.units.all() if not unit["committed_blocks"]] == [2, 3]
+    assert ledger.shards.open() == SHARDS
+    assert ledger.mirrored.checksums() == {}

@@ -49,4 +49,4 @@ class Bed:
         """The kinds of all events of its run."""
         (folder,) = RunStore(self.state).runs()
         with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
-            return [event["kind"] for event in ledger.events()]
+            return [event["kind"] for event in ledger.events.all()]

@@ -213,7 +213,7 @@ def test_what_this_machine_lacks_of_a_finished_model_is_compared_there(
     before, name = files_of(bed.mirror), shard_of(bed.mirror).name
     (folder,) = RunStore(bed.state).runs()
     with closing(Ledger(folder / "ledger.db")) as ledger:
-        ledger.forget([unit["number"] for unit in ledger.units(0)], "lost")
+        ledger.units.forget([unit["number"] for unit in ledger.units.all(0)], "lost")
         ledger.set_state("interrupted")
     (bed.out / name).unlink()
     if harm is not None:
@@ -267,9 +267,9 @@ def test_what_another_machine_finished_and_somebody_harmed_is_mended_by_one_that
     """It had not come to the files beside the shards, which it finds in the mirror."""
     before, (folder,) = files_of(bed.mirror), RunStore(bed.state).runs()
     with closing(Ledger(folder / "ledger.db")) as ledger:
-        for name in ledger.companions():
+        for name in ledger.companions.checksums():
             (bed.out / name).unlink()
-            ledger.forget_mirrored(name)
+            ledger.mirrored.forget(name)
         change(ledger.path, "DELETE FROM companions")
         ledger.set_state("interrupted")
     shard_of(bed.mirror).unlink()

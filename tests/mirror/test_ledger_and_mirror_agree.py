@@ -36,10 +36,10 @@ class Run:
         shutil.copytree(run, folder / "run")
         shutil.copytree(made / "merged", self.out)
         self.ledger = Ledger(folder / "run" / "ledger.db")
-        self.shards = self.ledger.sealed_shards()
+        self.shards = self.ledger.shards.sealed()
         self.ledger.set_mirror(str(there))
         for name in self.shards:
-            self.ledger.note_mirrored(name, (there / name).stat().st_size, "0" * 64)
+            self.ledger.mirrored.note(name, (there / name).stat().st_size, "0" * 64)
         self.sessions: list[MirrorSession] = []
 
     def lacks(self, number: int) -> None:
@@ -47,7 +47,7 @@ class Run:
         for sql in OPEN:
             change(self.ledger.path, sql, [number])
         (self.out / self.shards[number]).rename(self.out / f"{self.shards[number]}.partial")
-        self.ledger.forget_mirrored(self.shards[number])
+        self.ledger.mirrored.forget(self.shards[number])
 
     def free(self) -> None:
         """The mirror alone has the shards."""
@@ -67,7 +67,7 @@ class Run:
             session.release()
 
     def events(self, kind: str) -> list[dict[str, object]]:
-        return [event["data"] for event in self.ledger.events(kind)]
+        return [event["data"] for event in self.ledger.events.all(kind)]
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_what_this_machine_lacks_is_adopted_and_what_it_began_of_that_goes(
     run.lacks(1)
     run.reconcile()
     assert [event["shard"] for event in run.events("shard_from_mirror")] == [run.shards[1]]
-    assert run.ledger.sealed_shards() == run.shards
-    assert run.ledger.mirrored().keys() == set(run.shards)
+    assert run.ledger.shards.sealed() == run.shards
+    assert run.ledger.mirrored.checksums().keys() == set(run.shards)
     assert {path.name for path in run.out.glob("model-0*")} == {
         *run.shards[:1], *run.shards[2:]
     }  # fmt: skip
@@ -97,7 +97,7 @@ def test_a_shard_that_is_sealed_there_and_not_mirrored_is_not_adopted(run: Run, 
     put(made, run.there, f"DELETE FROM mirrored WHERE name = '{run.shards[1]}'")
     run.lacks(1)
     run.reconcile()
-    assert run.ledger.open_shards() == [run.shards[1]]
+    assert run.ledger.shards.open() == [run.shards[1]]
     assert (run.out / f"{run.shards[1]}.partial").exists()
 
 
@@ -107,7 +107,7 @@ def test_of_the_files_there_shards_alone_are_adopted(run: Run, made: Path) -> No
     put(made, run.there, f"INSERT INTO mirrored {card}")
     run.lacks(1)
     run.reconcile()
-    assert run.ledger.mirrored().keys() == set(run.shards)
+    assert run.ledger.mirrored.checksums().keys() == set(run.shards)
 
 
 @pytest.mark.parametrize("column", ["id", "fingerprint"])
@@ -121,7 +121,7 @@ def test_another_runs_progress_is_refused(run: Run, made: Path, column: str) -> 
     run.lacks(1)
     with pytest.raises(InputError, match="The mirror holds another run"):
         run.reconcile()
-    assert run.ledger.open_shards() == [run.shards[1]]
+    assert run.ledger.shards.open() == [run.shards[1]]
 
 
 def test_files_that_the_ledger_knows_need_no_snapshot(run: Run) -> None:
@@ -152,7 +152,7 @@ def test_the_same_mirror_under_another_name_keeps_what_it_has(
     run.reconcile(moved, named=True)
     own = run.ledger.run()
     assert own is not None and own["mirror"] == str(moved)
-    assert run.ledger.mirrored().keys() == set(run.shards)
+    assert run.ledger.mirrored.checksums().keys() == set(run.shards)
 
 
 def test_the_same_mirror_under_another_name_has_what_is_whole_there(
@@ -164,8 +164,8 @@ def test_the_same_mirror_under_another_name_has_what_is_whole_there(
     (moved / run.shards[0]).write_bytes(b"cut off")
     (moved / run.shards[1]).unlink()
     run.reconcile(moved, named=True)
-    assert run.ledger.mirrored().keys() == set(run.shards[2:])
-    assert run.ledger.unmirrored_shards() == run.shards[:2]
+    assert run.ledger.mirrored.checksums().keys() == set(run.shards[2:])
+    assert run.ledger.shards.unmirrored() == run.shards[:2]
 
 
 @pytest.mark.parametrize("is_here", [True, False])
@@ -175,7 +175,7 @@ def test_a_new_mirror_gets_everything_or_is_refused(
     """What the old one alone has would not be sent by anybody."""
     if is_here:
         run.reconcile(tmp_path / "new", named=True)
-        assert run.ledger.mirrored() == {}
+        assert run.ledger.mirrored.checksums() == {}
         return
     (run.out / run.shards[2]).unlink()
     with pytest.raises(InputError, match=f"1 shards, for example {run.shards[2]}"):
@@ -197,4 +197,4 @@ def test_only_what_is_not_here_is_compared_there(run: Run, made: Path) -> None:
     assert reconciler.compare() == run.shards[3:]
     found = {event["name"]: event["found"] for event in run.events("mirror_damaged")}
     assert found == {run.shards[1]: "missing", run.shards[2]: "different content"}
-    assert run.ledger.mirrored().keys() == {run.shards[0], *run.shards[3:]}
+    assert run.ledger.mirrored.checksums().keys() == {run.shards[0], *run.shards[3:]}

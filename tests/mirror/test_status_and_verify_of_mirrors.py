@@ -65,12 +65,12 @@ def test_a_mirror_that_fails_is_told(freed: Path) -> None:
     (folder,) = RunStore(state).runs()
     with closing(Ledger(folder / "ledger.db")) as ledger:
         ledger.set_state("interrupted")
-        ledger.event("mirror_failing", reason="Transport endpoint is not connected")
+        ledger.events.add("mirror_failing", reason="Transport endpoint is not connected")
     [run] = resumerge.status(freed, state_dir=state)["runs"]
     assert run["mirror"]["failing"] == "Transport endpoint is not connected"
     assert "Transport endpoint" in shown(run)
     with closing(Ledger(folder / "ledger.db")) as ledger:
-        ledger.event("mirror_recovered")
+        ledger.events.add("mirror_recovered")
     assert resumerge.status(freed, state_dir=state)["runs"][0]["mirror"]["failing"] is None
 
 
@@ -86,7 +86,7 @@ def test_a_run_without_one_and_a_ledger_from_before_there_were_mirrors(
             "ALTER TABLE run DROP COLUMN mirror; DROP TABLE mirrored; PRAGMA journal_mode=DELETE"
         )
     with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
-        assert ledger.mirrored() == {}
+        assert ledger.mirrored.checksums() == {}
     before = (folder / "ledger.db").read_bytes()
     [run] = resumerge.status(folder.name, state_dir=tmp_path / "state")["runs"]
     assert run["mirror"] is None
@@ -201,8 +201,8 @@ def test_what_an_unfinished_mirror_lacks_is_pending_and_no_damage(made: Path, th
     put(made, there, "DELETE FROM mirrored WHERE name LIKE '%00001-of%'")
     (run,) = RunStore(made / "merged.state").runs()
     with closing(Ledger(run / "ledger.db", read_only=True)) as ledger:
-        pending = len(ledger.units(0))
-        _, *rest = ledger.shards()
+        pending = len(ledger.units.all(0))
+        _, *rest = ledger.shards.all()
     assert 0 < pending < 21 and len(rest) > 2
     nbytes = sum(shard["nbytes"] for shard in rest)
     for damaged in ({}, {rest[0]["name"]: "it is missing"}):
@@ -237,14 +237,14 @@ def test_what_was_found_wrong_here_is_not_taken_from_the_mirror(made: Path, ther
     shutil.copytree(made / "merged", out)
     with closing(Ledger(folder / "ledger.db")) as ledger:
         change(ledger.path, "UPDATE run SET output = ?, mirror = ?", [str(out), str(there)])
-        wrong = [unit["number"] for unit in ledger.units(1)]
-        ledger.forget(wrong, "source_damaged")
+        wrong = [unit["number"] for unit in ledger.units.all(1)]
+        ledger.units.forget(wrong, "source_damaged")
         ledger.set_state("interrupted")
     with working_in(made / "models"):
         resumerge.resume(out, state_dir=state)
     with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
-        kinds = [event["kind"] for event in ledger.events()]
-        last = ledger.attempts()[-1]
+        kinds = [event["kind"] for event in ledger.events.all()]
+        last = ledger.attempts.all()[-1]
     assert "shard_from_mirror" not in kinds
     assert last["units_committed"] == len(wrong)
     assert resumerge.verify(there).intact

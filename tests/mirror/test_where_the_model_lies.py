@@ -91,7 +91,7 @@ def test_what_another_machine_would_get(
     state = read_state(open_store(str(mirror)), tmp_path / "copy.db")
     assert state.kind == UNFINISHED
     with closing(Ledger(tmp_path / "copy.db", read_only=True)) as theirs:
-        assert int(found[1]) == len(theirs.mirrored()) >= 1
+        assert int(found[1]) == len(theirs.mirrored.checksums()) >= 1
     with working_in(made / "models"):
         resumerge.resume(tmp_path / "out", state_dir=tmp_path / "state")
     assert resumerge.verify(mirror).intact

@@ -182,7 +182,7 @@ def test_the_state_of_others_is_no_trap(tmp_path: Path, harm: Callable[[Path], N
         harm(tmp_path / f"ledger.db{suffix}")
         for read_only in (True, False):
             with bounded(), pytest.raises(sqlite3.DatabaseError):
-                Ledger(tmp_path / "ledger.db", read_only=read_only).events()
+                Ledger(tmp_path / "ledger.db", read_only=read_only).events.all()
         (tmp_path / f"ledger.db{suffix}").unlink()
         Ledger.create(tmp_path / "ledger.db").close()
 

@@ -227,9 +227,9 @@ def ledger(merged: Path, tmp_path: Path) -> Path:
     with closing(Ledger(path)) as opened:
         for pid in (8, 7):
             facts = {"pid": pid, "host": "h", "boot_id": "b", "budget": 1, "batch_bytes": 1}
-            number = opened.start_attempt(facts)
+            number = opened.attempts.start(facts)
             if pid == 8:
-                opened.end_attempt(number, "interrupted", peak_rss=1)
+                opened.attempts.end(number, "interrupted", peak_rss=1)
     return path
 
 
@@ -251,7 +251,7 @@ def test_a_death_is_in_the_ledger(ledger: Path, cause: str, outcome: str, kind: 
     record(ledger, WorkerExit(7, cause, 9), 1000)
     assert attempts(ledger) == [(8, "interrupted", 1, False), (7, outcome, 1000, False)]
     with closing(Ledger(ledger)) as opened:
-        [event] = opened.events(kind)
+        [event] = opened.events.all(kind)
     assert event["data"]["pid"] == 7
 
 
@@ -259,7 +259,7 @@ def test_a_second_signal_is_in_the_ledger(ledger: Path) -> None:
     record_interrupted(ledger, 7, 1000)
     assert attempts(ledger)[1] == (7, "interrupted", 1000, False)
     with closing(Ledger(ledger)) as opened:
-        assert not opened.events("worker_killed", "worker_crashed", "worker_stalled")
+        assert not opened.events.all("worker_killed", "worker_crashed", "worker_stalled")
     record(ledger, WorkerExit(7, "killed", 9), 2000)
     assert attempts(ledger)[1] == (7, "interrupted", 1000, False), "it had ended"
 

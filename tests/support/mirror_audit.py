@@ -78,7 +78,7 @@ def _audit(store: Store, names: set[str], moved: Moved) -> AuditResult:
     snapshot, data = found
     try:
         with open_snapshot(data) as ledger:
-            files = ledger.mirrored_files()
+            files = ledger.mirrored.files()
     except sqlite3.DatabaseError as error:
         return AuditResult("unfinished", snapshot, {}, {snapshot.name: str(error)})
     return AuditResult("unfinished", snapshot, files, find_damaged(store, files, moved))

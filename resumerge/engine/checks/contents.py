@@ -86,7 +86,7 @@ def _suspects(
 ) -> Iterator[tuple[Unit, Row, int, frozenset[SourceFileKey]]]:
     """Every operand of a committed unit that reads touched files, with the unit's row."""
     for shard in plan.shards:
-        for row in ledger.units(shard.index):
+        for row in ledger.units.all(shard.index):
             unit = plan.units[row["number"]]
             if row["committed_blocks"]:
                 for operand, files in hashed_operands(plan, unit).items():

@@ -100,8 +100,8 @@ def check_contents(
         _refuse_drift(context, record, before, after, record["config_path"])
     files = sorted(str(plan.sources[number].path(name)) for number, name in touched)
     if units := units_of(plan, ledger, touched, changed):
-        ledger.forget(units, "source_differs", files=files[:5])
-    ledger.event("sources_trusted" if trusted else "source_touched", files=files[:5])
+        ledger.units.forget(units, "source_differs", files=files[:5])
+    ledger.events.add("sources_trusted" if trusted else "source_touched", files=files[:5])
     ledger.set_stamps({part.ref.text: stamps_of(part) for part in _parts(plan)})
     found = "was not compared (--trust-sources)" if trusted else "is the same"
     if changed:
@@ -115,7 +115,7 @@ def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
     """Whether the merge method has another code than the one that failed and stopped the run."""
     if record["state"] == "done":
         return False
-    failed = any(event["data"].get("cause") == METHOD for event in ledger.events("stopped"))
+    failed = any(event["data"].get("cause") == METHOD for event in ledger.events.all("stopped"))
     before = methods_in(json.loads(record["fingerprint_parts"]))
     return failed and methods_in(fingerprint_parts(plan)) != before
 
@@ -170,8 +170,8 @@ def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bo
 
     The user was told so, and that resuming computes again what differs.
     """
-    attempts = ledger.attempts()
-    told = ledger.last_event(SOURCE_CHANGED)
+    attempts = ledger.attempts.all()
+    told = ledger.events.last(SOURCE_CHANGED)
     if told is None or not attempts or told["attempt"] != attempts[-1]["n"]:
         return False
     models = {plan.sources[n].part_of(name)[0].ref.text for n, name in changed}
@@ -188,7 +188,7 @@ def _check_fits(plan: Plan, ledger: Ledger) -> None:
     units = [(u.index, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
     of_shards = itemgetter("number", "name", "nbytes", "header_bytes")
     of_units = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
-    known = list(map(of_shards, ledger.shards())), list(map(of_units, ledger.units()))
+    known = list(map(of_shards, ledger.shards.all())), list(map(of_units, ledger.units.all()))
     if known != (shards, units):
         raise refuse(
             "The ledger does not match its recipe",

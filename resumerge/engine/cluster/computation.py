@@ -20,7 +20,7 @@ class ClusterComputation(Computation):
     """Computes on a Ray cluster: each shard that is not sealed is a task."""
 
     def run(self, progress: Sequence[Progress]) -> float:
-        sealed = {row["number"] for row in self.ledger.shards() if row["state"] == "sealed"}
+        sealed = {row["number"] for row in self.ledger.shards.all() if row["state"] == "sealed"}
         pending = [shard for shard in self.plan.shards if shard.index not in sealed]
         if not pending:
             return 0.0

@@ -170,7 +170,7 @@ class Dispatcher:
         shard = running.shard
         del self._left[shard.index]
         self._started(running, finished.node)
-        self._ledger.event(
+        self._ledger.events.add(
             FINISHED,
             task=running.task.id,
             shard=shard.name,
@@ -197,7 +197,7 @@ class Dispatcher:
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
         if failed.reason == HASH_CONFLICT:
             facts = {"shard": running.shard.name, "task": running.task.id, "node": str(node or "")}
-            self._ledger.event(HASH_CONFLICT, **facts, message=failed.message)
+            self._ledger.events.add(HASH_CONFLICT, **facts, message=failed.message)
         if stops_the_run(failed):
             self._journal.watch.check_all()  # says which tensors are concerned
             raise Resumable(failed.reason, f"{node}: {failed.message}")
@@ -226,7 +226,7 @@ class Dispatcher:
         return True
 
     def _note_failure(self, running: RunningTask, node: str, reason: str, message: str) -> None:
-        self._ledger.event(
+        self._ledger.events.add(
             FAILED,
             task=running.task.id,
             shard=running.shard.name,
@@ -362,7 +362,7 @@ class Dispatcher:
             return
         running.started = self._has_worked = True
         facts = {"task": running.task.id, "shard": running.shard.name}
-        self._ledger.event(STARTED, **facts, node=str(node or ""))
+        self._ledger.events.add(STARTED, **facts, node=str(node or ""))
 
     def _current(self) -> list[RunningTask]:
         """The tasks that are not given up."""

@@ -77,8 +77,8 @@ class ShardJournal:
             "bytes_committed": self._nbytes,
             "peak_rss": peak_rss(),
         }
-        self.ledger.commit_batch(self.attempt, self._batch, fresh, totals, self._sample())
-        self.ledger.seal(shard.index, record.mirrored)
+        self.ledger.units.commit_batch(self.attempt, self._batch, fresh, totals, self._sample())
+        self.ledger.shards.seal(shard.index, record.mirrored)
         for unit in fresh:
             self.progress[unit.number] = Progress(
                 len(unit.hashes) // 16, unit.hashes, b"", unit.checksum, self.attempt, self._batch
@@ -106,7 +106,7 @@ class ShardJournal:
             first, second = known[differing:][:16].hex(), unit.hashes[differing:][:16].hex()
             conflict = HashConflict(name, differing // 16, first, second)
             facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
-            self.ledger.event(HASH_CONFLICT, **facts)
+            self.ledger.events.add(HASH_CONFLICT, **facts)
             raise Resumable(HASH_CONFLICT, conflict.message(shard.name, node))
 
     def _sample(self) -> dict[str, int]:

@@ -135,14 +135,14 @@ def _compute(
     # Not in the output, which machines share: SQLite's locks and its WAL need a disk of this one.
     with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:
         ledger.begin(_run_row(task, folder), source_rows(plan), shard_rows(plan), unit_rows(plan))
-        attempt = ledger.start_attempt(
+        attempt = ledger.attempts.start(
             {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id(), "budget": budget.memory}
         )
         context.reporter.began(attempt, budget.memory)
         files.create(plan.shards[0])
         with closing(files):
             computation = LocalComputation(context, plan, ledger, budget, attempt, files, reader)
-            computation.run(ledger.progress())
+            computation.run(ledger.units.progress())
         context.stop.check()
         units = tuple(
             UnitCommit(
@@ -152,7 +152,7 @@ def _compute(
                 row["checksum"],
                 row["seconds"] or 0.0,
             )
-            for row in ledger.units()
+            for row in ledger.units.all()
         )
     return ShardRecord(task.fingerprint, units)
 

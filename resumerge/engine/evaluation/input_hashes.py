@@ -67,7 +67,7 @@ def content_hashes(plan: Plan, ledger: Ledger) -> dict[str, str]:
         return {}
     digests: dict[str, xxhash.xxh3_128] = {}
     for shard in plan.shards:
-        for row in ledger.units(shard.index):
+        for row in ledger.units.all(shard.index):
             unit = plan.units[row["number"]]
             files, hashes = hashed_operands(plan, unit), known_hashes(unit, row)
             for place, (operand, some) in enumerate(files.items()):

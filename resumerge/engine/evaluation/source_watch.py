@@ -50,13 +50,13 @@ class SourceWatch:
             return
         names = [
             unit.name
-            for unit, known in zip(self._plan.units, self._ledger.progress())
+            for unit, known in zip(self._plan.units, self._ledger.units.progress())
             if known.committed_blocks and by_unit[unit.index] & changed
         ]
         sources = self._plan.sources
         models = sorted({sources[n].part_of(name)[0].ref.text for n, name in changed})
         paths = sorted({str(sources[n].path(name)) for n, name in changed})
-        self._ledger.event(
+        self._ledger.events.add(
             SOURCE_CHANGED, models=models, files=paths[:5], units=len(names), names=names[:5]
         )
         raise Resumable(

@@ -95,7 +95,7 @@ class Committer:
         self._bytes_before = self.bytes_committed
         self._units_committed = 0
         # The first batch may take long, and memory grows before it.
-        execution.ledger.sample(execution.attempt, self._measured())
+        execution.ledger.samples.add(execution.attempt, self._measured())
 
     def submit(self, batch: list[WrittenBlocks]) -> None:
         """Start to commit a batch, its blocks in order; returns when the batch before is committed.
@@ -156,7 +156,7 @@ class Committer:
             "peak_rss": governor.peak_rss,
             "batch_bytes": governor.batch_bytes,
         }
-        self._execution.ledger.commit_batch(
+        self._execution.ledger.units.commit_batch(
             self._execution.attempt, self._batch, units, totals, self._sample()
         )
         for number in complete:
@@ -192,7 +192,7 @@ class Committer:
     def _seal(self, number: int) -> None:
         shard = self._execution.plan.shards[number]
         self._execution.files.seal(shard)
-        self._execution.ledger.seal(number)
+        self._execution.ledger.shards.seal(number)
         _log.info("shard %s sealed", shard.name)
         take_snapshot(self._execution.ledger, self._execution.storage)
         self._sealed(number)

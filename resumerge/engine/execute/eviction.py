@@ -50,7 +50,7 @@ class DownloadEvictor:
 
     def started(self, file: RemoteFile, inode: int) -> None:
         """Note a file whose download has started, and the inode that it will have."""
-        self._ledger.note_download(str(file.blob), file.model, file.name, file.size, inode)
+        self._ledger.downloads.note(str(file.blob), file.model, file.name, file.size, inode)
 
     def evict_unneeded(self) -> None:
         """Delete what no uncommitted unit needs."""
@@ -74,14 +74,14 @@ class DownloadEvictor:
     def _remove(self, blobs: Iterable[Path]) -> None:
         if not self._evict:
             return
-        ours = self._ledger.downloads()
+        ours = self._ledger.downloads.inodes()
         for blob in blobs:
             inode = ours.get(str(blob))
             if inode is None or not self._deleted(blob, inode):
                 continue
             number, name = min(self._files[blob], key=lambda file: file[1])
             size = self._plan.sources[number].files[name].size
-            self._ledger.download_evicted(str(blob), name, size)
+            self._ledger.downloads.evict(str(blob), name, size)
 
     def _deleted(self, blob: Path, inode: int) -> bool:
         """Delete a file if it is the run's and nothing else links to it; whether it is gone.

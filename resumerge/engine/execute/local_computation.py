@@ -69,7 +69,7 @@ class LocalComputation(Computation):
             governor = Governor(
                 self.budget.memory,
                 need,
-                self.ledger.event,
+                self.ledger.events.add,
                 context.reporter.waiting,
                 context.options.memory_wait,
                 threads=self.budget.threads,
@@ -121,7 +121,7 @@ class LocalComputation(Computation):
 
     def _told(self, kind: str, **facts: Any) -> None:
         """Note what happened to a download; a user reads of a cached file that was damaged."""
-        self.ledger.event(kind, **facts)
+        self.ledger.events.add(kind, **facts)
         if kind == DAMAGED:
             then = "" if self.context.options.offline else ", and is downloaded again"
             stored = " (it was stored before: --stream stores no other)"

@@ -102,7 +102,7 @@ class Steps:
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        done, checksum = self.ledger.steps().get(key, (0, ""))
+        done, checksum = self.ledger.steps.done().get(key, (0, ""))
         if not 0 < done <= step.pieces:
             return 0, None
         try:
@@ -111,7 +111,7 @@ class Steps:
                 return done, {name: array.copy() for name, array in load(data).items()}
         except (OSError, SafetensorError):
             pass
-        self.ledger.event("step_lost", pieces=done)
+        self.ledger.events.add("step_lost", pieces=done)
         return 0, None
 
     def _keep(self, key: str, done: int, state: State) -> None:
@@ -119,7 +119,7 @@ class Steps:
 
         data = save(dict(state))
         self.storage.write_file(self._path(key, done), data)
-        self.ledger.note_step(key, done, xxhash.xxh3_128_hexdigest(data))
+        self.ledger.steps.note(key, done, xxhash.xxh3_128_hexdigest(data))
         self.storage.remove(self._path(key, done - 1))
 
     def _path(self, key: str, done: int) -> Path:

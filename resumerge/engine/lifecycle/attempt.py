@@ -97,7 +97,7 @@ class Attempt:
         started = time.monotonic()
         with self.context.stop.deferred():
             record = _Record(
-                self.ledger.start_attempt(
+                self.ledger.attempts.start(
                     {
                         "pid": os.getpid(),
                         "host": hostname(),
@@ -120,7 +120,7 @@ class Attempt:
             stopped = error if isinstance(error, ResumergeError) else out_of_order(error)
             with suppress(*DISK_ERRORS):
                 cause = {"cause": stopped.reason} if isinstance(stopped, Resumable) else {}
-                self.ledger.event("stopped", reason=str(stopped), **cause)
+                self.ledger.events.add("stopped", reason=str(stopped), **cause)
             raise stopped from error
         except Exception as error:
             if not is_out_of_memory(error):
@@ -134,7 +134,7 @@ class Attempt:
             with suppress(*ignored), self.context.stop.deferred():
                 if self.replicator is not None and outcome != "done":
                     self.context.reporter.note(self.replicator.left_behind())
-                self.ledger.end_attempt(
+                self.ledger.attempts.end(
                     record.number,
                     outcome,
                     peak_rss=peak_rss(),
@@ -146,14 +146,14 @@ class Attempt:
 
     def _sample(self, number: int) -> None:
         """Note memory at the very beginning. No batch size is chosen yet."""
-        self.ledger.sample(
+        self.ledger.samples.add(
             number,
             {
                 "rss": rss(),
                 "available": measure_memory().available,
                 "budget": self.budget.memory,
                 "batch_bytes": 0,
-                "bytes_done": bytes_committed(self.plan.units, self.ledger.progress()),
+                "bytes_done": bytes_committed(self.plan.units, self.ledger.units.progress()),
             },
         )
 
@@ -177,7 +177,7 @@ class Attempt:
             if suspects := self._suspects_at_the_end(progress):
                 reporter.doing("checking what was committed before the interruption")
                 progress = self._compare(files, suspects)
-                self.ledger.event(RECHECKED, units=len(suspects))
+                self.ledger.events.add(RECHECKED, units=len(suspects))
                 if not all(known.checksum for known in progress):
                     loading += self._compute(record.number, files, reader, progress)
             record.merging_seconds = time.monotonic() - started - loading
@@ -193,14 +193,16 @@ class Attempt:
             if ranges.requests:
                 with suppress(*ignored), self.context.stop.deferred():
                     facts = {"bytes": ranges.bytes_received, "requests": ranges.requests}
-                    self.ledger.event(STREAMED, **facts)
+                    self.ledger.events.add(STREAMED, **facts)
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
         """Bring shards and ledger into agreement; what is committed is returned, unit by unit."""
         compared = self.restored or (self._is_suspicious and self.replicator is not None)
-        progress = self._compare(files, _committed(self.ledger.progress()) if compared else set())
+        progress = self._compare(
+            files, _committed(self.ledger.units.progress()) if compared else set()
+        )
         if self.restored:
-            self.ledger.event(RECONCILED)
+            self.ledger.events.add(RECONCILED)
         return progress
 
     def _suspects_at_the_end(self, before: list[Progress]) -> set[int]:

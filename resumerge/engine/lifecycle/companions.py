@@ -47,7 +47,7 @@ def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path)
     """
     if context.frees_shards or not all((out / s.name).exists() for s in plan.shards):
         return
-    noted = ledger.companions()
+    noted = ledger.companions.checksums()
     for name, content in model_files(context, plan, ledger, out.name):
         path = out / name
         data = content if isinstance(content, bytes) else _read(content)
@@ -55,7 +55,7 @@ def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path)
         ours = {checksum, noted.get(name)}
         if _is_foreign(path, ours) and not _make_way(context, ledger, out, path):
             continue
-        ledger.note_companion(name, len(data), checksum)
+        ledger.companions.note(name, len(data), checksum)
         context.storage.make_folder(path.parent)
         context.storage.write_file(path, data)
 
@@ -79,10 +79,10 @@ def _make_way(context: RunContext, ledger: Ledger, out: Path, path: Path) -> boo
     The model card may be the user's. Any other file would change what the model is, and is renamed.
     """
     if path.name == CARD and path.parent == out:
-        ledger.event("file_kept", name=path.name)
+        ledger.events.add("file_kept", name=path.name)
         context.reporter.note(f"{path} was not written by this run and stays unchanged")
         return False
     backup = rename_to_backup(path, context.storage)
-    ledger.event("file_set_aside", name=path.name, now=backup.name)
+    ledger.events.add("file_set_aside", name=path.name, now=backup.name)
     context.reporter.note(f"{path} was not written by this run; it is renamed to {backup.name}")
     return True

@@ -55,12 +55,12 @@ def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
     folder = run.out.folder
     files = ShardFiles(plan, folder, context.storage)
     missing = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
-    companions = run.ledger.companions()
-    if run.ledger.open_shards() or not all((folder / name).is_file() for name in companions):
+    companions = run.ledger.companions.checksums()
+    if run.ledger.shards.open() or not all((folder / name).is_file() for name in companions):
         return False
     if run.mirror is None:
         return not missing
-    mirrored = run.ledger.mirrored()
+    mirrored = run.ledger.mirrored.checksums()
     return all(s.name in mirrored for s in missing) and _is_complete_in(
         run.mirror, plan, run.ledger
     )
@@ -77,7 +77,7 @@ def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
         missing.update(missing_files(manifest, files))
     if missing:
         names = sorted(missing)[:SHOWN]
-        ledger.event("mirror_lacks", mirror=mirror.url, names=names)
+        ledger.events.add("mirror_lacks", mirror=mirror.url, names=names)
         mirror.note(f"The mirror at {mirror.url} lacks {', '.join(names)}")
     return not missing
 
@@ -97,7 +97,7 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
                 for name in fetch_model(mirror, manifest, run.out, context.storage):
                     if not name.endswith(SHARD):
                         path = run.out.folder / name
-                        run.ledger.note_companion(name, path.stat().st_size, hash_file(path))
+                        run.ledger.companions.note(name, path.stat().st_size, hash_file(path))
     url = mirror.url if mirror else None
     out = named_output(run.out.path, url)
     result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=url)

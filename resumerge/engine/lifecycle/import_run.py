@@ -150,7 +150,7 @@ def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -
 def _found_damage_since(folder: Path) -> bool:
     """Whether a run was complete, and damage was found since."""
     with closing(read_ledger(folder)) as ledger:
-        return not ledger.open_shards() and (ledger.run() or {})["state"] != "done"
+        return not ledger.shards.open() and (ledger.run() or {})["state"] != "done"
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -223,15 +223,15 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
     """
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         record = ledger.run() or {}
-        mirrored = ledger.mirrored()
+        mirrored = ledger.mirrored.checksums()
         kept = [
             shard["number"]
-            for shard in ledger.shards()
+            for shard in ledger.shards.all()
             if shard["state"] == "sealed" and shard["name"] in mirrored
         ]
         lost = [
             unit["number"]
-            for unit in ledger.units()
+            for unit in ledger.units.all()
             if unit["committed_blocks"] and unit["shard"] not in kept
         ]
         folders = {

@@ -161,7 +161,7 @@ def _is_whole(ledger: Ledger, out: OutputPath) -> bool:
 
     A run of another state folder may have: its shards are the same as this one's would be.
     """
-    names = [str(row["name"]) for row in ledger.shards()]
+    names = [str(row["name"]) for row in ledger.shards.all()]
     last = () if out.is_file else (CONFIG,)
     return bool(names) and all((out.folder / name).is_file() for name in (*names, *last))
 

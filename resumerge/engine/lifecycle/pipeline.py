@@ -149,7 +149,7 @@ def _attempt(
         seconds = attempt.run()
     finally:
         context.runs.remove_unused(out.path)
-    attempts = ledger.attempts()  # whose numbers every report of the run shows
+    attempts = ledger.attempts.all()  # whose numbers every report of the run shows
     last = attempts[-1]
     started, ended = (datetime.fromisoformat(last[at]) for at in ("started", "ended"))
     url = replicator.store.url if replicator is not None else None

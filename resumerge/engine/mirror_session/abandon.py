@@ -47,8 +47,8 @@ def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
 
     A shard need not be recorded as mirrored: a process that uploaded it may have died before that.
     """
-    shards = {shard["name"]: (shard["nbytes"], "") for shard in ledger.shards()}
-    return {**shards, **ledger.mirrored_files()}
+    shards = {shard["name"]: (shard["nbytes"], "") for shard in ledger.shards.all()}
+    return {**shards, **ledger.mirrored.files()}
 
 
 def find_written(

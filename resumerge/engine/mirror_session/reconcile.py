@@ -33,7 +33,7 @@ class Reconciler:
     def __init__(self, ledger: Ledger, out: Path, mirror: MirrorSession, storage: Storage) -> None:
         self._ledger, self._out, self._mirror, self._storage = ledger, out, mirror, storage
         self._run: dict[str, Any] = ledger.run() or {}
-        self._mirrored = set(ledger.mirrored())
+        self._mirrored = set(ledger.mirrored.checksums())
         """Names of files that the mirror should have."""
 
     # 1. The lease, and what the mirror knows of the run
@@ -60,7 +60,7 @@ class Reconciler:
             incomplete = None
             if state.kind == FINISHED:
                 manifest = self._manifest(state)
-                open_shards = self._ledger.open_shards()
+                open_shards = self._ledger.shards.open()
                 if not self._is_complete(manifest, state.files, open_shards):
                     incomplete = manifest
                 elif open_shards:
@@ -133,10 +133,10 @@ class Reconciler:
             for name, (_, sha256) in manifest.files.items()
             if name in files and not name.endswith(SHARD) and self._sha256(name) != sha256
         ]
-        for name, (nbytes, _) in self._ledger.mirrored_files().items():
+        for name, (nbytes, _) in self._ledger.mirrored.files().items():
             if files.get(name) != nbytes:
-                self._ledger.forget_mirrored(name)
-                self._ledger.event("mirror_lost_file", mirror=self._mirror.url, name=name)
+                self._ledger.mirrored.forget(name)
+                self._ledger.events.add("mirror_lost_file", mirror=self._mirror.url, name=name)
         self._ledger.set_state("interrupted")
         older = snapshot_names(files)
         retry(store, lambda: write_snapshot(store, self._ledger, token, older))
@@ -144,7 +144,7 @@ class Reconciler:
         names = backup_names(edited, files)
         back_up(self._mirror, names)
         for name, now in names.items():
-            self._ledger.event("file_set_aside", name=name, now=now, mirror=self._mirror.url)
+            self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self._mirror.url)
         self._mirrored |= set(manifest.files)
 
     def _adopt(self, state: MirrorState, path: Path, *, named: bool) -> None:
@@ -166,16 +166,18 @@ class Reconciler:
 
         Shards that this machine has found damaged are not adopted: the mirror does not know yet.
         """
-        forgotten = self._ledger.forgotten_shards()
-        mirrored = {n: f for n, f in theirs.mirrored_files().items() if n not in forgotten}
-        ours = {shard["name"]: shard for shard in self._ledger.shards()}
+        forgotten = self._ledger.shards.forgotten()
+        mirrored = {n: f for n, f in theirs.mirrored.files().items() if n not in forgotten}
+        ours = {shard["name"]: shard for shard in self._ledger.shards.all()}
         adopted = {}
-        for name in theirs.sealed_shards():
+        for name in theirs.shards.sealed():
             if name in mirrored and name in ours and ours[name]["state"] != "sealed":
                 number = ours[name]["number"]
-                adopted[number] = theirs.units(number)
+                adopted[number] = theirs.units.all(number)
                 self._storage.remove(self._out / (name + PARTIAL))
-        self._ledger.adopt_shards(adopted, {n: f for n, f in mirrored.items() if n in ours})
+        self._ledger.shards.adopt_mirrored(
+            adopted, {n: f for n, f in mirrored.items() if n in ours}
+        )
 
     def _wrote_all_of(self, state: MirrorState) -> bool:
         """Whether the files of a mirror without a usable snapshot are all known to our ledger."""
@@ -185,7 +187,9 @@ class Reconciler:
 
     def _change_mirror(self, state: MirrorState) -> None:
         """Record that the run has this mirror from now on."""
-        away = [name for name in self._ledger.mirrored() if not (self._out / name).is_file()]
+        away = [
+            name for name in self._ledger.mirrored.checksums() if not (self._out / name).is_file()
+        ]
         if self._run["mirror"] and away and state.kind != UNFINISHED:
             raise refuse(
                 "Some shards are only in the current mirror of the run",
@@ -193,11 +197,11 @@ class Reconciler:
                 found=f"{len(away)} shards, for example {away[0]}",
                 fix=f"copy them here first: `resumerge resume {self._run['id']} --bring-back`",
             )
-        known = self._ledger.mirrored_files() if state.kind == UNFINISHED else {}
+        known = self._ledger.mirrored.files() if state.kind == UNFINISHED else {}
         self._ledger.set_mirror(self._mirror.url)
         for name, (nbytes, sha256) in known.items():  # the same mirror with another address
             if state.files.get(name) == nbytes:
-                self._ledger.note_mirrored(name, nbytes, sha256)
+                self._ledger.mirrored.note(name, nbytes, sha256)
 
     # 2. The shards that are only in the mirror
 
@@ -211,7 +215,7 @@ class Reconciler:
             InputError, Resumable: the mirror cannot be read.
         """
         intact = []
-        for name, sha256 in self._ledger.mirrored().items():
+        for name, sha256 in self._ledger.mirrored.checksums().items():
             if (self._out / name).is_file():
                 continue
             found = self._sha256(name)
@@ -220,8 +224,8 @@ class Reconciler:
             else:
                 what = "missing" if found is None else "different content"
                 url = self._mirror.url
-                self._ledger.event("mirror_damaged", name=name, found=what, mirror=url)
-                self._ledger.forget_mirrored(name)
+                self._ledger.events.add("mirror_damaged", name=name, found=what, mirror=url)
+                self._ledger.mirrored.forget(name)
         return intact
 
     def bring_back(self, names: list[str]) -> None:
@@ -230,10 +234,10 @@ class Reconciler:
         Raises:
             InputError, Resumable: they cannot be read.
         """
-        mirrored = self._ledger.mirrored()
+        mirrored = self._ledger.mirrored.checksums()
         for name in names:
             fetch_from_mirror(self._mirror, name, mirrored[name], self._out, self._storage)
-            self._ledger.event("brought_back", name=name, mirror=self._mirror.url)
+            self._ledger.events.add("brought_back", name=name, mirror=self._mirror.url)
 
     def _sha256(self, name: str) -> str | None:
         store = self._mirror.store

@@ -21,7 +21,7 @@ def find_damage(
         The latest damage of each file, by number of the source and name.
     """
     began = (ledger.run() or {})["created"]
-    handled = {event["data"].get("damage") for event in ledger.events(DAMAGED)}
+    handled = {event["data"].get("damage") for event in ledger.events.all(DAMAGED)}
     found = {}
     for files in {remote_files_of(plan, unit) for unit in plan.units}:
         for number, name in files:
@@ -45,7 +45,7 @@ def forget_damaged(
         check: called between pieces; an exception that it raises ends the reading.
     """
     while True:
-        progress = ledger.progress()
+        progress = ledger.units.progress()
         computed: set[tuple[int, str]] = set()
         needed: set[tuple[int, str]] = set()
         for unit, known in zip(plan.units, progress):
@@ -65,4 +65,4 @@ def forget_damaged(
                 if known.committed_blocks and key in remote_files_of(plan, unit)
             ]
             model = plan.sources[key[0]].ref.text
-            ledger.forget(units, DAMAGED, model=model, file=key[1], damage=damage.id)
+            ledger.units.forget(units, DAMAGED, model=model, file=key[1], damage=damage.id)

@@ -23,9 +23,11 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
     A shard is recognised by its size and header, a companion file by its checksum, and an
     unfinished file by its name, as is what tasks of a cluster left.
     """
-    shards = [row["name"] for row in ledger.shards() if _has_head(out / row["name"], row)]
+    shards = [row["name"] for row in ledger.shards.all() if _has_head(out / row["name"], row)]
     companions = [
-        name for name, checksum in ledger.companions().items() if has_checksum(out / name, checksum)
+        name
+        for name, checksum in ledger.companions.checksums().items()
+        if has_checksum(out / name, checksum)
     ]
     partial = [
         name + PARTIAL for name in ledger.written_names() if (out / (name + PARTIAL)).is_file()

@@ -72,8 +72,8 @@ def adopt_published(
     if not attempts:
         return []
     fingerprint = (ledger.run() or {})["fingerprint"]
-    is_open = {row["number"] for row in ledger.shards() if row["state"] != "sealed"}
-    progress = ledger.progress()
+    is_open = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
+    progress = ledger.units.progress()
     adopted = []
     for shard in plan.shards:
         records = [record_path(attempt, shard.index) for attempt in attempts]
@@ -83,7 +83,7 @@ def adopt_published(
             if record.contradicts(progress):  # what was committed first is kept
                 files.final(shard).unlink(missing_ok=True)
             elif _is_whole(plan, files, shard, record, read):
-                ledger.adopt_published(shard.index, record.units)
+                ledger.shards.adopt_published(shard.index, record.units)
                 files.remove(shard)
                 adopted.append(shard.index)
                 break

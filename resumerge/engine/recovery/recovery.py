@@ -50,10 +50,10 @@ class Recovery:
         Returns:
             What is committed, unit by unit.
         """
-        states = {row["number"]: row["state"] for row in self._ledger.shards()}
-        self._progress = self._ledger.progress()
-        self._recent = self._ledger.recent_units(LAST_BATCHES)
-        self._mirrored = set(self._ledger.mirrored())
+        states = {row["number"]: row["state"] for row in self._ledger.shards.all()}
+        self._progress = self._ledger.units.progress()
+        self._recent = self._ledger.units.recent(LAST_BATCHES)
+        self._mirrored = set(self._ledger.mirrored.checksums())
         for shard in self._plan.shards:
             if states[shard.index] == "sealed":
                 self._check_sealed(shard)
@@ -61,7 +61,7 @@ class Recovery:
                 self._check_renamed(shard)
             else:
                 self._check_open(shard)
-        return self._ledger.progress()
+        return self._ledger.units.progress()
 
     def _check_sealed(self, shard: Shard) -> None:
         path = self._files.final(shard)
@@ -86,8 +86,8 @@ class Recovery:
         if whole and not damaged:
             self._storage.sync_file(path)
             self._storage.sync_folder(path.parent)
-            self._ledger.seal(shard.index)
-            self._ledger.event("shard_found_whole", shard=shard.name)
+            self._ledger.shards.seal(shard.index)
+            self._ledger.events.add("shard_found_whole", shard=shard.name)
         else:
             self._files.unseal(shard)
 
@@ -107,13 +107,13 @@ class Recovery:
         damaged = self._mismatching(shard, path, [*recent, *self._suspects_in(shard)])
         if not damaged and all(self._progress[number].checksum for number in units):
             self._files.seal(shard)
-            self._ledger.seal(shard.index)
+            self._ledger.shards.seal(shard.index)
             take_snapshot(self._ledger, self._storage)
 
     def _set_aside(self, path: Path) -> None:
         """Rename a file that the run did not write."""
         backup = rename_to_backup(path, self._storage)
-        self._ledger.event("file_set_aside", name=path.name, now=backup.name)
+        self._ledger.events.add("file_set_aside", name=path.name, now=backup.name)
 
     def _suspects_in(self, shard: Shard) -> list[int]:
         return [number for number in range(shard.first, shard.last) if number in self._suspects]
@@ -126,7 +126,7 @@ class Recovery:
             self._storage.remove(path)
         units = [n for n in range(shard.first, shard.last) if self._progress[n].committed_blocks]
         if units:
-            self._ledger.forget(units, "shard_lost", shard=shard.name, found=found)
+            self._ledger.units.forget(units, "shard_lost", shard=shard.name, found=found)
         if not self._lazy:
             self._files.create(shard)
 
@@ -147,5 +147,5 @@ class Recovery:
             os.close(fd)
         if damaged:
             names = [self._plan.units[number].name for number in damaged[:5]]
-            self._ledger.forget(damaged, "checksum_mismatch", shard=shard.name, names=names)
+            self._ledger.units.forget(damaged, "checksum_mismatch", shard=shard.name, names=names)
         return damaged

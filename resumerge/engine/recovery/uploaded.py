@@ -49,8 +49,8 @@ def adopt_uploaded(
     """
     tasks = [task for task in task_names(retry(store, store.list)) if task.token <= token]
     fingerprint = (ledger.run() or {})["fingerprint"]
-    is_open = {row["number"] for row in ledger.shards() if row["state"] != "sealed"}
-    progress = ledger.progress()
+    is_open = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
+    progress = ledger.units.progress()
     adopted: list[int] = []
     superfluous, removed = [], []
     for task in tasks:
@@ -63,7 +63,7 @@ def adopt_uploaded(
         elif record.contradicts(progress):  # what was committed first is kept
             removed += [shard.name, task.name]
         elif retry(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
-            ledger.adopt_published(shard.index, record.units, record.mirrored)
+            ledger.shards.adopt_published(shard.index, record.units, record.mirrored)
             files.remove(shard)
             adopted.append(shard.index)
             superfluous.append(task.name)

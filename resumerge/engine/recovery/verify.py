@@ -124,9 +124,9 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
         elif state.snapshot:
             with closing(Ledger(path, read_only=True)) as ledger:
                 run = (ledger.run() or {})["id"]
-                files = ledger.mirrored_files()
-                there = [shard["name"] in files for shard in ledger.shards()]
-                units = [there[unit["shard"]] for unit in ledger.units()]
+                files = ledger.mirrored.files()
+                there = [shard["name"] in files for shard in ledger.shards.all()]
+                units = [there[unit["shard"]] for unit in ledger.units.all()]
                 compared, pending = units.count(True), units.count(False)
         else:
             raise refuse_mirror(mirror, state)
@@ -165,8 +165,8 @@ def _note_damage(
             if (ledger.run() or {})["mirror"] != mirror.url:
                 return False
             for name in damaged:
-                ledger.event("mirror_damaged", name=name, found="verify", mirror=mirror.url)
-                ledger.forget_mirrored(name)
+                ledger.events.add("mirror_damaged", name=name, found="verify", mirror=mirror.url)
+                ledger.mirrored.forget(name)
             ledger.set_state("interrupted")
             return True
         finally:
@@ -186,8 +186,8 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         lost: list[int] = []
         away = _away(ledger, out)
         compared = nbytes = pending = 0
-        for shard in ledger.shards():
-            rows = ledger.units(shard["number"])
+        for shard in ledger.shards.all():
+            rows = ledger.units.all(shard["number"])
             committed = [row for row in rows if row["committed_blocks"]]
             forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
             pending += len(rows) - len(committed) - len(forgotten)
@@ -201,11 +201,11 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             lost += found
             names = {row["number"]: row["name"] for row in rows}
             damaged.update({names[number]: what for number, what in found.items()})
-        for name, checksum in ledger.companions().items():
+        for name, checksum in ledger.companions.checksums().items():
             if name != CARD and not has_checksum(out / name, checksum):
                 damaged[name] = "the file differs or is missing"
         if mark and lost:
-            ledger.forget(lost, "verify_found_damage", names=list(damaged)[:5])
+            ledger.units.forget(lost, "verify_found_damage", names=list(damaged)[:5])
         if mark and damaged:
             ledger.set_state("interrupted")
         url = (ledger.run() or {})["mirror"]
@@ -225,7 +225,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
 def _away(ledger: Ledger, out: Path) -> dict[str, str]:
     """What is wrong with each shard that is in the mirror alone; empty where nothing is."""
     run = ledger.run() or {}
-    noted = {n: s for n, s in ledger.mirrored().items() if not (out / n).exists()}
+    noted = {n: s for n, s in ledger.mirrored.checksums().items() if not (out / n).exists()}
     if not noted:
         return {}
     store = open_store(run["mirror"])

@@ -70,8 +70,8 @@ def _tables(path: str | None) -> dict[str, Any]:
             return {
                 "recipe": (ledger.run() or {}).get("config_text"),
                 "sources": ledger.sources(),
-                "shards": ledger.shards(),
-                "timings": timing_charts(unit for unit in ledger.units() if unit["seconds"]),
+                "shards": ledger.shards.all(),
+                "timings": timing_charts(unit for unit in ledger.units.all() if unit["seconds"]),
             }
     except sqlite3.DatabaseError:
         return {"recipe": None, "sources": (), "shards": (), "timings": None}

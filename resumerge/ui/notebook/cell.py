@@ -183,7 +183,7 @@ class CellReporter(ProgressState):
             return
         self._mirror_at = time.monotonic()
         with closing(Ledger(path, read_only=True)) as ledger:
-            url, shards = (ledger.run() or {}).get("mirror"), ledger.shards()
-            mirrored = ledger.mirrored()
+            url, shards = (ledger.run() or {}).get("mirror"), ledger.shards.all()
+            mirrored = ledger.mirrored.checksums()
         there = sum(shard["name"] in mirrored for shard in shards)
         self._mirror = f"{there} of {len(shards)} shards" if url else ""

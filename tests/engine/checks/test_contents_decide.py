@@ -27,6 +27,7 @@ from resumerge.engine.evaluation.input_hashes import content_hashes
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
+from resumerge.ledger.units import Units
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
 from resumerge.recipe import ModelRef
@@ -75,7 +76,7 @@ class Stopped:
 
     def rows(self) -> list[dict[str, Any]]:
         with closing(Ledger(self.path)) as ledger:
-            return ledger.units()
+            return ledger.units.all()
 
     def touched(self) -> set[tuple[int, str]]:
         with closing(Ledger(self.path)) as ledger:
@@ -116,15 +117,15 @@ def interrupt(
     monkeypatch: pytest.MonkeyPatch, models: Path, recipe: str, out: Path, batches: int
 ) -> None:
     """A merge whose disk is full after so many batches."""
-    commit, left = Ledger.commit_batch, iter(range(batches))
+    commit, left = Units.commit_batch, iter(range(batches))
 
-    def until_full(ledger: Ledger, *batch: Any) -> None:
+    def until_full(units: Units, *batch: Any) -> None:
         if next(left, None) is None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        commit(ledger, *batch)
+        commit(units, *batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "commit_batch", until_full)
+        patch.setattr(Units, "commit_batch", until_full)
         with pytest.raises(Resumable):
             merge(models, recipe, out, threads=2)
 

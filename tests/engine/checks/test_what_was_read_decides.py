@@ -132,7 +132,7 @@ def test_a_change_of_what_nobody_read_is_none(found: Found) -> None:
     """Nothing is committed of the tensor."""
     found.flip("code", "lm_head.weight")
     [number] = [u.index for u in found.plan.units if u.name == "lm_head.weight"]
-    found.ledger.forget([number], "test")
+    found.ledger.units.forget([number], "test")
     assert found.changed() == set()
     assert found.units(set()) == []
 

@@ -85,7 +85,7 @@ class Shards:
             self.plan: Plan = session.plan(load_recipe(folder / "whole.yaml"))
         [ledger] = (folder / "whole.state").glob(f"*/{LEDGER_FILE}")
         self.ledger = Ledger(ledger)
-        self.ledger.forget(range(len(self.plan.units)), "pending_again")
+        self.ledger.units.forget(range(len(self.plan.units)), "pending_again")
         self.fingerprint = (self.ledger.run() or {})["fingerprint"]
 
     def compute(self, number: int) -> Finished:
@@ -122,7 +122,7 @@ def test_each_shard_has_the_bytes_of_the_whole(models: Path, tmp_path: Path, rec
     assert {path.suffix for path in shards.attempt.iterdir()} == {".json"}, "records alone are left"
     assert shards.adopt() == [shard.index for shard in shards.plan.shards]
     assert not (shards.out / TASKS).exists()
-    assert not shards.ledger.open_shards()
+    assert not shards.ledger.shards.open()
     shards.ledger.check_rows()
 
 
@@ -214,7 +214,7 @@ def test_what_is_not_as_its_record_is_not_journaled(
         shards.compute(number)
     damage(shards)
     assert shards.adopt() == [0]
-    assert shards.plan.shards[1].name in shards.ledger.open_shards()
+    assert shards.plan.shards[1].name in shards.ledger.shards.open()
     assert not (shards.out / TASKS).exists()
 
 
@@ -222,10 +222,12 @@ def test_what_was_committed_first_is_kept(models: Path, tmp_path: Path) -> None:
     shards = Shards(models, RECIPES["copies"], tmp_path)
     first = shards.compute(1).record.units[0]
     other = replace(first, hashes=bytes(len(first.hashes)))
-    attempt = shards.ledger.start_attempt({"pid": 1, "host": "here", "boot_id": ""})
-    shards.ledger.commit_batch(attempt, 1, [other], {"units_committed": 1, "bytes_committed": 1})
+    attempt = shards.ledger.attempts.start({"pid": 1, "host": "here", "boot_id": ""})
+    shards.ledger.units.commit_batch(
+        attempt, 1, [other], {"units_committed": 1, "bytes_committed": 1}
+    )
     assert shards.adopt() == []
-    assert shards.ledger.progress()[first.number].hashes == other.hashes
+    assert shards.ledger.units.progress()[first.number].hashes == other.hashes
     assert not list(shards.out.iterdir()), "what contradicts it is no shard of this run"
 
 

@@ -140,8 +140,8 @@ def test_what_was_uploaded_is_journaled_once(run: InBucket) -> None:
     assert not list(run.shards.out.rglob("*.safetensors")), "nothing is in the output"
     assert run.adopt(TOKEN - 1) == [], "those are of a later driver"
     assert run.adopt() == [shard.index for shard in plan.shards]
-    assert run.shards.ledger.mirrored().keys() == {shard.name for shard in plan.shards}
-    assert not run.shards.ledger.open_shards() and not run.shards.ledger.unmirrored_shards()
+    assert run.shards.ledger.mirrored.checksums().keys() == {shard.name for shard in plan.shards}
+    assert not run.shards.ledger.shards.open() and not run.shards.ledger.shards.unmirrored()
     run.shards.ledger.check_rows()
     assert run.adopt() == []
     assert len(run.tasks()) == len(plan.shards), "until a snapshot names the shards"
@@ -155,15 +155,15 @@ def test_a_shard_that_is_journaled_meanwhile_is_not_to_be_uploaded(
 ) -> None:
     run.compute(1)
     ledger = run.shards.ledger
-    mirrored = ledger.mirrored
+    mirrored = ledger.mirrored.checksums
 
     def and_then_journaled() -> dict[str, str]:
         found = mirrored()
         run.adopt()
         return found
 
-    monkeypatch.setattr(ledger, "mirrored", and_then_journaled)
-    assert ledger.unmirrored_shards() == []
+    monkeypatch.setattr(ledger.mirrored, "checksums", and_then_journaled)
+    assert ledger.shards.unmirrored() == []
 
 
 def other_byte(run: InBucket) -> None:
@@ -215,7 +215,7 @@ def test_what_is_not_as_its_record_is_not_journaled(run: InBucket, damage: Damag
         run.compute(number)
     damage(run)
     assert run.adopt() == [0]
-    assert run.name(1) in run.shards.ledger.open_shards()
+    assert run.name(1) in run.shards.ledger.shards.open()
     assert not [name for name in run.tasks() if "shard1-" in name]
 
 
@@ -377,22 +377,22 @@ def test_a_shard_that_arrives_during_a_listing_is_not_missing(run: InBucket, lea
     first, second = (run.name(number) for number in (0, 1))
     replicator, ledger = replicator_of(run, lease), run.shards.ledger
     run.store.put({first: b"one"})
-    ledger.note_mirrored(first, 3, "0" * 64)
+    ledger.mirrored.note(first, 3, "0" * 64)
     list_before = run.store.list
 
     def list_meanwhile() -> dict[str, int]:
         found = list_before()
         run.store.put({second: b"second"})
-        ledger.note_mirrored(second, 6, "1" * 64)
+        ledger.mirrored.note(second, 6, "1" * 64)
         return found
 
     run.store.list = list_meanwhile  # type: ignore[method-assign]
     _, some_are_missing = replicator._listing()
-    assert not some_are_missing and ledger.mirrored_files().keys() == {first, second}
+    assert not some_are_missing and ledger.mirrored.files().keys() == {first, second}
     run.store.list = list_before  # type: ignore[method-assign]
     run.store.put({}, [first])
     _, some_are_missing = replicator._listing()
-    assert some_are_missing and ledger.mirrored_files().keys() == {second}
+    assert some_are_missing and ledger.mirrored.files().keys() == {second}
 
 
 def test_a_late_task_leaves_the_upload_of_whoever_has_the_lease(

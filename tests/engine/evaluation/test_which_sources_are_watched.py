@@ -32,8 +32,8 @@ class Bench:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.progress = [PENDING] * len(self.plan.units)
         ledger: Any = SimpleNamespace(
-            progress=lambda: self.progress,
-            event=lambda kind, **facts: self.events.append((kind, facts)),
+            units=SimpleNamespace(progress=lambda: self.progress),
+            events=SimpleNamespace(add=lambda kind, **facts: self.events.append((kind, facts))),
         )
         reader: Any = SimpleNamespace(changed=self._look)
         self.watch = SourceWatch(self.plan, ledger, reader)

@@ -12,7 +12,7 @@ from tiny_models import TWO_LAYERS, write_family
 
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.errors import Resumable
-from resumerge.ledger import Ledger
+from resumerge.ledger.units import Units
 from resumerge.tensors import stored_in
 
 COMPUTED = (
@@ -46,7 +46,7 @@ def committed_before_the_change(
     Returns:
         The models that each committed batch was computed from.
     """
-    commit, journal = Committer._commit, Ledger.commit_batch
+    commit, journal = Committer._commit, Units.commit_batch
     committed: list[set[str]] = []
     now: list[set[str]] = []
 
@@ -60,13 +60,13 @@ def committed_before_the_change(
                 file.write(b"?")
         commit(committer, written_blocks)
 
-    def told(ledger: Ledger, *batch: Any) -> None:
+    def told(units: Units, *batch: Any) -> None:
         committed.append(now[-1])
-        journal(ledger, *batch)
+        journal(units, *batch)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Committer, "_commit", change_first)
-        patch.setattr(Ledger, "commit_batch", told)
+        patch.setattr(Units, "commit_batch", told)
         with pytest.raises(Resumable, match="changed or disappeared during the merge"):
             merge(models, recipe, out)
     return committed

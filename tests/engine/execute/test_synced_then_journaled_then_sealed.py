@@ -25,6 +25,7 @@ from resumerge.engine.recovery.verify import unit_of_row
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger, UnitCommit
+from resumerge.ledger.units import Shards, Units
 from resumerge.planning.plan import Shard
 
 RECIPES = {
@@ -53,8 +54,8 @@ class Watched:
         self.sealed: list[int] = []
         for name in ("pwrite", "fsync", "fdatasync", "rename", "replace"):
             patch.setattr(os, name, getattr(self, f"_{name}")(getattr(os, name)))
-        for name in ("commit_batch", "seal", "set_state"):
-            patch.setattr(Ledger, name, getattr(self, f"_{name}")(getattr(Ledger, name)))
+        for owner, name in ((Units, "commit_batch"), (Shards, "seal"), (Ledger, "set_state")):
+            patch.setattr(owner, name, getattr(self, f"_{name}")(getattr(owner, name)))
 
     def _wrote(self, fd: int, start: int, nbytes: int) -> None:
         with self._lock:
@@ -99,10 +100,10 @@ class Watched:
 
     def _commit_batch(self, real: Any) -> Any:
         def commit(
-            ledger: Ledger, attempt: int, batch: int, units: Sequence[UnitCommit], *more: Any
+            table: Units, attempt: int, batch: int, units: Sequence[UnitCommit], *more: Any
         ) -> None:
-            rows = ledger.units()
-            names = [shard["name"] for shard in ledger.shards()]
+            rows = table.all()
+            names = [shard["name"] for shard in table._db.read("shards")]
             for unit in units:
                 row = rows[unit.number]
                 partial = self._out / f"{names[row['shard']]}.partial"
@@ -114,20 +115,21 @@ class Watched:
                 lost = [r for r in unsynced if r[0] < stop and start < r[1]]
                 assert not lost, f"{row['name']} in {partial.name} is committed and not synced"
             self.batches.append({rows[unit.number]["shard"] for unit in units})
-            real(ledger, attempt, batch, units, *more)
+            real(table, attempt, batch, units, *more)
 
         return commit
 
     def _seal(self, real: Any) -> Any:
-        def seal(ledger: Ledger, number: int) -> None:
-            shard = ledger.shards()[number]
+        def seal(shards: Shards, number: int) -> None:
+            shard = shards.all()[number]
             path = self._out / shard["name"]
             assert path.stat().st_size == shard["nbytes"]
-            assert all(unit["checksum"] for unit in ledger.units(number))
+            units = shards._db.read("units")
+            assert all(unit["checksum"] for unit in units if unit["shard"] == number)
             assert _inode(path) in self._synced
             assert path not in self._renamed, "the name is not durable"
             self.sealed.append(number)
-            real(ledger, number)
+            real(shards, number)
 
         return seal
 

@@ -39,9 +39,11 @@ class Bench:
             peak_rss=5, batch_bytes=6, rss=7, budget=8, memory=SimpleNamespace(available=9)
         )
         ledger = SimpleNamespace(
-            sample=lambda *sample: self.samples.append(sample),
-            commit_batch=lambda *batch: self.batches.append(batch),
-            seal=lambda number: self.told.append(("sealed in the ledger", number)),
+            samples=SimpleNamespace(add=lambda *sample: self.samples.append(sample)),
+            units=SimpleNamespace(commit_batch=lambda *batch: self.batches.append(batch)),
+            shards=SimpleNamespace(
+                seal=lambda number: self.told.append(("sealed in the ledger", number))
+            ),
         )
         files = SimpleNamespace(
             sync=lambda shard: self.told.append(("sync", shard)),

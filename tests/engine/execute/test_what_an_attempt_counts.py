@@ -23,6 +23,7 @@ from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
+from resumerge.ledger.units import Units
 from resumerge.options import Options
 
 RECIPE = (
@@ -68,15 +69,15 @@ def merge(models: Path, out: Path) -> Watching:
 @pytest.fixture
 def folder(models: Path, tmp_path: Path) -> Iterator[Path]:
     """Of the ledger of a run whose disk was full after some batches."""
-    commit, left = Ledger.commit_batch, iter(range(BATCHES))
+    commit, left = Units.commit_batch, iter(range(BATCHES))
 
-    def until_full(ledger: Ledger, *batch: Any) -> None:
+    def until_full(units: Units, *batch: Any) -> None:
         if next(left, None) is None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        commit(ledger, *batch)
+        commit(units, *batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "commit_batch", until_full)
+        patch.setattr(Units, "commit_batch", until_full)
         with pytest.raises(Resumable):
             merge(models, tmp_path / "out")
     (folder,) = RunStore(tmp_path / "out.state").runs()
@@ -85,10 +86,10 @@ def folder(models: Path, tmp_path: Path) -> Iterator[Path]:
 
 def test_the_work_of_two_attempts_adds_up(folder: Path, models: Path, tmp_path: Path) -> None:
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        before, [stopped] = ledger.totals(), ledger.attempts()
+        before, [stopped] = ledger.totals(), ledger.attempts.all()
         written = sum(
             unit_of_row(row).block_bytes(index)[1]
-            for row in ledger.units()
+            for row in ledger.units.all()
             for index in range(row["committed_blocks"])
         )
     assert (stopped["batches"], stopped["outcome"]) == (BATCHES, "error")
@@ -96,9 +97,9 @@ def test_the_work_of_two_attempts_adds_up(folder: Path, models: Path, tmp_path: 
     assert stopped["bytes_committed"] == written > 0
     told = merge(models, tmp_path / "out").updates
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        after, [_, done] = ledger.totals(), ledger.attempts()
-        last = ledger.last_sample() or {}
-        samples = [group["done"] for group in ledger.sample_groups(1000)]
+        after, [_, done] = ledger.totals(), ledger.attempts.all()
+        last = ledger.samples.last() or {}
+        samples = [group["done"] for group in ledger.samples.groups(1000)]
     assert done["units_committed"] == after.units - before.units_committed
     assert done["bytes_committed"] == after.nbytes - written
     assert done["peak_rss"] > 0 and done["batch_bytes"] == 2048
@@ -132,23 +133,27 @@ def test_what_is_committed_before_it_is_reported_counts_once(
 def test_each_sealed_shard_is_in_the_snapshot(folder: Path) -> None:
     """So that a ledger that is damaged costs no shard."""
     with closing(Ledger(folder / SNAPSHOT_FILE, read_only=True)) as snapshot:
-        sealed = snapshot.sealed_shards()
-        assert snapshot.attempts()[-1]["outcome"] == "error", "and how the attempt ended"
+        sealed = snapshot.shards.sealed()
+        assert snapshot.attempts.all()[-1]["outcome"] == "error", "and how the attempt ended"
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        assert sealed == ledger.sealed_shards() != []
+        assert sealed == ledger.shards.sealed() != []
 
 
 def test_a_shard_that_is_sealed_is_in_the_snapshot_from_then_on(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, commit = [], Ledger.commit_batch
+    seen, commit = [], Units.commit_batch
 
-    def look(ledger: Ledger, *batch: Any) -> None:
-        with closing(Ledger(ledger.path.with_name(SNAPSHOT_FILE), read_only=True)) as snapshot:
-            seen.append(snapshot.sealed_shards() == ledger.sealed_shards())
-        commit(ledger, *batch)
+    def look(units: Units, *batch: Any) -> None:
+        folder = units._db.path.parent
+        with (
+            closing(Ledger(folder / SNAPSHOT_FILE, read_only=True)) as snapshot,
+            closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger,
+        ):
+            seen.append(snapshot.shards.sealed() == ledger.shards.sealed())
+        commit(units, *batch)
 
-    monkeypatch.setattr(Ledger, "commit_batch", look)
+    monkeypatch.setattr(Units, "commit_batch", look)
     merge(models, tmp_path / "out")
     assert all(seen)
 
@@ -160,7 +165,7 @@ def test_samples_come_at_a_bounded_rate(
     merge(models, tmp_path / "out")
     (folder,) = RunStore(tmp_path / "out.state").runs()
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        assert (ledger.last_sample() or {})["id"] == 3, (
+        assert (ledger.samples.last() or {})["id"] == 3, (
             "twice at the beginning, and of the first batch"
         )
-        assert ledger.attempts()[0]["batches"] > BATCHES
+        assert ledger.attempts.all()[0]["batches"] > BATCHES

@@ -63,10 +63,12 @@ class Bench:
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(relative(file.blob, link))
             self.downloads[str(file.blob)] = file.blob.stat().st_ino
-        ledger: Any = SimpleNamespace(
-            downloads=lambda: dict(self.downloads), download_evicted=self.download_evicted,
-            note_download=lambda *facts: self.told.append(("noted", facts)),
-        )  # fmt: skip
+        downloads = SimpleNamespace(
+            inodes=lambda: dict(self.downloads),
+            evict=self.download_evicted,
+            note=lambda *facts: self.told.append(("noted", facts)),
+        )
+        ledger: Any = SimpleNamespace(downloads=downloads)
         metadata: Any = SimpleNamespace(
             forget_verdict=lambda blob: self.told.append(("no verdict", blob))
         )

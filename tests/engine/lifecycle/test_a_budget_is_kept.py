@@ -65,4 +65,4 @@ def test_what_was_given_last_holds_until_something_else_is(
     assert told.budgets == expected
     (folder,) = RunStore(tmp_path / "state").runs()
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        assert [row["budget"] for row in ledger.attempts()] == expected
+        assert [row["budget"] for row in ledger.attempts.all()] == expected

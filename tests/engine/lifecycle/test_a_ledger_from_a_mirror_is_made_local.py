@@ -46,22 +46,22 @@ def moved(folder: Path, *mirrored: int) -> Ledger:
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.set_mirror("/their/mirror")
         for number in mirrored:
-            shard = ledger.shards()[number]
-            ledger.note_mirrored(shard["name"], shard["nbytes"], "a" * 64)
+            shard = ledger.shards.all()[number]
+            ledger.mirrored.note(shard["name"], shard["nbytes"], "a" * 64)
     localize(folder, folder.parent / "home", folder.parent / "here", "/my/mirror", Storage())
     return Ledger(folder / LEDGER_FILE)
 
 
 def test_only_what_the_mirror_has_is_committed(folder: Path) -> None:
     with closing(moved(folder, 0, 2)) as ledger:
-        states = [shard["state"] for shard in ledger.shards()]
+        states = [shard["state"] for shard in ledger.shards.all()]
         assert len(states) > 3
         assert states == ["sealed", "open", "sealed"] + ["open"] * (len(states) - 3)
-        for unit in ledger.units():
+        for unit in ledger.units.all():
             assert bool(unit["checksum"]) == (unit["shard"] in (0, 2))
-        run, [event] = ledger.run() or {}, ledger.events("moved_here")
+        run, [event] = ledger.run() or {}, ledger.events.all("moved_here")
         assert event["data"]["shards"] == 2
-        pending = [unit for unit in ledger.units() if not unit["checksum"]]
+        pending = [unit for unit in ledger.units.all() if not unit["checksum"]]
         assert event["data"]["units"] == len(pending)
     assert run["output"] == str(folder.parent / "here")
     assert run["config_path"] == str(folder.parent / "home" / RECIPE_FILE)
@@ -85,8 +85,8 @@ def test_what_was_not_sealed_there_is_not_kept_though_the_mirror_has_such_a_file
     change(folder / LEDGER_FILE, "UPDATE shards SET state = 'open', sealed_at = NULL "
            "WHERE number = 0")  # fmt: skip
     with closing(moved(folder, 0, 1)) as ledger:
-        assert [shard["state"] for shard in ledger.shards()][:2] == ["open", "sealed"]
-        assert {unit["shard"] for unit in ledger.units() if unit["checksum"]} == {1}
+        assert [shard["state"] for shard in ledger.shards.all()][:2] == ["open", "sealed"]
+        assert {unit["shard"] for unit in ledger.units.all() if unit["checksum"]} == {1}
 
 
 def test_a_local_model_is_looked_for_where_the_recipe_names_it(folder: Path) -> None:

@@ -15,6 +15,7 @@ from tiny_models import TWO_LAYERS, write_family
 from resumerge.engine.execute.scheduler import Scheduler
 from resumerge.errors import Interrupted, Resumable
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
+from resumerge.ledger.attempts import Attempts
 from resumerge.ledger.run_store import RunStore
 
 RECIPE = (
@@ -53,11 +54,11 @@ def test_ended_by(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     (folder,) = RunStore(tmp_path / "out.state").runs()
     for file in (LEDGER_FILE, SNAPSHOT_FILE):
         with closing(Ledger(folder / file, read_only=True)) as ledger:
-            [attempt] = ledger.attempts()
+            [attempt] = ledger.attempts.all()
             assert attempt["outcome"] == outcome and attempt["ended"]
             assert attempt["peak_rss"] > 0 and attempt["seconds"] > 0
             assert (ledger.run() or {})["state"] == state
-            causes = [event["data"].get("cause") for event in ledger.events("stopped")]
+            causes = [event["data"].get("cause") for event in ledger.events.all("stopped")]
     if cause is None:
         assert causes == []
     else:
@@ -66,23 +67,23 @@ def test_ended_by(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     merge(models, RECIPE, tmp_path / "calm")
     assert shards_of(tmp_path / "out") == shards_of(tmp_path / "calm")
     with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
-        assert [attempt["outcome"] for attempt in ledger.attempts()] == [outcome, "done"]
+        assert [attempt["outcome"] for attempt in ledger.attempts.all()] == [outcome, "done"]
         assert (ledger.run() or {})["state"] == "done"
 
 
-@pytest.mark.parametrize("step", ["end_attempt", "set_state"])
+@pytest.mark.parametrize(("table", "step"), [(Attempts, "end"), (Ledger, "set_state")])
 def test_an_end_that_cannot_be_noted_is_no_success(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: type, step: str
 ) -> None:
-    note = getattr(Ledger, step)
+    note = getattr(table, step)
 
-    def full(ledger: Ledger, *words: object, **facts: object) -> None:
+    def full(owner: object, *words: object, **facts: object) -> None:
         if "done" in words:
             raise sqlite3.OperationalError("database or disk is full")
-        note(ledger, *words, **facts)
+        note(owner, *words, **facts)
 
     with monkeypatch.context() as patch, pytest.raises((Resumable, sqlite3.OperationalError)):
-        patch.setattr(Ledger, step, full)
+        patch.setattr(table, step, full)
         merge(models, RECIPE, tmp_path / "out")
     merge(models, RECIPE, tmp_path / "out")
     (folder,) = RunStore(tmp_path / "out.state").runs()

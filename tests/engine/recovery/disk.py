@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from resumerge.ledger import Ledger
+from resumerge.ledger.connection import Connection
 
 PAGE = 4096
 REAL = {
@@ -118,19 +118,19 @@ class Disk:
         Path.unlink = _unlink  # type: ignore
         Path.rmdir = lambda a: os.rmdir(a)  # type: ignore
         Path.mkdir = _mkdir  # type: ignore
-        begin = Ledger._transaction
+        begin = Connection.transaction
 
         @contextmanager
-        def transaction(ledger: Ledger) -> Iterator[None]:
-            inside_another = ledger._connection.in_transaction
-            with begin(ledger):
+        def transaction(connection: Connection) -> Iterator[None]:
+            inside_another = connection._connection.in_transaction
+            with begin(connection):
                 yield
                 if not inside_another:
-                    self._point("before commit", ledger.path)
+                    self._point("before commit", connection.path)
             if not inside_another:
-                self._point("after commit", ledger.path)
+                self._point("after commit", connection.path)
 
-        Ledger._transaction = transaction  # type: ignore[method-assign]
+        Connection.transaction = transaction  # type: ignore
 
     def report(self) -> None:
         """Write down what was counted."""

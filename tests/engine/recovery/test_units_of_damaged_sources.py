@@ -56,16 +56,16 @@ class Found:
 
     def commit(self, name: str, *, whole: bool = True) -> None:
         done = UnitCommit(self.number(name), bytes(16), b"", "0" * 32 if whole else None, 0.5)
-        self.ledger.commit_batch(1, 1, [done], {"units_committed": 1, "bytes_committed": 16})
+        self.ledger.units.commit_batch(1, 1, [done], {"units_committed": 1, "bytes_committed": 16})
 
     def committed(self) -> set[str]:
-        progress = self.ledger.progress()
+        progress = self.ledger.units.progress()
         return {u.name for u, known in zip(self.plan.units, progress) if known.committed_blocks}
 
     def forget(self) -> list[tuple[str, str, int]]:
         """Forget what is damaged; the model, the file and the number of units of each event."""
         forget_damaged(self.plan, self.ledger, self.metadata, lambda: None)
-        told = [event["data"] for event in self.ledger.events(DAMAGED)]
+        told = [event["data"] for event in self.ledger.events.all(DAMAGED)]
         return [(data["model"], data["file"], data["units"]) for data in told]
 
     def found(self) -> set[str]:
@@ -83,7 +83,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
     units = [{**UNIT, "number": unit.index, "name": unit.name} for unit in made.units]
     with closing(Ledger.create(tmp_path / LEDGER_FILE)) as ledger:
         ledger.begin(RUN, [], [SHARD], units)
-        ledger.start_attempt({"pid": 1, "host": "here", "boot_id": None})
+        ledger.attempts.start({"pid": 1, "host": "here", "boot_id": None})
         metadata = MetadataCache(tmp_path)
         yield Found(made, ledger, metadata)
         metadata.close()

@@ -75,12 +75,12 @@ class Place:
 
     def keep(self) -> None:
         with closing(Ledger(self.ledger)) as ledger:
-            ledger.event("batch_lowered", reason="memory")
-            ledger.note_download("/nowhere", "org/name", "model.safetensors", 5, 6)
-            ledger.note_companion("README.md", 5, "0" * 32)
-            ledger.note_step("1" * 32, 1, "2" * 32)
+            ledger.events.add("batch_lowered", reason="memory")
+            ledger.downloads.note("/nowhere", "org/name", "model.safetensors", 5, 6)
+            ledger.companions.note("README.md", 5, "0" * 32)
+            ledger.steps.note("1" * 32, 1, "2" * 32)
             sample = {"rss": 5, "available": 5, "budget": 5, "batch_bytes": 5, "bytes_done": 5}
-            ledger.commit_batch(1, 9, [], {"bytes_committed": 5}, sample)
+            ledger.units.commit_batch(1, 9, [], {"bytes_committed": 5}, sample)
             take_snapshot(ledger, Storage())
             ledger.use_one_file()
         self.kept.mkdir()
@@ -342,12 +342,12 @@ def test_what_is_accepted_is_still_accepted_after_the_next_attempt(
                 stopped.resume()
                 with closing(Ledger(stopped.ledger)) as ledger:
                     ledger.check()
-                    ledger.sample_groups(5)
+                    ledger.samples.groups(5)
 
 
 def test_what_is_mirrored_has_a_mirror(stopped: Place) -> None:
     stopped.restore()
     with closing(Ledger(stopped.ledger)) as ledger:
-        ledger.note_mirrored("config.json", 5, "0" * 64)
+        ledger.mirrored.note("config.json", 5, "0" * 64)
     with pytest.raises(InputError, match=r"run\.mirror"):
         verify_run(stopped.run, Storage())

@@ -59,7 +59,7 @@ class Found:
 
     def events(self) -> list[str]:
         known = {"source_touched", "stopped"}
-        return [event["kind"] for event in self.ledger.events() if event["kind"] not in known]
+        return [event["kind"] for event in self.ledger.events.all() if event["kind"] not in known]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_a_shard_without_anything_in_it_gives_its_space_back_where_shards_are_fr
     found: Found, lazy: bool
 ) -> None:
     partial, before = found.open(1), found.events()
-    found.ledger.forget(found.units(1), "noted")
+    found.ledger.units.forget(found.units(1), "noted")
     assert found.recover(lazy=lazy) == found.units(1)
     assert partial.exists() is not lazy
     assert found.events() == [*before, "noted"]
@@ -96,7 +96,7 @@ def test_one_tensor_in_it_is_enough_to_keep_it(found: Found, lazy: bool) -> None
     several = max(range(len(found.names())), key=lambda number: len(found.units(number)))
     partial, others = found.open(several), found.units(several)[1:]
     assert others
-    found.ledger.forget(others, "noted")
+    found.ledger.units.forget(others, "noted")
     data = partial.read_bytes()
     assert found.recover(lazy=lazy) == others
     assert partial.read_bytes() == data
@@ -120,11 +120,11 @@ def test_one_that_the_mirror_alone_has_is_sealed_and_one_that_is_nowhere_is_lost
 ) -> None:
     names = found.names()
     found.ledger.set_mirror("/mirror")
-    found.ledger.note_mirrored(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
+    found.ledger.mirrored.note(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
     for name in names[:2]:
         (found.out / name).unlink()
     assert found.recover() == found.units(1)
-    assert found.ledger.open_shards() == [names[1]]
+    assert found.ledger.shards.open() == [names[1]]
     assert not (found.out / names[0]).exists()
 
 
@@ -132,10 +132,10 @@ def test_one_that_the_mirror_has_and_that_is_damaged_here_is_computed_again(foun
     """What is here is what `verify` and the user see."""
     names = found.names()
     found.ledger.set_mirror("/mirror")
-    found.ledger.note_mirrored(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
+    found.ledger.mirrored.note(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
     (found.out / names[0]).write_bytes(b"cut off")
     assert found.recover() == found.units(0)
-    assert found.ledger.mirrored() == {}
+    assert found.ledger.mirrored.checksums() == {}
 
 
 def test_suspects_are_compared_and_nothing_else_and_it_is_told_how_far(found: Found) -> None:
@@ -153,5 +153,5 @@ def test_suspects_are_compared_and_nothing_else_and_it_is_told_how_far(found: Fo
     done = [now for now, _ in found.moved]
     assert (len(done), sorted(done), done[-1]) == (len(suspects), done, total)
     assert {of for _, of in found.moved} == {total}
-    assert found.ledger.open_shards() == [found.names()[1]]
+    assert found.ledger.shards.open() == [found.names()[1]]
     assert (found.out / f"{found.names()[1]}.partial").exists()

@@ -52,7 +52,7 @@ def unseal(place: Path, number: int) -> Path:
     change(folder / LEDGER_FILE, open_again, [number])
     change(folder / LEDGER_FILE, "UPDATE run SET state = 'interrupted'")
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        name = ledger.shards()[number]["name"]
+        name = ledger.shards.all()[number]["name"]
         take_snapshot(ledger, Storage())
     (place / "out" / name).rename(place / "out" / f"{name}.partial")
     return folder
@@ -69,7 +69,7 @@ def test_a_shard_that_recovery_seals_is_in_the_snapshot_at_once(
         rename(self, source, target)
         if target.name == SNAPSHOT_FILE:
             with closing(Ledger(target, read_only=True)) as snapshot:
-                sealed.append(snapshot.open_shards())
+                sealed.append(snapshot.shards.open())
 
     monkeypatch.setattr(Storage, "rename", look)
     with pytest.raises(KeyboardInterrupt):
@@ -86,4 +86,4 @@ def test_a_shard_that_recovery_seals_is_in_the_snapshot_at_once(
     go_on(place, Storage())
     assert shards_of(place / "out") == before
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        assert ledger.open_shards() == []
+        assert ledger.shards.open() == []

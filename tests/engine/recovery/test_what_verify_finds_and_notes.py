@@ -112,7 +112,7 @@ def test_while_another_process_works_a_snapshot_is_as_good(done: Merge, data: by
         assert not (folder / "ledger.damaged.db").exists()
     assert verify(done).intact
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        assert ledger.events("ledger_restored")
+        assert ledger.events.all("ledger_restored")
     assert (folder / SNAPSHOT_FILE).exists()
 
 

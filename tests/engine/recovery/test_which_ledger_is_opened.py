@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
     """Of a run, with a snapshot that is older than its ledger."""
     with closing(make(tmp_path / LEDGER_FILE)) as ledger:
         take_snapshot(ledger, Storage())
-        ledger.event("after")
+        ledger.events.add("after")
         ledger.use_one_file()
     return tmp_path
 
@@ -30,7 +30,7 @@ def opened(folder: Path) -> tuple[list[str], bool]:
     """The kinds of the events of the ledger that is opened, and whether it has to be compared."""
     ledger, restored = open_ledger(folder, Storage())
     with closing(ledger):
-        return [event["kind"] for event in ledger.events()], restored
+        return [event["kind"] for event in ledger.events.all()], restored
 
 
 def damage(path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_restored_one_is_to_be_compared_until_it_was(
     for _ in range(2):
         assert opened(folder) == (["ledger_restored"], True)
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        ledger.event(RECONCILED)
+        ledger.events.add(RECONCILED)
     assert opened(folder)[1] is False
     damage(folder / LEDGER_FILE)
     assert opened(folder)[1] is True
@@ -74,7 +74,7 @@ def test_who_only_reads_restores_nothing(folder: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with closing(read_ledger(folder)) as ledger:
         assert ledger.path.name == SNAPSHOT_FILE
-        assert ledger.events() == []
+        assert ledger.events.all() == []
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert {name: after[name] for name in before} == before
 

@@ -65,15 +65,15 @@ class Made:
                         unit["checksum"],
                         0.0,
                     )
-                    for unit in done.units(shard["number"])
+                    for unit in done.units.all(shard["number"])
                 ]
-                for shard in done.shards()
+                for shard in done.shards.all()
             }
-            names = [shard["name"] for shard in done.shards()]
+            names = [shard["name"] for shard in done.shards.all()]
         with closing(sqlite3.connect(ledger)) as db:
             db.execute("VACUUM INTO ?", [str(fresh)])
         with closing(Ledger(fresh)) as copy:
-            copy.forget([unit["number"] for unit in copy.units()], "played_again")
+            copy.units.forget([unit["number"] for unit in copy.units.all()], "played_again")
             copy.set_state("planned")
         with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
             for table in ("attempts", "events", "samples", "companions", "downloads"):
@@ -177,18 +177,18 @@ class Mirrored:
 
     def _recover(self, process: Process, ledger: Ledger) -> None:
         """Shards that are neither here nor in the mirror are computed again."""
-        mirrored = ledger.mirrored()
-        for shard in ledger.shards():
+        mirrored = ledger.mirrored.checksums()
+        for shard in ledger.shards.all():
             path = process.machine.out / shard["name"]
             if shard["state"] == "sealed" and not path.exists() and shard["name"] not in mirrored:
-                units = [unit["number"] for unit in ledger.units(shard["number"])]
-                ledger.forget(units, "shard_lost")
+                units = [unit["number"] for unit in ledger.units.all(shard["number"])]
+                ledger.units.forget(units, "shard_lost")
 
     def _attempt(self, process: Process, session: MirrorSession, ledger: Ledger) -> None:
         out = process.machine.out
         out.mkdir(exist_ok=True)
         facts = {"pid": process.pid, "host": "h", "boot_id": "b", "budget": 1, "batch_bytes": 1}
-        attempt = ledger.start_attempt(facts)
+        attempt = ledger.attempts.start(facts)
         ledger.set_state("running")
         replicator = Replicator(
             session.store,
@@ -203,7 +203,7 @@ class Mirrored:
         outcome = "interrupted"
         try:
             replicator.start()
-            for batch, shard in enumerate(ledger.shards(), 1):
+            for batch, shard in enumerate(ledger.shards.all(), 1):
                 if shard["state"] != "sealed":
                     self._compute(ledger, out, attempt, batch, shard)
                     replicator.sealed(shard["number"])
@@ -213,13 +213,13 @@ class Mirrored:
         finally:
             replicator.close()
             if not process.dead:
-                ledger.end_attempt(attempt, outcome)
+                ledger.attempts.end(attempt, outcome)
                 ledger.set_state(outcome)
 
     def _compute(self, ledger: Ledger, out: Path, attempt: int, batch: int, shard: dict) -> None:
         (out / shard["name"]).write_bytes(self.made.shards[shard["name"]])
-        ledger.commit_batch(attempt, batch, self.made.commits[shard["number"]], TOTALS)
-        ledger.seal(shard["number"])
+        ledger.units.commit_batch(attempt, batch, self.made.commits[shard["number"]], TOTALS)
+        ledger.shards.seal(shard["number"])
 
 
 class _LocalStorage(Storage):

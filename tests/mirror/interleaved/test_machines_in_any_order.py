@@ -100,7 +100,7 @@ def named_too_early(patch: pytest.MonkeyPatch) -> None:
 
     def early(self: Replicator, name: str) -> None:
         data = (self._out / name).read_bytes()
-        self._ledger.note_mirrored(name, len(data), digest(data))
+        self._ledger.mirrored.note(name, len(data), digest(data))
         self._write_snapshot()
         upload(self, name)
 

@@ -107,4 +107,4 @@ class Replication:
         return {path.name for path in self.out.glob("*.safetensors")}
 
     def events(self) -> list[str]:
-        return [event["kind"] for event in self.ledger.events() if "mirror" in event["kind"]]
+        return [event["kind"] for event in self.ledger.events.all() if "mirror" in event["kind"]]

@@ -19,7 +19,7 @@ def test_no_shard_is_deleted_that_the_successor_does_not_know(
     followed: list[str] = []
 
     def happens(name: str) -> None:
-        if name.startswith(before) and replication.ledger.unmirrored_shards() and not followed:
+        if name.startswith(before) and replication.ledger.shards.unmirrored() and not followed:
             followed.append(name)
             write(PlainFolder(replication.store.folder), ELSEWHERE, 2)
 
@@ -32,5 +32,5 @@ def test_no_shard_is_deleted_that_the_successor_does_not_know(
     found = newest_snapshot(replication.store, replication.store.list())
     assert found is not None
     with open_snapshot(found[1]) as ledger:
-        assert gone <= set(ledger.mirrored())
+        assert gone <= set(ledger.mirrored.checksums())
     assert not gone, "the first shard was not named when the successor came"

@@ -30,7 +30,7 @@ def test_failures_are_told_once_and_so_is_their_end(replication: Replication) ->
     failing, working = replication.notes
     assert {note.split(" at ")[0] for note in replication.waits} == {"Waiting for the mirror"}
     assert time.monotonic() - began < 4, "the pauses are those of the backoff"
-    [failed] = replication.ledger.events("mirror_failing")
+    [failed] = replication.ledger.events.all("mirror_failing")
     assert "Transport endpoint" in failed["data"]["reason"]
     assert "fails; retrying: Transport" in failing
     assert "works again" in working
@@ -74,7 +74,7 @@ def test_a_new_shard_ends_one_pause(
         time.sleep(0.2)
         assert len(tries) == number
         replicator.sealed(0)
-    wait_for(lambda: replication.ledger.mirrored())
+    wait_for(lambda: replication.ledger.mirrored.checksums())
 
 
 def test_who_waits_is_told_of_it_all_the_time(
@@ -83,7 +83,7 @@ def test_who_waits_is_told_of_it_all_the_time(
     monkeypatch.setattr("resumerge.mirror.replicator.CHECK_SECONDS", 0.1)
     replication.store.fails = lambda name: name == "written config.json" and time.sleep(1.2)
     replication.begin()
-    wait_for(lambda: not replication.ledger.unmirrored_shards())
+    wait_for(lambda: not replication.ledger.shards.unmirrored())
     replication.finish()
     assert len(replication.waits) >= 3
     assert all(
@@ -97,7 +97,7 @@ def test_who_need_not_wait_is_told_nothing(
 ) -> None:
     monkeypatch.setattr("resumerge.mirror.replicator.CHECK_SECONDS", 0.5)
     replication.begin()
-    wait_for(lambda: not replication.ledger.unmirrored_shards())
+    wait_for(lambda: not replication.ledger.shards.unmirrored())
     replication.finish()
     assert replication.waits == []
 
@@ -154,13 +154,13 @@ def test_the_last_answer_may_be_lost(
                 store.put({MANIFEST_FILE: edited_manifest(store.get(MANIFEST_FILE), **later)})
             raise OSError("Connection reset by peer")
 
-    event = replication.ledger.event
+    event = replication.ledger.events.add
 
     def slow_event(kind: str, **data: Any) -> None:
         time.sleep(0.3 if kind == "mirror_recovered" else 0)
         event(kind, **data)
 
-    monkeypatch.setattr(replication.ledger, "event", slow_event)
+    monkeypatch.setattr(replication.ledger.events, "add", slow_event)
     replication.store.fails = happens
     replication.begin()
     replication.finish()
@@ -241,9 +241,9 @@ def test_who_waits_for_the_mirror_can_be_stopped(replication: Replication) -> No
     began = time.monotonic()
     replicator.close()
     assert time.monotonic() - began < 2
-    mirrored = replication.ledger.mirrored()
+    mirrored = replication.ledger.mirrored.checksums()
     time.sleep(0.3)
-    assert replication.ledger.mirrored() == mirrored, "the thread has ended"
+    assert replication.ledger.mirrored.checksums() == mirrored, "the thread has ended"
     assert len(mirrored) < len(replication.shards())
 
 

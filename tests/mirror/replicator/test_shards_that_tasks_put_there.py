@@ -35,12 +35,12 @@ def test_the_objects_of_tasks_go_after_a_snapshot(replication: Replication) -> N
             found = newest_snapshot(plain, plain.list())
             assert found is not None, "no snapshot"
             with open_snapshot(found[1]) as there:
-                assert there.mirrored().get(first) == sha256, "the shard is nobody's"
+                assert there.mirrored.checksums().get(first) == sha256, "the shard is nobody's"
         put(files, remove)
 
     store.put = watched  # type: ignore[method-assign]
     replicator = replication.make()
-    replication.ledger.note_mirrored(first, path.stat().st_size, sha256)
+    replication.ledger.mirrored.note(first, path.stat().st_size, sha256)
     path.unlink()
     replicator.uploaded([ours])
     replicator.start()

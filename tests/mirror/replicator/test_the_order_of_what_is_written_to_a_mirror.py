@@ -79,7 +79,7 @@ def test_an_upload_ends_with_the_lease(replication: Replication) -> None:
     replication.begin()
     replication.wait_until_over()
     assert not replication.model()
-    assert not replication.ledger.mirrored()
+    assert not replication.ledger.mirrored.checksums()
 
 
 def test_what_was_uploaded_without_the_lease_does_not_count(replication: Replication) -> None:
@@ -87,7 +87,7 @@ def test_what_was_uploaded_without_the_lease_does_not_count(replication: Replica
     replication.begin()
     replication.wait_until_over()
     assert len(replication.model()) == 1
-    assert not replication.ledger.mirrored()
+    assert not replication.ledger.mirrored.checksums()
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_each_shard_is_named_before_the_next_is_uploaded(replication: Replicatio
     assert all(consistent)
     time.sleep(SECONDS / 2)
     assert not replication.lease.is_lost, "nobody renews it any more"
-    assert replication.ledger.mirrored().keys() == set(shards)
+    assert replication.ledger.mirrored.checksums().keys() == set(shards)
     assert list(replication.store.list()).count(".resumerge/done.json") == 1
     assert not snapshot_names(replication.store.list())
     manifest = read_manifest(replication.store)
@@ -216,10 +216,10 @@ def test_a_file_that_vanished_there_is_uploaded_again_before_the_end(
 ) -> None:
     shards = sorted(replication.shards())
     replication.begin()
-    wait_for(lambda: len(replication.ledger.mirrored()) == len(shards))
+    wait_for(lambda: len(replication.ledger.mirrored.checksums()) == len(shards))
     harm(replication.store.folder / shards[0])
     replication.finish()
-    [lost] = replication.ledger.events("mirror_lost_file")
+    [lost] = replication.ledger.events.all("mirror_lost_file")
     assert lost["data"]["name"] == shards[0]
     assert replication.model()[shards[0]] == (replication.out / shards[0]).stat().st_size
     assert check_mirror(replication.store).consistent
@@ -249,7 +249,7 @@ def test_no_shard_is_deleted_here_that_has_vanished_there(replication: Replicati
 def test_no_snapshot_names_what_vanished_while_nobody_looked(replication: Replication) -> None:
     """Not even the first one, which another machine may find."""
     shards = sorted(replication.shards())
-    replication.ledger.note_mirrored(shards[0], 1, "0" * 64)
+    replication.ledger.mirrored.note(shards[0], 1, "0" * 64)
     named: list[bool] = []
 
     def happens(name: str) -> None:
@@ -281,14 +281,14 @@ def test_a_snapshot_whose_answer_was_lost_is_replaced_like_any_other(
     failed: list[str] = []
 
     def happens(name: str) -> None:
-        later = replication.ledger.mirrored() and not failed
+        later = replication.ledger.mirrored.checksums() and not failed
         if name.startswith("written .resumerge/ledger-") and later:
             failed.append(name)
             raise OSError("the line was cut")
 
     replication.store.fails = happens
     replication.begin()
-    wait_for(lambda: not replication.ledger.unmirrored_shards())
+    wait_for(lambda: not replication.ledger.shards.unmirrored())
     replication.replicator.close()
     assert failed
     assert len(snapshot_names(replication.store.list())) == 1
@@ -358,7 +358,7 @@ def test_a_file_of_the_user_is_not_replaced(replication: Replication, renames: b
     replication.finish()
     kept = f"{first}.kept"
     assert (replication.store.folder / kept).read_bytes() == b"mine"
-    [event] = replication.ledger.events("file_set_aside")
+    [event] = replication.ledger.events.all("file_set_aside")
     assert (event["data"]["name"], event["data"]["now"]) == (first, kept)
     assert any(note.endswith(f"renamed to {kept}") for note in replication.notes)
 
@@ -375,7 +375,7 @@ def test_a_shard_that_is_nowhere_is_told(replication: Replication) -> None:
 def test_what_another_machine_would_get_is_what_the_newest_snapshot_names(
     replication: Replication,
 ) -> None:
-    shards = replication.ledger.shards()
+    shards = replication.ledger.shards.all()
     total = replication.ledger.totals().nbytes_committed
     replicator = replication.make()
     has_none = f"has 0 of {len(shards)} shards: another machine that resumes from it gets 0 B; "
@@ -383,12 +383,15 @@ def test_what_another_machine_would_get_is_what_the_newest_snapshot_names(
     assert replicator.left_behind().endswith(has_none + rest)
 
     def happens(name: str) -> None:
-        if name.startswith("written .resumerge/ledger-") and replication.ledger.mirrored():
+        if (
+            name.startswith("written .resumerge/ledger-")
+            and replication.ledger.mirrored.checksums()
+        ):
             raise OSError("out of order")
 
     replication.store.fails = happens
     replicator.start()
-    wait_for(lambda: replication.ledger.mirrored() and replication.events())
+    wait_for(lambda: replication.ledger.mirrored.checksums() and replication.events())
     assert replicator.left_behind().endswith(has_none + rest), "no snapshot names it"
     replication.store.fails = lambda name: None
     replication.finish()

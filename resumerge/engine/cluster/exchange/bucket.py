@@ -68,7 +68,7 @@ class BucketExchange(Exchange):
         self._change(lambda: self._store.put({}, ours))
         for name, now in others.items():
             self._change(lambda: back_up(self._mirror, {name: now}))  # noqa: B023, called now
-            self._ledger.event("file_set_aside", name=name, now=now, mirror=self._mirror.url)
+            self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self._mirror.url)
 
     def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:
         nonce, name = secrets.token_hex(8), self._name(task)
