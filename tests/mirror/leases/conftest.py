@@ -1,4 +1,4 @@
-"""Leases that last for less than a second, in a folder."""
+"""Leases in a folder, of which the time is virtual."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from made_up_leases import SECONDS
 from plain_folder import PlainFolder
+from virtual_time import VirtualTime, virtual_time
 
 from resumerge.mirror import Lease
 
@@ -17,13 +18,20 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", str(SECONDS))
 
 
+@pytest.fixture(autouse=True)
+def world(request: pytest.FixtureRequest) -> Iterator[VirtualTime]:
+    """The time of this process, as leases and the test's own `time` see it."""
+    with virtual_time(request.module) as world:
+        yield world
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> PlainFolder:
     return PlainFolder(tmp_path / "mirror")
 
 
 @pytest.fixture
-def leases() -> Iterator[list[Lease]]:
+def leases(world: VirtualTime) -> Iterator[list[Lease]]:
     """Leases that are given up after the test."""
     leases: list[Lease] = []
     yield leases

@@ -8,11 +8,12 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from made_up_leases import ELSEWHERE, HERE, SECONDS, seconds_to_acquire, wait_for, write
 from plain_folder import PlainFolder, Weak
+from virtual_machines import Threading
+from virtual_time import VirtualTime
 
 from resumerge.errors import InputError, Resumable
 from resumerge.host.processes import birth
@@ -74,17 +75,16 @@ def test_a_renewal_counts_from_before_it_was_written(
 ) -> None:
     """The store took its time, in which another machine found this one silent."""
     leases.append(Lease.acquire(store, "run"))
-    written = threading.Event()
+    written: list[float] = []
 
     def slow(operation: str) -> None:
-        if operation == "put" and not written.is_set():
+        if operation == "put" and not written:
             time.sleep(0.75 * SECONDS)
-            written.set()
+            written.append(time.monotonic())
             write(store, ELSEWHERE, 2)
 
     store.fails = slow
-    assert written.wait(10)
-    time.sleep(0.05)  # the renewal returns, and the next one is not due yet
+    wait_for(lambda: written)  # the next renewal is not due yet
     with pytest.raises(Resumable, match="Another machine has taken over"):
         leases[0].check()
 
@@ -137,24 +137,20 @@ def test_a_renewal_that_failed_is_tried_again_soon() -> None:
 def test_it_is_renewed_four_times_in_its_time_and_sooner_after_a_failure(
     store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: list[float] = []
-
-    class Hasty(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout or 0.0)
-            if len(waits) in (4, 6):
-                store.fails = fails if len(waits) == 4 else lambda operation: None
-            return super().wait(0.01 if len(waits) < 8 else timeout)
-
-    def fails(operation: str) -> None:
-        raise OSError("for now")
-
-    hasty = SimpleNamespace(Event=Hasty, Lock=threading.Lock, Thread=threading.Thread)
-    monkeypatch.setattr("resumerge.mirror.lease.threading", hasty)
     monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", "400")
     leases.append(Lease.acquire(store, "run"))
-    wait_for(lambda: len(waits) == 8)
-    assert waits == [100, 100, 100, 100, 12.5, 12.5, 100, 100]
+    began = time.monotonic()
+    renewals: list[float] = []
+
+    def fails(operation: str) -> None:
+        if operation == "list":
+            renewals.append(time.monotonic() - began)
+            if len(renewals) in (4, 5):
+                raise OSError("for now")
+
+    store.fails = fails
+    time.sleep(600)
+    assert renewals == [100, 200, 300, 400, 412.5, 425, 525]
 
 
 def test_a_check_asks_the_store_only_after_late_renewals(
@@ -186,7 +182,7 @@ def test_after_it_was_stopped_nothing_is_written(store: PlainFolder, leases: lis
     time.sleep(SECONDS / 2)
     lease.release()
     assert found(store) == before and not before.released
-    assert seconds_to_acquire(store, leases) < SECONDS / 2, "this process does not hold it"
+    assert seconds_to_acquire(store, leases) == 0, "this process does not hold it"
 
 
 def test_a_release_is_written_and_nothing_after_it(store: PlainFolder) -> None:
@@ -203,17 +199,11 @@ def test_a_store_that_hangs_does_not_keep_the_process(
 ) -> None:
     monkeypatch.setattr("resumerge.mirror.lease.EXIT_SECONDS", 1.0)
     lease = Lease.acquire(store, "run")
-    awake = threading.Event()
-
-    def hangs(operation: str) -> None:
-        awake.wait(10)
-
-    store.fails = hangs
+    store.fails = lambda operation: time.sleep(3600)
     time.sleep(SECONDS / 2)  # a renewal hangs
     began = time.monotonic()
     lease.release()
-    assert time.monotonic() - began < 1.8, "once, not for each thing that it would do"
-    awake.set()
+    assert time.monotonic() - began == 1.0, "once, not for each thing that it would do"
 
 
 # Acquiring
@@ -250,7 +240,7 @@ def test_an_earlier_lease_of_this_process_is_no_hindrance(
 ) -> None:
     """Nor is that of a dead process whose number and start this one has, as after a fork."""
     write(store, replace(HERE, born=birth(os.getpid()) or 0))
-    assert seconds_to_acquire(store, leases) < SECONDS / 2
+    assert seconds_to_acquire(store, leases) == 0
 
 
 def test_where_the_start_of_a_process_is_unknown_it_is_alive(
@@ -356,15 +346,17 @@ def test_one_that_was_written_before_the_answer_was_lost_is_held(
 
 
 def test_where_a_store_cannot_tell_the_last_writer_wins(
-    tmp_path: Path, leases: list[Lease]
+    tmp_path: Path, leases: list[Lease], world: VirtualTime
 ) -> None:
     store = Weak(tmp_path / "mirror")
 
+    def later() -> None:
+        time.sleep(store.settle_seconds / 2)
+        write(PlainFolder(store.folder), last)
+
     def happens(operation: str) -> None:
         if operation == "put":
-            threading.Timer(
-                store.settle_seconds / 2, write, (PlainFolder(store.folder), last)
-            ).start()
+            Threading(world).Thread(later).start()
 
     last = replace(HERE, pid=os.getppid(), born=birth(os.getppid()) or 0)
     store.fails = happens
