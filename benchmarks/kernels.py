@@ -24,7 +24,7 @@ from resumerge.engine.resources.allocator import reuse_freed_memory
 from resumerge.kernels import Run
 from resumerge.kernels.blocks import sampled
 from resumerge.native import BF16, INSTRUCTION_SET, Vector, instruction_sets
-from resumerge.planning.plan import BLOCK
+from resumerge.tensors.target import BLOCK
 
 NUMEL = 1 << 20
 ROW = 2048

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from resumerge.experts.extraction import dense_config
 from resumerge.layout import own_head, read_layer_list, write_layer_list
 from resumerge.output.token_ids import remap_token_ids
-from resumerge.planning.mixtures.extraction import dense_config
 from resumerge.planning.plan import LayerMap, Plan
 from resumerge.tensors.dtypes import FLOATS
 

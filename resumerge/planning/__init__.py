@@ -9,11 +9,10 @@ The package is not named ``plan``: importing it would replace the function `resu
 from resumerge.planning.check_recipe import check_recipe, read_recipe
 from resumerge.planning.estimates.estimate import Estimate, estimate
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
-from resumerge.planning.plan import BLOCK, NUMERICS, Plan, Shard, Unit, Unshared
+from resumerge.planning.plan import NUMERICS, Plan, Shard, Unit, Unshared
 from resumerge.planning.planner import make_plan
 
 __all__ = [
-    "BLOCK",
     "NUMERICS",
     "Estimate",
     "Plan",

@@ -12,13 +12,12 @@ from resumerge.methods import METHODS, MergeMethod, Value
 from resumerge.methods.checked_answers import Answers, ask
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.parameters import Parameters
-from resumerge.planning.plan import block_elements
-from resumerge.planning.shards import Target
 from resumerge.planning.slices import base_of
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.tensors import Merged, Tensor, rounded_input
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
+from resumerge.tensors.target import Target, block_elements
 from resumerge.tokenizers.row_alignment import RowAlignment
 
 

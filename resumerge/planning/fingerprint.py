@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.methods import METHODS
-from resumerge.planning.plan import BLOCK, NUMERICS, Plan
+from resumerge.planning.plan import NUMERICS, Plan
 from resumerge.tensors import Computed
+from resumerge.tensors.target import BLOCK
 
 METHOD = "method"
 TOKENIZER = "tokenizer of "

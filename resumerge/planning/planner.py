@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from resumerge.errors import InputError, Problem
+from resumerge.experts.upcycling import mix
+from resumerge.experts.views import MixtureViews
+from resumerge.experts.written_experts import as_reference, note_on_packed_files
 from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy, listed
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
@@ -15,16 +18,14 @@ from resumerge.planning.checkpoints.flat import FlatMatching, FlatViews, is_flat
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches
-from resumerge.planning.mixtures.views import MixtureViews
-from resumerge.planning.mixtures.written import as_reference, note_on_packed_files
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
 from resumerge.planning.shards import STEM, pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
-from resumerge.planning.upcycling import plan_mixture
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.recipe.spelling import did_you_mean
+from resumerge.recipe.types import Mixture
 from resumerge.sources.types import Source
 from resumerge.tokenizers.chat_template import choose_template
 from resumerge.tokenizers.required import Tokenizers
@@ -55,7 +56,7 @@ def make_plan(
         InputError: with every problem that was found.
     """
     if recipe.mixture is not None:
-        return plan_mixture(
+        return _plan_mixture(
             recipe,
             recipe.mixture,
             sources,
@@ -65,6 +66,35 @@ def make_plan(
         )
     planner = _Planner(recipe, sources, tokenizers or Tokenizers(), unshared)
     return replace(planner.plan(seed, shard_size, stem), sources=tuple(sources.values()))
+
+
+def _plan_mixture(
+    recipe: Recipe,
+    mixture: Mixture,
+    sources: Mapping[ModelRef, Source],
+    tokenizers: Tokenizers,
+    *,
+    seed: int,
+    shard_size: int,
+) -> Plan:
+    assert recipe.base_model is not None
+    models = ModelViews(sources, recipe.base_model)
+    made, targets, notes = mix(recipe, mixture, models, tokenizers, seed=seed)
+    units, shards = pack(targets, shard_size)
+    return Plan(
+        recipe=recipe,
+        sources=tuple(sources.values()),
+        reference=sources[recipe.base_model].number,
+        layers=models.layers[recipe.base_model],
+        layer_maps=(),
+        units=units,
+        shards=shards,
+        seed=seed,
+        shard_size=shard_size,
+        notes=tuple(dict.fromkeys(notes)),
+        tokenizers={ref.text: v.digest for ref, v in tokenizers.vocabularies.items()},
+        mixture=made,
+    )
 
 
 ModuleMatch = tuple[Module, ModulePart]

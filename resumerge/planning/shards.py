@@ -5,29 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from resumerge.planning.plan import Shard, Unit
 from resumerge.sources.types import Source
-from resumerge.tensors import Tensor
 from resumerge.tensors.dtypes import BITS, nbytes
-
-
-@dataclass(frozen=True)
-class Target:
-    """A `Unit` that has no place yet; without `tensors` it goes on with that of the one before."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    block_elements: int
-    expression: Tensor
-    tensors: Mapping[str, tuple[int, ...]]
-
-    @property
-    def nbytes(self) -> int:
-        return nbytes(self.dtype, math.prod(self.shape))
-
+from resumerge.tensors.target import Target
 
 STEM = "model"
 """How the names of files begin that transformers looks for."""

@@ -112,7 +112,7 @@ def test_where_blocks_end_changes_no_more_than_the_last_bits(
     found = []
     for size in (block, 1 << 18):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("resumerge.planning.plan.BLOCK", size)
+            patch.setattr("resumerge.tensors.target.BLOCK", size)
             found.append(merged(tmp_path_factory.mktemp("m"), text, given_models)["x"])
     assert found[0].shape == tuple(shape)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)

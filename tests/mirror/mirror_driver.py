@@ -24,8 +24,8 @@ from resumerge.engine.resources import governor
 from resumerge.mirror import replicator as mirror_module
 from resumerge.mirror.stores import folder as folder_module
 from resumerge.options import Options
-from resumerge.planning import plan
 from resumerge.retry import Backoff
+from resumerge.tensors import target
 from resumerge.ui.progress.console_reporter import ConsoleReporter
 
 LEASE_SECONDS = "1"
@@ -37,7 +37,7 @@ BUCKETS = {"AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_CONNECTIO
 
 def shrink() -> None:
     """Small blocks and batches, so that a small merge has many; short pauses between tries."""
-    plan.BLOCK = 512
+    target.BLOCK = 512
     engine.BLOCK = 512
     governor.LARGEST_BATCH = governor.SMALLEST_BATCH = 8192
     mirror_module.BACKOFF = Backoff(first=0.01, longest=0.1)

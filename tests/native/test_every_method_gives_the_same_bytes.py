@@ -79,7 +79,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_same_bytes(
     name: str, models: Path, tmp_path: Path, use_kernels: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resumerge.planning.plan.BLOCK", BLOCK)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
     method, params = RECIPES[name]
 
     def merged(blocks: int) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ from resumerge.planning.estimates.memory import (
     memory_need,
     vocabulary_bytes,
 )
-from resumerge.planning.plan import BLOCK, Unit
+from resumerge.planning.plan import Unit
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe
 from resumerge.sources.types import Source, numbered
@@ -24,6 +24,7 @@ from resumerge.tensors import Adapted, Gathered, Merged
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
 from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
+from resumerge.tensors.target import BLOCK
 from resumerge.tokenizers.required import Tokenizers
 from resumerge.tokenizers.vocabulary import Vocabulary
 

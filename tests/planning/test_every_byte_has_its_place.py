@@ -16,9 +16,10 @@ from resumerge.kernels.blocks import Block, Run
 from resumerge.methods import METHODS
 from resumerge.planning import NUMERICS, Plan
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
-from resumerge.planning.plan import BLOCK, Unit, block_elements
-from resumerge.planning.shards import Target, pack, shard_name
+from resumerge.planning.plan import Unit
+from resumerge.planning.shards import pack, shard_name
 from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.target import BLOCK, Target, block_elements
 
 COPY = tensor("x", (1,))
 

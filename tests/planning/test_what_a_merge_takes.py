@@ -36,10 +36,10 @@ from resumerge.planning.estimates.time import (
     computes,
     merge_seconds,
 )
-from resumerge.planning.plan import BLOCK
 from resumerge.recipe import ModelRef
 from resumerge.sources.types import Source, SourceFile
 from resumerge.tensors import Adapted, Rounded
+from resumerge.tensors.target import BLOCK
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"

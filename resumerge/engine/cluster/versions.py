@@ -11,8 +11,9 @@ import resumerge
 from resumerge.methods import METHODS
 from resumerge.planning import NUMERICS
 from resumerge.planning.backend import needs_torch
-from resumerge.planning.plan import BLOCK, Plan
+from resumerge.planning.plan import Plan
 from resumerge.tensors import Merged
+from resumerge.tensors.target import BLOCK
 
 _METHOD = "merge method "
 

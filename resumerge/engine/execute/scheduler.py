@@ -21,10 +21,11 @@ from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
 from resumerge.kernels.hashes import hash_blocks
 from resumerge.planning.estimates.memory import held_at_once, held_bytes
-from resumerge.planning.plan import BLOCK, Unit
+from resumerge.planning.plan import Unit
 from resumerge.planning.stages.spilling import spilled_bytes
 from resumerge.tensors import Merged, Spilled
 from resumerge.tensors.base import RUN_BYTES
+from resumerge.tensors.target import BLOCK
 
 StartedUnit = tuple[Unit, "Future[Statistics] | None"]
 """A unit, and the future of its statistics if they are computed ahead of its blocks."""

@@ -77,8 +77,8 @@ def _read_architecture(value: object) -> str:
     if isinstance(value, str) and value.strip():
         return value.strip()
     raise InvalidValue(
-        "This is no name of an architecture",
-        expected="the beginning of its name: mixtral, deepseek, qwen or qwen3",
+        "'architecture' is not the name of an architecture",
+        expected="text: the beginning of its name",
         found=describe(value),
         fix="Write 'architecture: mixtral', or delete the line: the first that fits is chosen",
     )

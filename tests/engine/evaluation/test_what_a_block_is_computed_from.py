@@ -49,7 +49,7 @@ COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resumerge.planning.plan.BLOCK", BLOCK)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
 
 
 def written(folder: Path, **models: Mapping[str, Tensor]) -> list[Source]:

@@ -209,7 +209,7 @@ class Bench:
 def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ThreadPoolExecutor", Pool)
     monkeypatch.setattr(Pool, "order", [])
-    for place in ("resumerge.planning.plan.BLOCK", "resumerge.engine.execute.scheduler.BLOCK"):
+    for place in ("resumerge.tensors.target.BLOCK", "resumerge.engine.execute.scheduler.BLOCK"):
         monkeypatch.setattr(place, BLOCK)
     monkeypatch.setattr(module, "RUN_BYTES", RUN_BLOCKS * SIZE)
 

@@ -51,7 +51,7 @@ class Cache:
 def dropped(monkeypatch: pytest.MonkeyPatch) -> Dropped:
     found: Dropped = []
     monkeypatch.setattr(page_cache, "drop_from_cache", lambda *range_: found.append(range_))
-    monkeypatch.setattr("resumerge.planning.plan.BLOCK", BLOCK)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
     return found
 
 

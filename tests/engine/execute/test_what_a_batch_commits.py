@@ -92,7 +92,7 @@ def written(unit: Unit, index: int) -> WrittenBlocks:
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Two shards: an embedding of three blocks, and the rest."""
-    monkeypatch.setattr("resumerge.planning.plan.BLOCK", 16)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 16)
     made = plan(COPY, llama("a", 0), shard_size=200)
     assert [(unit.blocks, unit.shard) for unit in made.units] == [(3, 0), (1, 0), (3, 1)]
     return made

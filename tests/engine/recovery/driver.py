@@ -20,8 +20,8 @@ from resumerge.engine.recovery.verify import verify_run
 from resumerge.engine.resources import governor
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.planning import plan
 from resumerge.storage import Storage
+from resumerge.tensors import target
 from resumerge.ui.progress.console_reporter import ConsoleReporter
 
 
@@ -30,7 +30,7 @@ def shrink(block: int, batch: int) -> None:
 
     The same for every attempt of a run: the block is part of the format.
     """
-    plan.BLOCK = block
+    target.BLOCK = block
     engine.BLOCK = block
     governor.LARGEST_BATCH = batch
     governor.SMALLEST_BATCH = batch

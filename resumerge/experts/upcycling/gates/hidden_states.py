@@ -13,19 +13,19 @@ import numpy as np
 import xxhash
 
 from resumerge.errors import Problem
-from resumerge.planning.upcycling.gates.directions import (
+from resumerge.experts.upcycling.gates.directions import (
     PromptTokens,
     Tokens,
     dependence_notes,
     unit,
 )
-from resumerge.planning.upcycling.gates.prompts import TOKEN_BYTES
+from resumerge.experts.upcycling.gates.prompts import TOKEN_BYTES
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.evaluation import Evaluation
 
 if TYPE_CHECKING:
-    from resumerge.planning.upcycling.gates.decoder import Decoder
+    from resumerge.experts.upcycling.gates.decoder import Decoder
 
 FLOAT32 = 4
 
@@ -136,13 +136,13 @@ class HiddenStates(Step):
             yield from tensor.reads(0, tensor.numel)
 
     def prepare(self, evaluation: Evaluation, threads: int) -> Advance:
-        from resumerge.planning.upcycling.gates.decoder import Decoder
+        from resumerge.experts.upcycling.gates.decoder import Decoder
 
         return partial(self._advance, Decoder(self.config, evaluation.device, threads), evaluation)
 
     def problems(self) -> Iterator[Problem]:
         """What transformers makes no layers of, or other ones than the base has."""
-        from resumerge.planning.upcycling.gates.decoder import Decoder
+        from resumerge.experts.upcycling.gates.decoder import Decoder
 
         try:
             decoder = Decoder(self.config, "cpu")

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from resumerge.errors import Problem
+from resumerge.experts.separate_experts import Place
+from resumerge.experts.views import MixtureViews
 from resumerge.layout.expert_names import Template
-from resumerge.planning.mixtures.packed_files import Place
-from resumerge.planning.mixtures.views import MixtureViews
-from resumerge.planning.shards import Target
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.tensors import Merged
+from resumerge.tensors.target import Target
 
 
 def as_reference(

@@ -1,79 +1,64 @@
-"""Makes the plan of a mixture of experts from a recipe and the headers of its models."""
+"""Makes the tensors and config.json of a mixture of experts from the headers of its models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from itertools import chain
 
 from resumerge.errors import InputError, Problem
-from resumerge.layout import is_computed, listed
+from resumerge.experts.upcycling.architectures.base import OutputArchitecture
+from resumerge.experts.upcycling.architectures.dense_defaults import complete
+from resumerge.experts.upcycling.choice import Choice
+from resumerge.experts.upcycling.dense_models import MATRICES, OUTSIDE, STACK, wrong_fields
+from resumerge.experts.upcycling.gates.layer_gates import Gates, GatesOfPrompts, drawn_gates
+from resumerge.layout import listed
 from resumerge.layout.model_views import ModelViews
-from resumerge.planning.plan import MadeMixture, Plan, block_elements
-from resumerge.planning.shards import Target, pack
-from resumerge.planning.upcycling.architectures.base import OutputArchitecture
-from resumerge.planning.upcycling.architectures.dense_defaults import complete
-from resumerge.planning.upcycling.choice import MATRICES, OUTSIDE, STACK, Choice
-from resumerge.planning.upcycling.dense_shapes import wrong_fields
-from resumerge.planning.upcycling.gates.directions import PromptTokens
-from resumerge.planning.upcycling.gates.embedding import EmbeddedPrompts
-from resumerge.planning.upcycling.gates.hidden_states import HiddenStates
-from resumerge.planning.upcycling.gates.layer_gates import Gates, drawn_gates, gates_of_prompts
-from resumerge.planning.upcycling.gates.prompts import EXTRA, tokens_of_prompts
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.recipe.types import OF_HIDDEN_STATES, OF_PROMPTS, Expert, Mixture
+from resumerge.recipe.types import OF_PROMPTS, Expert, Mixture
 from resumerge.sources.tied_weights import ties_embeddings
-from resumerge.sources.types import Source
-from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Step, Tensor
+from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Tensor
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.tensors.generated import Drawn, Filled
+from resumerge.tensors.target import Target, block_elements
 from resumerge.tokenizers.required import Tokenizers
 
 
-def plan_mixture(
-    recipe: Recipe,
-    mixture: Mixture,
-    sources: Mapping[ModelRef, Source],
-    tokenizers: Tokenizers,
-    *,
-    seed: int,
-    shard_size: int,
-) -> Plan:
-    """Plan a mixture of experts.
+@dataclass(frozen=True)
+class MadeMixture:
+    """What is known of a mixture of experts that is made, besides its tensors.
 
     Args:
-        sources: every model that the recipe names, opened and numbered.
+        architecture: the name of its architecture.
+        config: config.json of the output, without its dtype.
+    """
+
+    architecture: str
+    config: Mapping[str, object]
+
+
+def mix(
+    recipe: Recipe, mixture: Mixture, models: ModelViews, tokenizers: Tokenizers, *, seed: int
+) -> tuple[MadeMixture, list[Target], list[str]]:
+    """Make a mixture of experts of dense models.
+
+    Args:
+        models: every model that the recipe names, as seen from the base.
         tokenizers: with the base's vocabulary, where gates are made of prompts.
         seed: of random gates and noise.
-        shard_size: largest shard in bytes.
+
+    Returns:
+        what is made; its tensors, in the order in which a forward pass meets them; notes.
 
     Raises:
         InputError: with every problem that was found.
     """
-    assert recipe.base_model is not None
-    models = ModelViews(sources, recipe.base_model)
     architecture = Choice(recipe, mixture, models).architecture()
     planner = _Planner(recipe, mixture, models, architecture, seed)
     planner.check()
     if planner.problems:
         raise InputError(sorted(planner.problems, key=lambda p: p.line or 0))
     targets = list(planner.targets(planner.gates(tokenizers)))
-    units, shards = pack(targets, shard_size)
-    return Plan(
-        recipe=recipe,
-        sources=tuple(sources.values()),
-        reference=sources[recipe.base_model].number,
-        layers=models.layers[recipe.base_model],
-        layer_maps=(),
-        units=units,
-        shards=shards,
-        seed=seed,
-        shard_size=shard_size,
-        notes=tuple(dict.fromkeys(planner.notes())),
-        tokenizers={ref.text: v.digest for ref, v in tokenizers.vocabularies.items()},
-        mixture=MadeMixture(architecture.name, planner.config()),
-    )
+    return MadeMixture(architecture.name, planner.config()), targets, list(planner.notes())
 
 
 @dataclass
@@ -117,7 +102,7 @@ class _Planner:
         hidden states does not try.
         """
         config = complete(self.base.config)
-        for expected, found in wrong_fields(config, self.base.tensors, STACK, self.layers):
+        for expected, found in wrong_fields(config, self.base.tensors, self.layers):
             self.problems.append(
                 self.recipe.problem(
                     "The base's tensors are not those that its config.json describes",
@@ -164,87 +149,15 @@ class _Planner:
             )
 
     def gates(self, tokenizers: Tokenizers) -> Gates:
-        """What computes the gates of each layer.
+        """Return what computes the gates of each layer.
 
         Raises:
             InputError: the base's tokenizer cannot be used.
         """
-        table = self.base.tensors[OUTSIDE[0]]
         if self.mixture.gate_mode not in OF_PROMPTS:
-            return drawn_gates(self.mixture, table.shape[1], self.seed)
-        vocabulary = tokenizers.vocabularies[self.models.reference]
-        prompts = tokens_of_prompts(self.mixture, vocabulary)
-        if problems := [*self._without_row(prompts, table)]:
-            raise InputError(problems)
-        step: Step = EmbeddedPrompts(table, prompts, self._count)
-        if self.mixture.gate_mode in OF_HIDDEN_STATES:
-            step = self._hidden_states(table, prompts)
-        return gates_of_prompts(step, len(prompts), table.shape[1])
-
-    def _hidden_states(self, table: Tensor, prompts: tuple[PromptTokens, ...]) -> HiddenStates:
-        if find_spec("transformers") is None:
-            raise InputError([self._no_transformers()])
-        of_layers = [self._layer(layer) for layer in range(self.layers)]
-        if any(_needs_scans(t) for t in (table, *(t for own in of_layers for t in own.values()))):
-            raise InputError([self._base_is_merged()])
-        return HiddenStates(
-            str(self.base.folder / "config.json"),
-            self.mixture.gate_mode,
-            self.base.config,
-            table,
-            tuple(of_layers),
-            prompts,
-            self._count,
-        )
-
-    def _layer(self, number: int) -> dict[str, Tensor]:
-        """The base's tensors of a layer, by name in the layer."""
-        begin = f"{STACK}.{number}."
-        return {
-            name.removeprefix(begin): tensor
-            for name, tensor in self.base.tensors.items()
-            if name.startswith(begin) and tensor.dtype in FLOATS and not is_computed(tensor)
-        }
-
-    def _no_transformers(self) -> Problem:
-        return self.recipe.problem(
-            f"Gates of the mode {self.mixture.gate_mode} are computed with transformers",
-            "gate_mode",
-            expected="the library transformers",
-            found="it is not installed",
-            fix=f"{EXTRA}; or write 'gate_mode: cheap_embed'",
-        )
-
-    def _base_is_merged(self) -> Problem:
-        return self.recipe.problem(
-            "The base is merged by a method that reads whole tensors before it computes",
-            "base_model",
-            expected="a model, or the result of a method like linear, for gates of hidden states",
-            found=str(self.models.reference),
-            fix="Merge it by itself first and name its folder; or write 'gate_mode: cheap_embed'",
-        )
-
-    def _without_row(self, prompts: tuple[PromptTokens, ...], table: Tensor) -> Iterator[Problem]:
-        """Prompts that no gate can be made of: of no token, or of one that has no row."""
-        for expert, own in zip(self.mixture.every, prompts):
-            path = f"{expert.path}.positive_prompts"
-            if expert.positive_prompts and not own.positive:
-                yield self.recipe.problem(
-                    "The prompts of an expert have no token",
-                    path,
-                    expected="texts of which the base's tokenizer makes tokens",
-                    found="none",
-                    fix="Write other prompts",
-                )
-            largest = max(chain.from_iterable((*own.positive, *own.negative)), default=0)
-            if largest >= table.shape[0]:
-                yield self.recipe.problem(
-                    "The prompts of an expert have a token that the base's embedding lacks",
-                    path,
-                    expected=f"tokens below {table.shape[0]}, the number of its rows",
-                    found=f"the token {largest}",
-                    fix="Put the tokenizer beside the base that it belongs to",
-                )
+            return drawn_gates(self.mixture, self.base, self.seed)
+        of_prompts = GatesOfPrompts(self.recipe, self.mixture, self.base, self.layers)
+        return of_prompts.gates(tokenizers.vocabularies[self.models.reference])
 
     def targets(self, gates: Gates) -> Iterator[Target]:
         """Every tensor of the output, in the order in which a forward pass meets them."""
@@ -378,7 +291,3 @@ class _Planner:
         for ref, layers in self.models.layers.items():
             if layers.counts.get(STACK, self.layers) > self.layers:
                 yield f"{ref} has more layers than the base: those after {self.layers} are not used"
-
-
-def _needs_scans(tensor: Tensor) -> bool:
-    return any(isinstance(node, Merged) and node.needs_statistics for node in tensor.nodes())

@@ -1,12 +1,21 @@
-"""Whether a dense model's config.json describes its tensors: the mixture's is made of it."""
+"""The dense models that a mixture is made of: their tensors, and what config.json says of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resumerge.planning.upcycling.architectures.base import Config
+from resumerge.experts.upcycling.architectures.base import Config
 from resumerge.tensors import Tensor
+
+STACK = "model.layers"
+"""The name of the stack of layers in every dense model that is taken."""
+
+OUTSIDE = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
+"""The tensors that the base gives outside of its layers."""
+
+MATRICES = ("gate_proj", "up_proj", "down_proj")
+"""The matrices of the MLP in every dense model that is taken."""
 
 FIELDS = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size"),
@@ -16,15 +25,16 @@ _PARTS = ("mlp.gate_proj", "self_attn.q_proj", "self_attn.k_proj")
 
 
 def wrong_fields(
-    config: Config, tensors: Mapping[str, Tensor], stack: str, layers: int
+    config: Config, tensors: Mapping[str, Tensor], layers: int
 ) -> Iterator[tuple[str, str]]:
-    """(what the tensors say, what config.json says) of each field that differs.
+    """Yield (what the tensors say, what config.json says) for each field that differs.
+
+    The config.json of the mixture is made of that of the base.
 
     Args:
         config: completed by the defaults of its model type.
         tensors: complete, as far as `planner.py` has looked for them.
-        stack: what the layers' names begin with.
-        layers: how many there are.
+        layers: how many layers there are.
     """
     stated: dict[str, int] = {}
     for name in (*FIELDS, *(["head_dim"] if config.get("head_dim") is not None else [])):
@@ -33,19 +43,19 @@ def wrong_fields(
             yield f"{name}: a number, 1 or more", _shown(name, value)
             return
         stated[name] = value
-    used = ["model.embed_tokens.weight"]
-    used += [f"{stack}.{layer}.{part}.weight" for layer in range(layers) for part in _PARTS]
+    used = [OUTSIDE[0]]
+    used += [f"{STACK}.{layer}.{part}.weight" for layer in range(layers) for part in _PARTS]
     for name in used:
         if len(tensors[name].shape) != 2:
             yield f"{name}: a matrix", f"the shape {list(tensors[name].shape)}"
             return
     head = stated.get("head_dim", stated["hidden_size"] // stated["num_attention_heads"])
-    rows, width = tensors["model.embed_tokens.weight"].shape
+    rows, width = tensors[OUTSIDE[0]].shape
     yield from _differs("vocab_size", rows, stated["vocab_size"])
     yield from _differs("hidden_size", width, stated["hidden_size"])
     yield from _differs("num_hidden_layers", layers, stated["num_hidden_layers"])
     for layer in range(layers):
-        of = {part: tensors[f"{stack}.{layer}.{part}.weight"].shape for part in _PARTS}
+        of = {part: tensors[f"{STACK}.{layer}.{part}.weight"].shape for part in _PARTS}
         wide = of["mlp.gate_proj"][0]
         queries, keys = of["self_attn.q_proj"][0], of["self_attn.k_proj"][0]
         found = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resumerge.planning.upcycling.architectures.base import Config
+from resumerge.experts.upcycling.architectures.base import Config
 
 _ALL: dict[str, Any] = {
     "hidden_act": "silu",

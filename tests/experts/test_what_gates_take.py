@@ -16,15 +16,15 @@ from merging import merge, working_in
 
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
+from resumerge.experts.upcycling.gates.decoder import Decoder
+from resumerge.experts.upcycling.gates.embedding import EmbeddedPrompts
+from resumerge.experts.upcycling.gates.hidden_states import LOADING_SECONDS
+from resumerge.experts.upcycling.gates.prompts import TOKEN_BYTES
 from resumerge.host.speed import Speed
 from resumerge.options import Options
 from resumerge.planning import Plan
 from resumerge.planning.estimates.memory import memory_need, steps_of_plan
 from resumerge.planning.estimates.time import REFERENCE_COMPUTE, merge_seconds
-from resumerge.planning.upcycling.gates.decoder import Decoder
-from resumerge.planning.upcycling.gates.embedding import EmbeddedPrompts
-from resumerge.planning.upcycling.gates.hidden_states import LOADING_SECONDS
-from resumerge.planning.upcycling.gates.prompts import TOKEN_BYTES
 from resumerge.recipe import parse_recipe
 
 SPEED = Speed(read=1e9, write=1e9, compute=REFERENCE_COMPUTE)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resumerge.errors import Problem
+from resumerge.experts.separate_experts import with_separate_experts
 from resumerge.layout.expert_names import Template, common
-from resumerge.planning.mixtures.packed_files import with_separate_experts
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sizes import counted
 from resumerge.sources.types import Source

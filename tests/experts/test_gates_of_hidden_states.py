@@ -24,9 +24,9 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 
 from resumerge.engine.execute import steps
 from resumerge.errors import InputError
-from resumerge.planning.upcycling import planner
-from resumerge.planning.upcycling.gates import hidden_states
-from resumerge.planning.upcycling.gates.decoder import Decoder
+from resumerge.experts.upcycling import planner
+from resumerge.experts.upcycling.gates import hidden_states
+from resumerge.experts.upcycling.gates.decoder import Decoder
 from resumerge.recipe.types import OF_HIDDEN_STATES
 
 FITTING = {

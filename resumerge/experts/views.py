@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from resumerge.errors import InputError
+from resumerge.experts.extraction import extracted
+from resumerge.experts.packed_experts import with_packed_experts
+from resumerge.experts.separate_experts import Place, with_separate_experts
 from resumerge.layout.expert_names import Aliases, Template, common
 from resumerge.methods import METHODS
-from resumerge.planning.mixtures.extraction import extracted
-from resumerge.planning.mixtures.packed_files import Place, with_separate_experts
-from resumerge.planning.mixtures.packing import with_packed_experts
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.types import Source
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from resumerge.errors import InputError, refuse
-from resumerge.planning.upcycling.gates.directions import PromptTokens, Tokens
+from resumerge.experts.upcycling.gates.directions import PromptTokens, Tokens
 from resumerge.recipe.types import Mixture
 from resumerge.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
 

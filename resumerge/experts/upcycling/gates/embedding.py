@@ -11,13 +11,13 @@ from typing import ClassVar
 import numpy as np
 import xxhash
 
-from resumerge.planning.upcycling.gates.directions import (
+from resumerge.experts.upcycling.gates.directions import (
     PromptTokens,
     Tokens,
     dependence_notes,
     unit,
 )
-from resumerge.planning.upcycling.gates.prompts import TOKEN_BYTES
+from resumerge.experts.upcycling.gates.prompts import TOKEN_BYTES
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.evaluation import Evaluation

@@ -190,7 +190,8 @@ def test_prompts_without_a_token_are_refused(tmp_path: Path) -> None:
     (models / "base" / "tokenizer_config.json").write_text(json.dumps(config))
     recipe = mixture("cheap_embed", "mixtral").replace("def main", "nnn")
     [problem] = refused(models, recipe, tmp_path / "out")
-    assert problem.path == "experts[1].positive_prompts" and "no token" in problem.what
+    assert problem.path == "experts[1].positive_prompts"
+    assert problem.what == "An expert's prompts are empty after tokenization"
 
 
 def test_noise_and_scales(llamas: Path, tmp_path: Path) -> None:

@@ -6,21 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from resumerge.errors import InputError
+from resumerge.experts.upcycling.architectures import ARCHITECTURES
+from resumerge.experts.upcycling.architectures.base import OutputArchitecture
+from resumerge.experts.upcycling.dense_models import MATRICES, OUTSIDE
 from resumerge.layout import is_computed, listed
 from resumerge.layout.model_views import ModelViews
-from resumerge.planning.upcycling.architectures.base import OutputArchitecture
-from resumerge.planning.upcycling.architectures.registry import ARCHITECTURES
 from resumerge.recipe import Recipe
 from resumerge.recipe.types import OF_PROMPTS, Mixture
 from resumerge.sizes import counted
-
-STACK = "model.layers"
-
-OUTSIDE = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
-"""The tensors that the base gives outside of its layers."""
-
-MATRICES = ("gate_proj", "up_proj", "down_proj")
-"""Of the MLP of every dense model that is taken."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,143 @@
+"""What computes the gates of each layer: random numbers, or directions that prompts give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain
+
+from resumerge.errors import InputError, Problem
+from resumerge.experts.upcycling.dense_models import OUTSIDE, STACK
+from resumerge.experts.upcycling.gates.directions import PromptTokens
+from resumerge.experts.upcycling.gates.embedding import EmbeddedPrompts
+from resumerge.experts.upcycling.gates.hidden_states import HiddenStates
+from resumerge.experts.upcycling.gates.prompts import EXTRA, tokens_of_prompts
+from resumerge.layout import is_computed
+from resumerge.recipe import Recipe
+from resumerge.recipe.types import OF_HIDDEN_STATES, Mixture
+from resumerge.sources.types import Source
+from resumerge.tensors import Computed, Merged, Step, Tensor
+from resumerge.tensors.dtypes import FLOATS
+from resumerge.tensors.generated import Drawn
+from resumerge.tokenizers.vocabulary import Vocabulary
+
+Gates = Callable[[int], Tensor]
+"""By number of the layer, the gates of all experts, the shared ones last: (experts, hidden)."""
+
+
+def drawn_gates(mixture: Mixture, base: Source, seed: int) -> Gates:
+    """Return random gates, each layer's its own.
+
+    As mergekit-moe 0.1.5 draws them (observed), though not the same numbers: ``random`` from the
+    standard normal distribution, ``uniform_random`` from that of torch's linear layers.
+    """
+    hidden = base.tensors[OUTSIDE[0]].shape[1]
+    shape = (len(mixture.every), hidden)
+    bound = math.sqrt(1.0 / hidden) if mixture.gate_mode == "uniform_random" else None
+    return lambda layer: Drawn.of("gates", shape, f"{seed}/gates/{layer}", bound)
+
+
+@dataclass(frozen=True)
+class GatesOfPrompts:
+    """Makes the gates that point in the directions of the experts' prompts.
+
+    Args:
+        base: the base model, with all tensors that the mixture takes from it.
+        layers: the number of its layers.
+    """
+
+    recipe: Recipe
+    mixture: Mixture
+    base: Source
+    layers: int
+
+    def gates(self, vocabulary: Vocabulary) -> Gates:
+        """Return the gates: each layer's own, or all layers' if they are made of the embedding.
+
+        Args:
+            vocabulary: of the base model.
+
+        Raises:
+            InputError: the base's tokenizer cannot be used, or its layers cannot be computed.
+        """
+        table = self.base.tensors[OUTSIDE[0]]
+        prompts = tokens_of_prompts(self.mixture, vocabulary)
+        if problems := [*self._without_row(prompts, table)]:
+            raise InputError(problems)
+        step: Step = EmbeddedPrompts(table, prompts, len(self.mixture.experts))
+        if self.mixture.gate_mode in OF_HIDDEN_STATES:
+            step = self._hidden_states(table, prompts)
+        shape = (len(prompts), table.shape[1])
+        alike = step.pieces == 1
+        return lambda layer: Computed.of("gates", shape, step, 0 if alike else layer)
+
+    def _hidden_states(self, table: Tensor, prompts: tuple[PromptTokens, ...]) -> HiddenStates:
+        if find_spec("transformers") is None:
+            raise InputError([self._no_transformers()])
+        of_layers = [self._layer(layer) for layer in range(self.layers)]
+        if any(_needs_scans(t) for t in (table, *(t for own in of_layers for t in own.values()))):
+            raise InputError([self._base_is_merged()])
+        return HiddenStates(
+            str(self.base.folder / "config.json"),
+            self.mixture.gate_mode,
+            self.base.config,
+            table,
+            tuple(of_layers),
+            prompts,
+            len(self.mixture.experts),
+        )
+
+    def _layer(self, number: int) -> dict[str, Tensor]:
+        """Return the base's tensors of a layer, by name in the layer."""
+        begin = f"{STACK}.{number}."
+        return {
+            name.removeprefix(begin): tensor
+            for name, tensor in self.base.tensors.items()
+            if name.startswith(begin) and tensor.dtype in FLOATS and not is_computed(tensor)
+        }
+
+    def _no_transformers(self) -> Problem:
+        return self.recipe.problem(
+            f"Gates of the mode {self.mixture.gate_mode} are computed with transformers",
+            "gate_mode",
+            expected="the library transformers",
+            found="it is not installed",
+            fix=f"{EXTRA}; or write 'gate_mode: cheap_embed'",
+        )
+
+    def _base_is_merged(self) -> Problem:
+        return self.recipe.problem(
+            "The base is merged by a method that reads whole tensors before it computes",
+            "base_model",
+            expected="a model, or the result of a method like linear, for gates of hidden states",
+            found=str(self.base.ref),
+            fix="Merge it by itself first and name its folder; or write 'gate_mode: cheap_embed'",
+        )
+
+    def _without_row(self, prompts: tuple[PromptTokens, ...], table: Tensor) -> Iterator[Problem]:
+        """Yield a problem for prompts without a token, or with one that the embedding lacks."""
+        for expert, own in zip(self.mixture.every, prompts):
+            path = f"{expert.path}.positive_prompts"
+            if expert.positive_prompts and not own.positive:
+                yield self.recipe.problem(
+                    "An expert's prompts are empty after tokenization",
+                    path,
+                    expected="texts of which the base's tokenizer makes tokens",
+                    found="no token",
+                    fix="Write other prompts",
+                )
+            largest = max(chain.from_iterable((*own.positive, *own.negative)), default=0)
+            if largest >= table.shape[0]:
+                yield self.recipe.problem(
+                    "The prompts of an expert have a token that the base's embedding lacks",
+                    path,
+                    expected=f"tokens below {table.shape[0]}, the number of its rows",
+                    found=f"the token {largest}",
+                    fix="Put the tokenizer beside the base that it belongs to",
+                )
+
+
+def _needs_scans(tensor: Tensor) -> bool:
+    return any(isinstance(node, Merged) and node.needs_statistics for node in tensor.nodes())

@@ -1,0 +1,53 @@
+"""What the output shall have: a tensor with the expression that computes it, block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from resumerge.tensors.base import Tensor
+from resumerge.tensors.dtypes import nbytes
+
+BLOCK = 1 << 18
+"""Elements of a block: the grain of computing and of checksums, part of the format.
+
+A block in float32 is 1 MiB, so that a thread's operands stay in the processor's second-level cache.
+Measured against 2^20: 18 to 32 % less CPU time and 20 to 130 MB less memory.
+"""
+
+
+def block_elements(row: int | None) -> int:
+    """Return the number of elements of a block.
+
+    Args:
+        row: elements of a row that must not be split; None where a block may end anywhere.
+    """
+    if not row:
+        return BLOCK
+    return row * max(1, BLOCK // row)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A tensor of the output that has no place in a file yet, or several that are computed as one.
+
+    Args:
+        dtype: safetensors name.
+        block_elements: number of elements of a block.
+        expression: what computes it.
+        tensors: shapes of the tensors of the output that begin in it, by name. Empty where it
+            completes the tensor that the target before it began.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    block_elements: int
+    expression: Tensor
+    tensors: Mapping[str, tuple[int, ...]]
+
+    @property
+    def nbytes(self) -> int:
+        """The length in bytes."""
+        return nbytes(self.dtype, math.prod(self.shape))
