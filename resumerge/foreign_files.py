@@ -1,8 +1,9 @@
-"""Files that anybody may have written, read whole but with a limit, and never waited for."""
+"""Files that anybody may have written: read with a limit, never waited for; and their names."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -13,6 +14,8 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+_ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 
 class UnfitFile(ValueError):
@@ -47,3 +50,9 @@ def check_regular(path: Path) -> None:
     kind = stat.S_IFMT(path.stat().st_mode)
     if kind != stat.S_IFREG:
         raise UnfitFile(f"{_KINDS.get(kind, 'something else')}, not a file")
+
+
+def has_odd_part(name: str) -> bool:
+    """Return whether a part of a name, between ``/``, is empty or leads elsewhere as a path."""
+    parts = name.split("/")
+    return not all(parts) or bool({".", ".."} & set(parts)) or bool(_ODD.search(name))

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from resumerge.errors import Resumable, ResumergeError
+
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
@@ -75,3 +77,53 @@ def retry(
             _log.info("retrying in %.1f s: %s", seconds, error)
         left, pause = left - 1, min(2 * pause, backoff.longest)
         (sleep or time.sleep)(seconds)
+
+
+def retry_explained(
+    call: Callable[[], T],
+    explain: Callable[[Exception], ResumergeError | None],
+    backoff: Backoff,
+    *,
+    retry_after: Callable[[BaseException], float] = lambda e: getattr(e, "retry_after", 0.0),
+    progress: Callable[[], int] = lambda: 0,
+    sleep: Callable[[float], object] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """Call a function until it succeeds, where its errors are explained to the user.
+
+    Args:
+        call: safe to repeat.
+        explain: the error to raise for an exception, which is retried where it is a `Resumable` for
+            ``network`` or ``mirror``; None if the exception is raised as it is.
+        retry_after, progress, sleep, clock: as `retry`; the first gets the exception of the call.
+
+    Raises:
+        ResumergeError: the explanation of the last exception.
+    """
+
+    failure: ResumergeError | None = None
+
+    def explained() -> T:
+        nonlocal failure
+        try:
+            return call()
+        except Exception as error:
+            failure = explain(error)
+            if failure is None:
+                raise
+            raise failure from error
+
+    def is_temporary(error: Exception) -> bool:
+        if error is not failure:  # the call itself says what is to be done
+            return False
+        return isinstance(error, Resumable) and error.reason in ("network", "mirror")
+
+    return retry(
+        explained,
+        backoff,
+        is_temporary=is_temporary,
+        retry_after=lambda error: retry_after(error.__cause__ or error),
+        progress=progress,
+        sleep=sleep,
+        clock=clock,
+    )

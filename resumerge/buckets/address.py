@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from resumerge.errors import refuse
+from resumerge.foreign_files import has_odd_part
 from resumerge.printable import without_secrets
 
 EXAMPLES = {
@@ -17,7 +18,6 @@ EXAMPLES = {
 SECRETS_FIX = "leave out what … stands for: credentials come from the environment"
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 
 def is_bucket(text: str) -> bool:
@@ -40,11 +40,10 @@ def split_address(url: str) -> tuple[str, str]:
     scheme = scheme_of(url)
     rest = url.removeprefix(f"{scheme}://").removesuffix("/")
     bucket, _, prefix = rest.partition("/")
-    parts = prefix.split("/") if prefix else []
     shown, fix = without_secrets(url), "check the spelling"
     if shown != url:
         fix = SECRETS_FIX
-    elif _BUCKET.fullmatch(bucket) and not has_odd_part(parts):
+    elif _BUCKET.fullmatch(bucket) and not (prefix and has_odd_part(prefix)):
         return bucket, prefix
     raise refuse(
         "This is not the address of a place in a bucket",
@@ -52,8 +51,3 @@ def split_address(url: str) -> tuple[str, str]:
         expected=EXAMPLES[scheme],
         fix=fix,
     )
-
-
-def has_odd_part(parts: list[str]) -> bool:
-    """Whether one of a name's parts is empty or leads elsewhere, as one of a path would."""
-    return not all(parts) or bool({".", ".."} & set(parts)) or any(map(_ODD.search, parts))

@@ -17,7 +17,8 @@ from resumerge.buckets.google import GoogleBucket
 from resumerge.buckets.s3 import S3Bucket
 from resumerge.errors import Resumable, ResumergeError, StoreError, refuse
 from resumerge.remote.cache_errors import cache_error
-from resumerge.retry import Backoff, retry
+from resumerge.remote.file import REQUEST
+from resumerge.retry import retry_explained
 
 T = TypeVar("T")
 
@@ -69,43 +70,22 @@ def check_library(url: str, needed_by: str) -> None:
         )
 
 
-def bucket_call(
-    do: Callable[[], T],
-    *,
-    model: str,
-    where: str,
-    backoff: Backoff,
-    sleep: Callable[[float], None] | None = None,
-    progress: Callable[[], int] = lambda: 0,
-) -> T:
-    """Make requests; see `RemoteFile.call`.
+def bucket_call(do: Callable[[], T], model: str) -> T:
+    """Make small requests to a bucket, and retry them; see `RemoteFile.call`.
+
+    Args:
+        model: the address that the recipe names.
+    """
+    return retry_explained(do, lambda error: explain(error, model, model), REQUEST)
+
+
+def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
+    """Return the error to raise for an exception of a request; None if the exception is a bug.
 
     Args:
         model: the address that the recipe names.
         where: the address of the object, for messages.
     """
-
-    def call() -> T:
-        try:
-            return do()
-        except Exception as error:
-            failure = explain(error, model, where)
-            if failure is None:
-                raise
-            raise failure from error
-
-    return retry(
-        call,
-        backoff,
-        is_temporary=lambda error: isinstance(error, Resumable) and error.reason == "network",
-        retry_after=lambda error: getattr(error.__cause__, "retry_after", 0.0),
-        progress=progress,
-        sleep=sleep,
-    )
-
-
-def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
-    """The error to raise for an exception of a request; None if the exception is a bug."""
     if isinstance(error, Changed):
         return changed(where, "it is another object than the one that was listed")
     if isinstance(error, StoreError) and error.denied:

@@ -20,8 +20,8 @@ from typing import Any
 
 import xxhash
 
+from resumerge.digests import Digest, ExpectedContent
 from resumerge.foreign_files import UnfitFile, read_foreign
-from resumerge.remote.digests import Digest, ExpectedContent
 
 _LARGEST_RECORD = 16_384
 _MD5 = re.compile("[0-9a-f]{32}")

@@ -18,13 +18,12 @@ import xxhash
 
 from resumerge.buckets.address import split_address
 from resumerge.buckets.base import Bucket, Listed
-from resumerge.buckets.calls import bucket_call, open_bucket
+from resumerge.buckets.calls import bucket_call, explain, open_bucket
 from resumerge.buckets.content import BucketContent, read_record, record
 from resumerge.buckets.errors import Changed
-from resumerge.errors import InputError, Resumable
-from resumerge.remote.digests import ExpectedContent, hash_file
-from resumerge.remote.file import REQUEST, RemoteFile, Response, offline_error
-from resumerge.retry import Backoff
+from resumerge.digests import ExpectedContent, hash_file
+from resumerge.errors import InputError, Resumable, ResumergeError
+from resumerge.remote.file import RemoteFile, Response, offline_error
 from resumerge.storage import Storage
 
 T = TypeVar("T")
@@ -127,22 +126,8 @@ class BucketFile(RemoteFile):
     def is_offline(self) -> bool:
         return False
 
-    def call(
-        self,
-        do: Callable[[], T],
-        *,
-        backoff: Backoff = REQUEST,
-        sleep: Callable[[float], None] | None = None,
-        progress: Callable[[], int] = lambda: 0,
-    ) -> T:
-        return bucket_call(
-            do,
-            model=self.model,
-            where=self.where,
-            backoff=backoff,
-            sleep=sleep,
-            progress=progress,
-        )
+    def explain(self, error: Exception) -> ResumergeError | None:
+        return explain(error, self.model, self.where)
 
     @contextmanager
     def request(
@@ -198,9 +183,7 @@ def model_folder(model: str) -> Path:
     name = quote(prefix, safe="") or "%"  # which no quoted text is
     if len(name) > _LONGEST_NAME:
         name = f"{name[:_LONGEST_NAME]}%{xxhash.xxh3_64_hexdigest(prefix.encode())}"
-    server = bucket_call(
-        lambda: open_bucket(model).server, model=model, where=model, backoff=REQUEST
-    )
+    server = bucket_call(lambda: open_bucket(model).server, model)
     return cache_folder() / server / bucket / name
 
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from resumerge.buckets.base import PIECE, Body, Bucket, Listed
 from resumerge.buckets.content import Begin, HashCheck
 from resumerge.buckets.errors import Changed
+from resumerge.digests import Digest
 from resumerge.errors import StoreError
-from resumerge.remote.digests import Digest
 
 RANGE = 4 << 20
 """Bytes of one request, which are in memory."""

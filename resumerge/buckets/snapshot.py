@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import xxhash
 
-from resumerge.buckets.address import has_odd_part, split_address
+from resumerge.buckets.address import split_address
 from resumerge.buckets.base import Listed
 from resumerge.buckets.calls import bucket_call, open_bucket
 from resumerge.buckets.content import read_record
 from resumerge.buckets.file import BucketFile, bucket_offline_error, model_folder
 from resumerge.errors import InputError, refuse
-from resumerge.remote.file import REQUEST
+from resumerge.foreign_files import has_odd_part
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.snapshot import Snapshot
 
@@ -76,7 +76,7 @@ def bucket_snapshot(model: str, file: str = "") -> BucketSnapshot:
             listed = open_bucket(model).list(below)
         return {name: listed[name] for name in ([file] if file in listed else listed)}
 
-    listed = bucket_call(found, model=model, where=model, backoff=REQUEST)
+    listed = bucket_call(found, model)
     if not listed:
         raise refuse(
             "The bucket has nothing at this address",
@@ -118,7 +118,7 @@ def cached_bucket_files(model: str) -> list[BucketFile]:
     found = []
     for path in sorted((folder / "blobs").glob("*.json")):
         known = read_record(path)
-        if known is None or has_odd_part(known[0].split("/")):
+        if known is None or has_odd_part(known[0]):
             continue
         name, etag, size, _ = known
         files = [BucketFile(model, s.name, name, size, etag, folder) for s in snapshots]
@@ -131,7 +131,7 @@ def _snapshot(model: str, listed: Mapping[str, tuple[int, str]], *, online: bool
     files = {
         name: BucketFile(model, "", name, size, etag, folder)
         for name, (size, etag) in listed.items()
-        if not has_odd_part(name.split("/"))
+        if not has_odd_part(name)
     }
     revision = _digest(files)
     files = {name: replace(file, revision=revision) for name, file in files.items()}

@@ -11,56 +11,30 @@ from typing import Any, TypeVar
 from resumerge.errors import Resumable, ResumergeError, refuse
 from resumerge.remote.cache_errors import cache_error, full_cache
 from resumerge.remote.file import REQUEST
-from resumerge.retry import Backoff, retry
+from resumerge.retry import retry_explained
 
 T = TypeVar("T")
 
 
-def hub_call(
-    do: Callable[[], T],
-    *,
-    repo: str,
-    revision: str | None,
-    backoff: Backoff = REQUEST,
-    sleep: Callable[[float], None] | None = None,
-    progress: Callable[[], int] = lambda: 0,
-) -> T:
-    """Call the Hub, and retry while the network or the Hub itself fails temporarily.
+def hub_call(do: Callable[[], T], repo: str, revision: str | None) -> T:
+    """Make a small request to the Hub, and retry while the network or the Hub fails temporarily.
 
     Args:
-        do: one request or download that is safe to repeat.
+        do: safe to repeat.
         repo: repo id, for messages.
         revision: branch or commit, for messages.
-        backoff: the pauses between calls.
-        sleep: waits the given number of seconds; `time.sleep` if None. An exception ends the call.
-        progress: number of bytes received so far; attempts that increase it are not counted.
 
     Raises:
         InputError: the Hub refuses: no such repo, revision or file, or no permission.
         Resumable: ``network`` after the last attempt; ``disk_full`` without a retry.
     """
-
-    def call() -> T:
-        try:
-            return do()
-        except Exception as error:
-            failure = explain(error, repo, revision)
-            if failure is None:
-                raise
-            raise failure from error
-
-    return retry(
-        call,
-        backoff,
-        is_temporary=lambda error: isinstance(error, Resumable) and error.reason == "network",
-        retry_after=lambda error: retry_after(error.__cause__ or error),
-        progress=progress,
-        sleep=sleep,
+    return retry_explained(
+        do, lambda error: explain(error, repo, revision), REQUEST, retry_after=retry_after
     )
 
 
 def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
-    """The error to raise for an exception from huggingface_hub; None if the exception is a bug."""
+    """Return the error to raise for an exception from huggingface_hub; None if it is a bug."""
     from huggingface_hub import constants
     from huggingface_hub import errors as hub_errors
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from resumerge.remote.digests import Digest, ExpectedContent, hash_file
+from resumerge.digests import Digest, ExpectedContent, hash_file
 
 REGULAR_LIMIT = 10_000_000
 """Bytes: the Hub accepts larger files through LFS or Xet only."""

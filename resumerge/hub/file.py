@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from resumerge.errors import InputError, Resumable, refuse
+from resumerge.errors import InputError, Resumable, ResumergeError, refuse
 from resumerge.hub.cache import cache_folder, repo_folder, snapshot_folder
-from resumerge.hub.client import hub_call, is_offline
+from resumerge.hub.client import explain, is_offline, retry_after
 from resumerge.hub.content_hash import ExpectedHash, is_intact
 from resumerge.hub.http import get, get_again
 from resumerge.hub.xet import download_by_xet, is_served_by_xet
-from resumerge.remote.file import REQUEST, RemoteFile, Response, offline_error
-from resumerge.retry import Backoff
+from resumerge.remote.file import RemoteFile, Response, offline_error
 
 T = TypeVar("T")
 
@@ -78,22 +77,11 @@ class HubFile(RemoteFile):
     def is_offline(self) -> bool:
         return is_offline()
 
-    def call(
-        self,
-        do: Callable[[], T],
-        *,
-        backoff: Backoff = REQUEST,
-        sleep: Callable[[float], None] | None = None,
-        progress: Callable[[], int] = lambda: 0,
-    ) -> T:
-        return hub_call(
-            do,
-            repo=self.model,
-            revision=self.revision,
-            backoff=backoff,
-            sleep=sleep,
-            progress=progress,
-        )
+    def explain(self, error: Exception) -> ResumergeError | None:
+        return explain(error, self.model, self.revision)
+
+    def retry_after(self, error: BaseException) -> float:
+        return retry_after(error)
 
     def request(
         self, start: int, stop: int | None = None, validator: str | None = None

@@ -81,8 +81,8 @@ def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> Re
         lambda: HfApi(library_name="resumerge").model_info(
             repo, revision=revision or "main", files_metadata=True, timeout=LIST_TIMEOUT
         ),
-        repo=repo,
-        revision=revision,
+        repo,
+        revision,
     )
     commit = info.sha or ""
     if not COMMIT.fullmatch(commit):

@@ -29,8 +29,8 @@ def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path
     url = hf_hub_url(repo, name, revision=commit)
     found: Any = hub_call(
         lambda: get_hf_file_metadata(url, library_name="resumerge"),
-        repo=repo,
-        revision=commit,
+        repo,
+        commit,
     )
     return getattr(found, "xet_file_data", None) is not None
 

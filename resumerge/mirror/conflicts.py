@@ -7,10 +7,11 @@ would change the model, and gets a backup name if the store can rename.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from resumerge.backup_names import CARD, backup_name
+from resumerge.digests import sha256_of
 from resumerge.errors import Resumable
 from resumerge.mirror.stores.base import Moved, Store
 
@@ -64,26 +65,12 @@ class ConflictResolver:
         found = self._store.sha256(name, self._moved)
         if found is None:
             return False
-        if size <= nbytes and found == _sha256(content, size):
+        if size <= nbytes and found == _sha256_of_first(content, size):
             return True
         return self._store.is_placeholder(name, size)
 
 
-def _sha256(content: bytes | Path, nbytes: int) -> str:
-    """SHA-256 of the first so many bytes."""
-    digest = hashlib.sha256()
-    for piece in _pieces(content):
-        digest.update(memoryview(piece)[:nbytes])
-        nbytes -= len(piece)
-        if nbytes <= 0:
-            break
-    return digest.hexdigest()
-
-
-def _pieces(content: bytes | Path) -> Iterator[bytes]:
-    if isinstance(content, bytes):
-        yield content
-        return
-    with content.open("rb") as file:
-        while piece := file.read(1 << 20):
-            yield piece
+def _sha256_of_first(content: bytes | Path, nbytes: int) -> str:
+    if isinstance(content, Path):
+        return sha256_of(content, most=nbytes)
+    return hashlib.sha256(content[:nbytes]).hexdigest()

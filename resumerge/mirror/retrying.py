@@ -6,11 +6,10 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
-from resumerge.errors import Resumable, refuse
+from resumerge.errors import Resumable, ResumergeError, refuse
 from resumerge.host.processes import clock
 from resumerge.mirror.stores.base import Store, StoreError
-from resumerge.retry import Backoff
-from resumerge.retry import retry as retry_call
+from resumerge.retry import Backoff, retry_explained
 
 RETRY_SECONDS = 20.0
 """An operation that fails is repeated for so long."""
@@ -39,29 +38,18 @@ def retry(store: Store, call: Callable[[], T], noun: str = "mirror") -> T:
         Resumable: the store fails for longer than `RETRY_SECONDS`.
     """
     backoff = Backoff(first=0.1, longest=2.0, seconds=RETRY_SECONDS)
-    try:
-        return retry_call(call, backoff, is_temporary=_is_temporary, clock=clock)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        if _is_temporary(error):
-            raise Resumable(
-                "mirror", f"The {noun} at {store.url} cannot be reached: {error}"
-            ) from error
-        message, fix = (
-            (error.message, error.fix) if isinstance(error, StoreError) else (str(error), "")
-        )
-        raise refuse(
-            f"The {noun} cannot be used",
-            where=store.url,
-            found=message,
-            fix=fix or _FIXES.get(noun, f"change its permissions, or name another {noun}"),
-        ) from error
+    return retry_explained(call, lambda error: _explain(error, store, noun), backoff, clock=clock)
 
 
-def _is_temporary(error: Exception) -> bool:
-    return (
-        isinstance(error, OSError)
-        and not isinstance(error, FileNotFoundError)
-        and error.errno not in _PERMANENT
+def _explain(error: Exception, store: Store, noun: str) -> ResumergeError | None:
+    if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):
+        return None
+    if error.errno not in _PERMANENT:
+        return Resumable("mirror", f"The {noun} at {store.url} cannot be reached: {error}")
+    message, fix = (error.message, error.fix) if isinstance(error, StoreError) else (str(error), "")
+    return refuse(
+        f"The {noun} cannot be used",
+        where=store.url,
+        found=message,
+        fix=fix or _FIXES.get(noun, f"change its permissions, or name another {noun}"),
     )

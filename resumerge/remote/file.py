@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from resumerge.errors import InputError, Resumable, refuse
-from resumerge.remote.digests import ExpectedContent
-from resumerge.retry import Backoff
+from resumerge.digests import ExpectedContent
+from resumerge.errors import InputError, Resumable, ResumergeError, refuse
+from resumerge.retry import Backoff, retry_explained
 from resumerge.storage import Storage
 
 T = TypeVar("T")
@@ -217,6 +217,13 @@ class RemoteFile(ABC):
         """Whether the environment forbids requests to this kind of server."""
 
     @abstractmethod
+    def explain(self, error: Exception) -> ResumergeError | None:
+        """Return the error to raise for an exception of a request; None if it is a bug."""
+
+    def retry_after(self, error: BaseException) -> float:
+        """Return the seconds that the server asks to wait, from the exception of a request."""
+        return getattr(error, "retry_after", 0.0)
+
     def call(
         self,
         do: Callable[[], T],
@@ -239,6 +246,14 @@ class RemoteFile(ABC):
             Resumable: ``network`` after the last attempt; ``disk_full`` without a retry;
                 ``source_changed`` if the server has another content under this name now.
         """
+        return retry_explained(
+            do,
+            self.explain,
+            backoff,
+            retry_after=self.retry_after,
+            progress=progress,
+            sleep=sleep,
+        )
 
     @abstractmethod
     def request(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resumerge.remote.digests import CHUNK, ExpectedContent
+from resumerge.digests import CHUNK, ExpectedContent
 
 
 class PartialFile:

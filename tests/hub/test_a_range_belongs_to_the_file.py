@@ -20,11 +20,11 @@ from test_downloads_go_on_where_they_were_cut_off import (
     is_whole,
 )
 
+from resumerge.digests import ExpectedContent
 from resumerge.errors import Resumable
 from resumerge.hub.file import HubFile
 from resumerge.remote import download as module
 from resumerge.remote.callbacks import DownloadCallbacks
-from resumerge.remote.digests import ExpectedContent
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.remote.files import fetch, remote_file

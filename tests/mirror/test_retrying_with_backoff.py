@@ -162,8 +162,11 @@ def test_what_the_store_advises_is_what_the_user_reads(failing: Callable[..., in
     assert failing(error, InputError, r"found: *not for you\n(.|\n)*log in") == 1
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError("nothing"), ValueError("nothing")])
-def test_a_missing_file_and_a_bug_are_the_callers(
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError("nothing"), ValueError("nothing"), Resumable("mirror", "nothing to wait")],
+)
+def test_a_missing_file_a_bug_and_what_is_explained_are_the_callers(
     failing: Callable[..., int], error: Exception
 ) -> None:
     assert failing(error, type(error), "nothing") == 1

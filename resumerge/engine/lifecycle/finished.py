@@ -17,7 +17,7 @@ from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.recovery.damaged_sources import find_damage
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock, remove_stale_lock
-from resumerge.engine.shards.checksums import hash_file
+from resumerge.engine.shards.checksums import file_checksum
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
@@ -97,7 +97,8 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
                 for name in fetch_model(mirror, manifest, run.out, context.storage):
                     if not name.endswith(SHARD):
                         path = run.out.folder / name
-                        run.ledger.companions.note(name, path.stat().st_size, hash_file(path))
+                        checksum = file_checksum(path)
+                        run.ledger.companions.note(name, path.stat().st_size, checksum)
     url = mirror.url if mirror else None
     out = named_output(run.out.path, url)
     result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=url)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from resumerge.backup_names import CARD
+from resumerge.digests import sha256_of
 from resumerge.engine.mirror_session.abandon import back_up, backup_names
 from resumerge.engine.mirror_session.checks import refuse_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
@@ -275,7 +275,7 @@ def fetch_from_mirror(
     except FileNotFoundError:
         found = None
     else:
-        found = _sha256(fresh, mirror)
+        found = sha256_of(fresh, lambda: mirror.moved(0))
     if found is None or (sha256 is not None and found != sha256):
         storage.remove(fresh)
         what = "missing" if found is None else "damaged"
@@ -286,12 +286,3 @@ def fetch_from_mirror(
         )
     storage.sync_file(fresh)
     storage.rename(fresh, final)
-
-
-def _sha256(path: Path, mirror: MirrorSession) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while data := file.read(1 << 20):
-            digest.update(data)
-            mirror.moved(len(data))
-    return digest.hexdigest()

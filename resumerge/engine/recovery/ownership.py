@@ -10,7 +10,7 @@ from pathlib import Path
 
 from resumerge.backup_names import backup_name
 from resumerge.engine.recovery.published import files_of_tasks
-from resumerge.engine.shards.checksums import hash_file
+from resumerge.engine.shards.checksums import file_checksum
 from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
@@ -37,7 +37,7 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
 
 def has_checksum(path: Path, checksum: str) -> bool:
     """Whether a file exists and has this xxh3-128 (hex digits)."""
-    return path.is_file() and hash_file(path) == checksum
+    return path.is_file() and file_checksum(path) == checksum
 
 
 def _has_head(path: Path, row: dict[str, object]) -> bool:

@@ -11,18 +11,15 @@ from pathlib import Path
 
 import xxhash
 
+from resumerge.digests import hash_file
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.planning.plan import Unit
 
-_PIECE = 1 << 20
 
-
-def hash_file(path: Path) -> str:
-    """32 hex digits, of a whole file: `hash_block` of its bytes."""
+def file_checksum(path: Path) -> str:
+    """Return 32 hex digits, of a whole file: `hash_block` of its bytes."""
     digest = xxhash.xxh3_128()
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
+    hash_file(path, digest)
     return digest.hexdigest()
 
 

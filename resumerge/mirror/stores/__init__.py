@@ -2,7 +2,7 @@
 
 `base.Store` is the contract, `registry` knows every kind of store by its URL scheme. A new kind is
 one class and its registration, and passes the checks of `tests/support/store_conformance.py`.
-`folder` and `capabilities` are the store on a filesystem; `hub`, `hub_client`, `hub_names`,
+`folder` and `capabilities` are the store on a filesystem; `hub`, `hub_client`, `hub_address`,
 `hub_uploads` and `upload_reader` the one on the Hub; `buckets/` has those in buckets of S3, Google
 and Azure. Nothing outside of a store compares schemes or URLs.
 

@@ -8,8 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, Self
 
-from resumerge.errors import Problem
+from resumerge.errors import Problem, refuse
 from resumerge.errors import StoreError as StoreError
+from resumerge.foreign_files import has_odd_part
 from resumerge.ledger.file_names import METADATA as METADATA
 
 SMALL = 256 << 20
@@ -230,3 +231,21 @@ class Store(ABC):
             nbytes: its size.
         """
         return False
+
+
+def checked(name: str, reserved: str = "") -> str:
+    """Return the name of a file in a mirror, unchanged.
+
+    Args:
+        reserved: the name of a folder of the place itself.
+
+    Raises:
+        InputError: as a path, it leads out of a folder.
+    """
+    if has_odd_part(name) or reserved in name.split("/"):
+        raise refuse(
+            "The name of a file points outside of the mirror",
+            found=repr(name[:200]),
+            fix="do not use this mirror: somebody has tampered with it",
+        )
+    return name

@@ -10,18 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from resumerge.backup_names import CARD
+from resumerge.digests import ExpectedContent
 from resumerge.errors import refuse
 from resumerge.hub.cache import COMMIT
 from resumerge.hub.client import is_offline
 from resumerge.hub.file import LIST_TIMEOUT, HubFile
 from resumerge.hub.http import get
-from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError
+from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError, checked
+from resumerge.mirror.stores.hub_address import SCHEME, repo_of
 from resumerge.mirror.stores.hub_client import Conflict, NoFile, NoRepo, hub_errors
-from resumerge.mirror.stores.hub_names import SCHEME, checked, repo_of
 from resumerge.mirror.stores.hub_uploads import (
     BRANCH,
     FileHashes,
@@ -31,7 +33,6 @@ from resumerge.mirror.stores.hub_uploads import (
 )
 from resumerge.mirror.stores.upload_reader import PIECE
 from resumerge.remote.callbacks import DownloadCallbacks
-from resumerge.remote.digests import ExpectedContent
 from resumerge.remote.download import download_by_ranges
 from resumerge.remote.metadata_cache import MetadataCache
 
@@ -40,6 +41,8 @@ LARGEST_PLACEHOLDER = 1000
 
 _PLACEHOLDER = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
 """The model card that the Hub creates when a licence was chosen: a header without text."""
+
+_checked = partial(checked, reserved=".git")
 
 TRIES = 3
 """Commits tried in a row while others commit at the same time."""
@@ -129,7 +132,7 @@ class HubStore(Store):
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name in (*files, *remove):
-            checked(name)
+            _checked(name)
         with self._commit_lock:
             self._create_repo()
             for attempt in range(1, TRIES + 1):
@@ -141,7 +144,7 @@ class HubStore(Store):
                         raise
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        checked(name)
+        _checked(name)
         with self._commit_lock:
             self._create_repo()
             for _ in range(TRIES):
@@ -160,7 +163,7 @@ class HubStore(Store):
         self, name: str, data: bytes, before: bytes | None, remove: Sequence[str] = ()
     ) -> bool:
         for changed in (name, *remove):
-            checked(changed)
+            _checked(changed)
         with self._commit_lock:
             self._create_repo()
             for _ in range(TRIES):
@@ -179,7 +182,7 @@ class HubStore(Store):
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         """Store the bytes now; the next `put` commits them."""
-        checked(name)
+        _checked(name)
         sha256 = self._hashes.sha256(path, lambda: moved(0))
         upload = PendingUpload(path, path.stat().st_size, sha256)
         self._create_repo()
@@ -261,7 +264,7 @@ class HubStore(Store):
         if not COMMIT.fullmatch(info.sha or ""):
             raise StoreError(f"The Hub did not say which commit of {self.repo} is the newest")
         return info.sha, {
-            checked(sibling.rfilename): ListedFile(
+            _checked(sibling.rfilename): ListedFile(
                 sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
             )
             for sibling in info.siblings or []
@@ -292,7 +295,7 @@ class HubStore(Store):
 
     def _commit_pending(self, name: str) -> None:
         """Commit an upload that waits for a `put`, before it is read."""
-        if checked(name) in self._pending:
+        if _checked(name) in self._pending:
             self.put({})
 
     def _put(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resumerge.digests import sha256_of
 from resumerge.hub.content_hash import is_intact
 from resumerge.mirror.stores.base import SMALL, Moved, StoreError
 from resumerge.mirror.stores.hub_client import hub_errors
 from resumerge.mirror.stores.upload_reader import UploadReader
-from resumerge.remote.digests import hash_file
 
 BRANCH = "main"
 
@@ -72,9 +71,7 @@ class FileHashes:
         stat = path.stat()
         key = (path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
         if key not in self._known:
-            digest = hashlib.sha256()
-            hash_file(path, digest, check)
-            self._known[key] = digest.hexdigest()
+            self._known[key] = sha256_of(path, check)
         return self._known[key]
 
 

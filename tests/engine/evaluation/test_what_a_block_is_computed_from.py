@@ -26,7 +26,7 @@ from resumerge.engine.evaluation.input_hashes import (
     operand_hashes,
 )
 from resumerge.engine.evaluation.method_failures import keeps_inputs
-from resumerge.engine.shards.checksums import first_mismatch, hash_file, unit_checksum
+from resumerge.engine.shards.checksums import file_checksum, first_mismatch, unit_checksum
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.kernels.huge_pages import HUGE_PAGE
 from resumerge.kernels.selection.growing_array import GrowingArray
@@ -277,7 +277,7 @@ def test_the_first_block_that_differs_is_found(tmp_path: Path) -> None:
 def test_a_long_file_has_the_hash_of_all_its_bytes(tmp_path: Path) -> None:
     data = np.random.default_rng(0).bytes((1 << 20) + 17)
     (tmp_path / "file").write_bytes(data)
-    assert hash_file(tmp_path / "file") == hash_block(data).hex()
+    assert file_checksum(tmp_path / "file") == hash_block(data).hex()
     assert unit_checksum(hash_block(data)) == hash_block(hash_block(data)).hex()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from resumerge.digests import sha256_of
 from resumerge.engine.cluster.exchange.base import Beat, TaskAbandoned, TaskEndpoint
 from resumerge.engine.cluster.exchange.conflicts import compare_with_record
 from resumerge.engine.cluster.outcomes import Node
@@ -25,7 +25,6 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.registry import open_store
 from resumerge.mirror.transfer import RateLimit
 from resumerge.planning.plan import Plan
-from resumerge.remote.digests import hash_file
 from resumerge.retry import Backoff, retry
 
 BEAT_SECONDS = 5.0
@@ -157,7 +156,7 @@ class BucketEndpoint(TaskEndpoint):
             Resumable: they differ.
         """
         name, copy = plan.shards[0].name, self._folder / "uploaded"
-        ours = _sha256(self._folder / name, moved)
+        ours = sha256_of(self._folder / name, lambda: moved(0))
         if self._store.sha256(name, moved) != ours:
             self._store.download(name, copy, moved)
             compare_with_record(copy, name, plan, record, node)
@@ -199,9 +198,3 @@ def _pause(seconds: float, moved: Moved) -> None:
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(0.25, left))
         moved(0)
-
-
-def _sha256(path: Path, moved: Moved) -> str:
-    digest = hashlib.sha256()
-    hash_file(path, digest, lambda: moved(0))
-    return digest.hexdigest()

@@ -10,12 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
-from resumerge.buckets.address import has_odd_part
 from resumerge.buckets.base import Body, Bucket, Listed
 from resumerge.buckets.ranges import RangedBucket
-from resumerge.errors import refuse
+from resumerge.digests import CHUNK
 from resumerge.mirror.stores.base import Moved
-from resumerge.remote.digests import CHUNK
 
 
 class BucketClient(ABC):
@@ -114,18 +112,3 @@ def sha256_if_there(bucket: RangedBucket, key: str, path: Path, moved: Moved) ->
             sha256.update(piece)
             moved(0)
     return sha256.hexdigest() if digest.hexdigest() == expected[1].hex() else ""
-
-
-def checked(name: str) -> str:
-    """The name of a file in a mirror, unchanged.
-
-    Raises:
-        InputError: as a path, it leads out of a folder.
-    """
-    if has_odd_part(name.split("/")):
-        raise refuse(
-            "The name of a file points outside of the mirror",
-            found=repr(name[:200]),
-            fix="do not use this mirror: somebody has tampered with it",
-        )
-    return name

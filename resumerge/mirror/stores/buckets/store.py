@@ -17,8 +17,8 @@ from resumerge.buckets.base import Listed
 from resumerge.buckets.calls import check_library
 from resumerge.buckets.errors import Changed, Unsupported
 from resumerge.errors import refuse
-from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError
-from resumerge.mirror.stores.buckets.client import BucketClient, checked
+from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError, checked
+from resumerge.mirror.stores.buckets.client import BucketClient
 from resumerge.storage import Storage
 
 SETTLE_SECONDS = 2.0

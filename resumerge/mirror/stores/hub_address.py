@@ -1,14 +1,10 @@
-"""Addresses of repos on the Hub, and names of files in them."""
+"""Addresses of repos on the Hub."""
 
 from __future__ import annotations
-
-import re
 
 from resumerge.errors import refuse
 
 SCHEME = "hf"
-
-_ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 
 def repo_of(url: str) -> str:
@@ -41,19 +37,3 @@ def repo_of(url: str) -> str:
         found=url,
         fix=fix,
     )
-
-
-def checked(name: str) -> str:
-    """The name of a file in a mirror, unchanged.
-
-    Raises:
-        InputError: as a path, it leads out of a folder.
-    """
-    parts = name.split("/")
-    if not all(parts) or {".", "..", ".git"} & set(parts) or _ODD.search(name):
-        raise refuse(
-            "The name of a file points outside of the mirror",
-            found=repr(name[:200]),
-            fix="do not use this mirror: somebody has tampered with it",
-        )
-    return name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +26,7 @@ class ExpectedContent(ABC):
 
     @abstractmethod
     def update(self, data: bytes | memoryview, /) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
 
     @property
     @abstractmethod
@@ -33,12 +35,17 @@ class ExpectedContent(ABC):
 
 
 def hash_file(
-    path: Path, digest: Digest | ExpectedContent, check: Callable[[], None] | None = None
+    path: Path,
+    digest: Digest | ExpectedContent,
+    check: Callable[[], None] | None = None,
+    *,
+    most: int = sys.maxsize,
 ) -> int:
-    """Update a digest with all bytes of a file.
+    """Update a digest with the bytes of a file.
 
     Args:
         check: called after each chunk; an exception that it raises ends the reading.
+        most: bytes that are read, the first ones.
 
     Returns:
         The number of bytes.
@@ -46,9 +53,23 @@ def hash_file(
     buffer = memoryview(bytearray(CHUNK))
     total = 0
     with path.open("rb", buffering=0) as stream:
-        while count := stream.readinto(buffer):
+        while count := stream.readinto(buffer[: most - total]):
             digest.update(buffer[:count])
             total += count
             if check is not None:
                 check()
     return total
+
+
+def sha256_of(
+    path: Path, check: Callable[[], None] | None = None, *, most: int = sys.maxsize
+) -> str:
+    """Return the SHA-256 of a file in hex digits.
+
+    Args:
+        check: called after each chunk; an exception that it raises ends the reading.
+        most: bytes that are read, the first ones.
+    """
+    digest = hashlib.sha256()
+    hash_file(path, digest, check, most=most)
+    return digest.hexdigest()
