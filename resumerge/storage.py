@@ -16,6 +16,9 @@ from pathlib import Path
 SCRATCH = ".resumerge-scratch-"
 """Begins the name that a scratch file has for a moment, where a file cannot begin without one."""
 
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Numbers of the errors that say that a disk, or a user's part of it, is full."""
+
 _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}

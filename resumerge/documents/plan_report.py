@@ -10,9 +10,8 @@ from resumerge.documents.choices import choices
 from resumerge.engine.checks.companions import are_cached, check_companions
 from resumerge.engine.checks.disk import check_disk, check_downloads
 from resumerge.engine.checks.memory import fit_threads, memory_budget, too_many_threads
-from resumerge.engine.checks.new_run import new_run_problems
+from resumerge.engine.checks.new_run import new_run_problems, step_problems
 from resumerge.engine.checks.paths import STATE, check_output_path, check_path
-from resumerge.engine.checks.steps import check_steps
 from resumerge.engine.context import RunContext
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.opening.pinned_plan import pinned_plan
@@ -98,7 +97,7 @@ def _described(
         problems += check_downloads(
             plan, target, needed, offline=options.offline, evict=bool(options.evict)
         )
-        problems += check_steps(plan, context.stop)
+        problems += step_problems(plan, context.stop)
     notes: list[str] = []
     try:
         notes = device_for(plan, options.device)[1]

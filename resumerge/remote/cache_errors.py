@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from resumerge.errors import InputError, Resumable, ResumergeError, refuse
+from resumerge.storage import DISK_FULL
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
@@ -23,7 +23,7 @@ def cache_error(error: Exception, what: str, cache: Path | str = "") -> Resumerg
     """
     if not isinstance(error, OSError):
         return None
-    if error.errno in _FULL:
+    if error.errno in DISK_FULL:
         return full_cache(what, cache)
     return None if error.filename is None else _unusable(error, what, cache)
 

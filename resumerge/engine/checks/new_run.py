@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from resumerge.engine.checks.cluster import check_cluster, puts_into_bucket
 from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
-from resumerge.engine.checks.linked_stages import problems_of_links
 from resumerge.engine.checks.paths import (
     STAGES,
     STATE,
@@ -17,12 +16,14 @@ from resumerge.engine.checks.paths import (
     check_writable,
     source_folders,
 )
-from resumerge.engine.checks.steps import check_steps
 from resumerge.engine.context import RunContext
+from resumerge.engine.linked_stages import problems_of_links
 from resumerge.engine.mirror_session.checks import check_apart, check_has_mirror
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
+from resumerge.planning.estimates.memory import steps_of_plan
 
 
 def check_new(
@@ -62,7 +63,7 @@ def new_run_problems(
         *check_downloads(
             plan, out.folder, needed, offline=options.offline, evict=bool(options.evict)
         ),
-        *check_steps(plan, context.stop),
+        *step_problems(plan, context.stop),
     ]
     if (where := options.intermediate_dir) is not None:
         beside = [*check_path(where.absolute(), STAGES), *check_outside(where, folders, STAGES)]
@@ -73,3 +74,11 @@ def new_run_problems(
         if (folder := mirror.store.local_folder) is not None:
             problems += check_outside(folder, folders, "mirror")
     return problems
+
+
+def step_problems(plan: Plan, stop: StopRequest) -> Iterator[Problem]:
+    """Yield what keeps the steps of a plan from being done; the libraries they need are asked."""
+    for step in steps_of_plan(plan):
+        with stop.between_imports():
+            found = list(step.problems())
+        yield from found

@@ -14,9 +14,6 @@ from resumerge.planning.plan import Unit
 from resumerge.storage import drop_from_cache
 from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 
-SCANNED_BLOCKS = 16
-"""Blocks of a scan whose inputs are dropped together."""
-
 
 class PageCache:
     """Knows which pages are read or written for the last time."""

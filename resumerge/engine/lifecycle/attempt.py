@@ -15,7 +15,7 @@ from resumerge.engine.execute.committer import bytes_committed
 from resumerge.engine.execute.local_computation import LocalComputation
 from resumerge.engine.execute.steps import remove_steps
 from resumerge.engine.lifecycle.companions import model_files, write_companions
-from resumerge.engine.lifecycle.linked_stages import link_stages
+from resumerge.engine.linked_stages import link_stages
 from resumerge.engine.recovery.damaged_sources import forget_damaged
 from resumerge.engine.recovery.published import adopt_published
 from resumerge.engine.recovery.recovery import Recovery

@@ -36,7 +36,6 @@ from resumerge.engine.lifecycle.finished import (
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.mirror_session.reconcile import Reconciler
 from resumerge.engine.mirror_session.session import MirrorSession
-from resumerge.engine.mirror_session.setup import replicator_of
 from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.reporter import Result
@@ -141,9 +140,7 @@ def _attempt(
     replicator = None
     if context.options.mirror is not None:
         mirror = context.open_mirror(context.options.mirror)
-        replicator = replicator_of(
-            mirror, ledger, out.folder, context.options, context.storage, context.reporter
-        )
+        replicator = mirror.replicator(ledger, out.folder, context.options, context.storage)
     attempt = Attempt(context, plan, ledger, out, budget, replicator, restored, interrupted)
     try:
         seconds = attempt.run()

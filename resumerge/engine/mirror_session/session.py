@@ -7,12 +7,15 @@ from pathlib import Path
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
+from resumerge.ledger import Ledger
+from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.state import MirrorState, read_state
 from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.registry import open_store
-from resumerge.options import Options
+from resumerge.options import MIRROR_WAIT, Options
+from resumerge.storage import Storage
 
 
 class MirrorSession:
@@ -85,6 +88,31 @@ class MirrorSession:
             )
             self.has_had_lease = True
         return self._lease
+
+    def replicator(
+        self, ledger: Ledger, out: Path, options: Options, storage: Storage
+    ) -> Replicator:
+        """Return the replicator of a run for one attempt; it has the mirror's lease.
+
+        Args:
+            ledger: of the run.
+            out: the folder of its shards.
+            options: of the run; some were left out of the command that opened the mirror.
+
+        Raises:
+            InputError: another machine has the lease, or the mirror is read-only.
+            Resumable: the mirror cannot be reached.
+        """
+        lease, reporter = self.acquire_lease((ledger.run() or {})["id"]), self._reporter
+        wait = options.mirror_wait
+        replication = ReplicationOptions(
+            then_delete=bool(options.mirror_then_delete),
+            rate=options.mirror_rate,
+            stall_seconds=MIRROR_WAIT if wait is None else wait,
+        )
+        return Replicator(
+            self.store, lease, ledger, out, replication, storage, reporter.note, reporter.waiting
+        )
 
     def note(self, text: str) -> None:
         """Show a message to the user."""

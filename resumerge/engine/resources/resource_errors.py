@@ -1,4 +1,4 @@
-"""Disk errors: reasons to stop; the run can be resumed once they are repaired."""
+"""Disk full or failing, too many open files, no memory: a run stops, and can be resumed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from resumerge.engine.resources.open_files import (
     too_many_open_files,
 )
 from resumerge.errors import Resumable
+from resumerge.storage import DISK_FULL
 
 DISK_ERRORS = (OSError, sqlite3.OperationalError)
 """Raised by a full or failing disk. SQLite's other errors mean that a file is damaged."""
@@ -39,7 +40,7 @@ def resumable_disk_errors() -> Iterator[None]:
 
 def is_full(error: Exception) -> bool:
     """Whether an error says that a disk is full."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "errno", None) in DISK_FULL
 
 
 def out_of_order(error: Exception, then: str = "resume") -> Resumable:

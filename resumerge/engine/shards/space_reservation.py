@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from resumerge.mirror import Replicator
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.planning.plan import Plan
 from resumerge.sizes import show_size
-from resumerge.storage import is_in_memory
+from resumerge.storage import DISK_FULL, is_in_memory
 
 RESERVE = COMPANION_BYTES // 2
 """Bytes that shards leave free, for the ledger and the files beside the shards."""
@@ -78,7 +77,7 @@ class SpaceReservation:
             self._files.create(shard)
         except OSError as error:
             self._files.remove(shard)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):  # another process took the space
+            if error.errno in DISK_FULL:  # another process took the space
                 return False
             raise
         self._allocated.add(number)

@@ -10,12 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from resumerge.storage import Storage
+from resumerge.storage import DISK_FULL, Storage
 
 TEMPORARY = {
     errno.EIO,
-    errno.ENOSPC,
-    errno.EDQUOT,
+    *DISK_FULL,
     errno.EROFS,
     errno.ESTALE,
     errno.ENOTCONN,

@@ -6,7 +6,6 @@ and prints about it, with signed addresses.
 
 from __future__ import annotations
 
-import errno
 import functools
 import logging
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 from resumerge.errors import InputError, Resumable, ResumergeError
 from resumerge.hub.client import account, brief, http_error, is_transient, retry_after
 from resumerge.mirror.stores.base import StoreError
+from resumerge.storage import DISK_FULL
 
 IDLE_TIMEOUT = 60.0
 """A connection that transfers nothing for so many seconds is closed."""
@@ -93,7 +93,7 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
     if (
         refusal is None
         and isinstance(error, OSError)
-        and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT))
+        and (error.filename or error.errno in DISK_FULL)
     ):
         return None  # a file or a disk of this machine
     if refusal is None:

@@ -1,0 +1,58 @@
+"""The names that stages have in a folder of the user's (mergekit-multi's intermediate folder).
+
+The stages are in the output, which one run owns and a mirror has whole; the names there are links.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from resumerge.engine.context import RunContext
+from resumerge.errors import Problem
+from resumerge.ledger import Ledger
+from resumerge.planning import Plan
+from resumerge.planning.stages.kept import folder_of
+
+
+def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
+    """Yield what stands where the links are to be; nothing of it is ever replaced."""
+    for link, stage in _links_of(folder, plan, out):
+        if not _leads_to(link, stage) and (link.is_symlink() or link.exists()):
+            yield Problem(
+                f"The stage {link.name!r} cannot be named here: something has the name already",
+                where=str(link),
+                expected="no such file or folder, or the link that leads into this output",
+                found=f"a link to {link.readlink()}" if link.is_symlink() else _kind(link),
+                fix="move it away, or name another folder with --intermediate-dir",
+            )
+
+
+def link_stages(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
+    """Make the links, if the run began with a folder for them; what prevents one is noted."""
+    row = ledger.run()
+    folder = json.loads(row["options"]).get("intermediate_dir") if row else None
+    for link, stage in _links_of(Path(folder), plan, out) if folder else ():
+        try:
+            context.storage.make_folder(link.parent)
+            if not _leads_to(link, stage):
+                context.storage.link(stage, link)
+        except OSError as error:
+            context.reporter.note(f"{link} is not there ({error}): the stage is in {stage}")
+
+
+def _links_of(folder: Path, plan: Plan, out: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield (link, what it leads to) of every stage that is kept."""
+    for stage in plan.stages:
+        if stage.recipe.name in plan.kept:
+            yield folder.absolute() / stage.recipe.name, out.absolute() / folder_of(stage)
+
+
+def _leads_to(link: Path, stage: Path) -> bool:
+    """Return whether a name is that of a stage, by a link or because it is the same folder."""
+    return link.resolve() == stage.resolve()
+
+
+def _kind(path: Path) -> str:
+    return "a folder" if path.is_dir() else "a file"
