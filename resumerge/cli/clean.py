@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
+from rich.console import Group, RenderableType
 
 from resumerge.cli.parsing.arguments import argument, json_option, options_of
 from resumerge.cli.parsing.command import Command
-from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
+from resumerge.engine.lifecycle.old_runs import OldRun, old_runs, remove_run
 from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.options.types import parse_age
-from resumerge.sizes import counted
+from resumerge.printable import printable
+from resumerge.sizes import counted, show_age, show_size
 from resumerge.storage import Storage
-from resumerge.ui.terminal.old_runs import question, show_old_runs
+from resumerge.ui.terminal.prose import Prose
 from resumerge.ui.terminal.terminal import err, out, print_document, print_text
 
 
@@ -54,7 +57,7 @@ def command(
     """Remove the ledgers of old runs and the files of unfinished ones. Finished models stay."""
     found = old_runs(RunStore(options.state_dir), names, done=done, older=older)
     if not as_json:
-        out.print(show_old_runs(found), crop=False, soft_wrap=not out.is_terminal)
+        out.print(_show(found), crop=False, soft_wrap=not out.is_terminal)
     if found and not yes:
         if as_json or not sys.stdin.isatty():
             raise refuse(
@@ -62,7 +65,7 @@ def command(
                 found=f"{counted(len(found), 'run')} to remove, and no --yes",
                 fix="add --yes",
             )
-        if not click.confirm(question(found)):
+        if not click.confirm(_question(found)):
             return
     for run in found:
         remove_run(run, Storage())
@@ -70,3 +73,29 @@ def command(
         print_document({"removed": [run.as_json() for run in found]})
     elif found:
         print_text(f"Removed {counted(len(found), 'run')}.", err)
+
+
+def _show(runs: Sequence[OldRun]) -> RenderableType:
+    """Return each run, and what is removed of it."""
+    if not runs:
+        return Prose("There are no runs to remove.")
+    return Group(*(Prose(_described(run), run.id, "bold") for run in runs))
+
+
+def _described(run: OldRun) -> str:
+    text = f"{run.state}, {show_age(run.seconds)} old, ledger {show_size(run.ledger_bytes)}"
+    if not run.unfinished:
+        return text
+    output = printable(run.named)
+    if run.named != str(run.output):  # in a bucket, of which nothing is removed
+        here = show_size(run.unfinished_bytes)
+        return f"{text}, unfinished files {here} on this machine; what is in {output} stays"
+    return f"{text}, unfinished files {show_size(run.unfinished_bytes)} in {output}"
+
+
+def _question(runs: Sequence[OldRun]) -> str:
+    """Return what the user is asked before they are removed."""
+    unfinished = sum(run.unfinished_bytes for run in runs)
+    more = f", and {show_size(unfinished)} of unfinished models" if unfinished else ""
+    ledgers = show_size(sum(run.ledger_bytes for run in runs))
+    return f"Remove {counted(len(runs), 'run')} ({ledgers} of ledgers{more})?"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from resumerge.cli.parsing.arguments import argument, json_option
 from resumerge.cli.parsing.command import Command
 from resumerge.documents.methods import methods_json
-from resumerge.ui.terminal.methods import show_methods
+from resumerge.ui.terminal.prose import Prose
 from resumerge.ui.terminal.terminal import out, print_document, print_text
 
 
@@ -23,4 +28,26 @@ def command(name: str | None, names: bool, as_json: bool) -> None:
     elif names:
         print_text("\n".join(method["name"] for method in document["methods"]))
     else:
-        out.print(show_methods(document), crop=False)
+        out.print(Group(*map(_show, document["methods"])), crop=False)
+
+
+def _range(parameter: dict[str, Any]) -> str:
+    low, high = parameter["low"], parameter["high"]
+    if low is None:
+        return "" if high is None else f"at most {high:g}"
+    return f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
+
+
+def _show(method: dict[str, Any]) -> RenderableType:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    table.add_column(no_wrap=True)  # a name that is cut off cannot be typed
+    table.add_column()
+    for p in method["parameters"]:
+        default = "required" if p["required"] else f"default {p['default']}"
+        where = "of each model" if p["per_model"] else "of the merge"
+        facts = ", ".join(filter(None, (where, default, _range(p))))
+        table.add_row(p["name"], Text.assemble(f"{p['meaning']} ", (f"({facts})", "dim")))
+    base = {"none": "", "optional": ", base_model optional", "required": ", needs base_model"}
+    head = Prose(f" {method['summary']}{base[method['base_model']]}", method["name"], "bold")
+    papers = [Prose(f"  {paper['title']}, {paper['url']}") for paper in method["papers"]]
+    return Group(head, table, *papers, "")

@@ -131,6 +131,12 @@ class History:
     def points(self) -> list[Point]:
         return [point for lifetime in self.lifetimes for point in lifetime.points]
 
+    @property
+    def peak(self) -> int:
+        """Bytes of RSS at most: as the kernel counted them, before a first commit as sampled."""
+        counted = 0 if self.of_driver else max((life.peak for life in self.lifetimes), default=0)
+        return counted or max((point.rss_high for point in self.points), default=0)
+
 
 def history_of(run: Mapping[str, Any]) -> History:
     """The history of a run, from the ledger that its status names; empty if it cannot be read.

@@ -63,8 +63,6 @@ def panels_of(history: History) -> list[Panel]:
         return []
     last = history.points[-1]
     alive = history.lifetimes[-1].outcome is None
-    peak = 0 if history.of_driver else max(life.peak for life in history.lifetimes)
-    peak = peak or max(point.rss_high for point in history.points)  # before a first commit
     now = f"{show_size(last.rss_high)} now, " if alive else ""
     worked = sum(life.seconds for life in history.lifetimes)
     done = max(last.done, history.lifetimes[-1].done_after)
@@ -72,7 +70,7 @@ def panels_of(history: History) -> list[Panel]:
         Panel(
             "memory",
             "memory of the driver" if history.of_driver else "memory",
-            f"{now}peak {show_size(peak)}, budget {show_size(last.budget)}",
+            f"{now}peak {show_size(history.peak)}, budget {show_size(last.budget)}",
             "resident set size",
             lambda cell: cell.rss_high,
             low=lambda cell: cell.rss_low,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from resumerge.documents.layers import bar, runs, span
 from resumerge.errors import Problem
 from resumerge.ui.html.environment import render
 from resumerge.ui.text.host import choice_rows, host_rows
+from resumerge.ui.text.layer_map import layer_map
 
 Document = Mapping[str, Any]
 
@@ -23,7 +23,10 @@ def fragment(document: Document) -> str:
         plan={"notes": [], "layer_maps": [], **document},
         models=[*document["sources"], *document.get("stages", ())],
         problems=[Problem(**problem) for problem in document["problems"]],
-        layer_maps=list(_layer_maps(document)),
+        layer_maps=[
+            layer_map(found["stack"], found["layers"], MOST_COLUMNS)
+            for found in document.get("layer_maps", ())
+        ],
         host_rows=host_rows(document["host"]),
         choice_rows=[
             (what, chosen, why, _python_argument(option))
@@ -36,20 +39,3 @@ def _python_argument(option: str) -> str:
     """``--memory SIZE`` as the argument of a function; a value in lower case is quoted."""
     name, _, value = option.lstrip("-").partition(" ")
     return f"{name.replace('-', '_')}={'…' if value.isupper() else repr(value)}"
-
-
-def _layer_maps(document: Document) -> Iterator[dict[str, Any]]:
-    """Which layers of the output come from which model, as bars and as ranges."""
-    for found in document.get("layer_maps", ()):
-        layers = [tuple((a, b) for a, b in layer) for layer in found["layers"]]
-        each = -(-len(layers) // MOST_COLUMNS)
-        used = sorted({number for layer in layers for number, _ in layer})
-        yield {
-            "stack": found["stack"],
-            "layers": layers,
-            "bars": [(number, bar(layers, number, each)) for number in used],
-            "ranges": [
-                (span(first, last), " + ".join(f"{n}: {span(a, b)}" for n, a, b in origins))
-                for first, last, origins in runs(layers)
-            ],
-        }

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_estimate, show_size
-from resumerge.ui.terminal.layer_map import show_layer_map
 from resumerge.ui.terminal.prose import Prose
 from resumerge.ui.text.host import choice_rows, host_rows
+from resumerge.ui.text.layer_map import LayerMap, layer_map
 
 PLANNING = "opening the models and planning"
 
+WIDTH = 50
+"""Most columns of a layer map; of a deeper model, a column stands for several layers."""
+
 _LABELS = 16
 """Columns of the labels."""
+
+_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+"""Of the models in a layer map."""
 
 
 def show_plan(document: dict[str, Any]) -> RenderableType:
@@ -32,7 +39,7 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
     parts += ["", *_host(document)]
     models = [model["model"] for model in (*document["sources"], *document["stages"])]
     for found in document["layer_maps"]:
-        parts += ["", show_layer_map(found["stack"], found["layers"], models)]
+        parts += ["", show_layer_map(layer_map(found["stack"], found["layers"], WIDTH), models)]
     parts += [Prose(note, "note:", "yellow") for note in document["notes"]]
     return Group(*parts)
 
@@ -92,3 +99,33 @@ def _host(document: dict[str, Any]) -> Iterator[RenderableType]:
 
 def _row(label: str, text: str) -> RenderableType:
     return Prose(printable(text), f"{label:<{_LABELS - 1}}", indent=_LABELS)
+
+
+def show_layer_map(drawing: LayerMap, models: Sequence[str]) -> RenderableType:
+    """A bar for each model over the layers of the output, and the same ranges as numbers.
+
+    Args:
+        models: the sources' names, by number.
+    """
+    columns = -(-drawing.count // drawing.each)
+    picture = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    picture.add_column(overflow="ellipsis", max_width=26, no_wrap=True)
+    picture.add_column(no_wrap=True)
+    picture.add_row("output layer", _ruler(drawing.count, columns))
+    for source, bar in drawing.bars:
+        color = _COLORS[source % len(_COLORS)]
+        picture.add_row(Text(f"{source} {models[source]}"), Text(bar, color))
+    ranges = Table(box=None, padding=(0, 2, 0, 0))
+    ranges.add_column("output")
+    ranges.add_column("from")
+    for row in drawing.ranges:
+        ranges.add_row(*row)
+    title = f"{drawing.stack}: {drawing.count} layers"
+    if drawing.each > 1:
+        title += f", {drawing.each} per column"
+    return Group(Text(title, "italic"), picture, ranges)
+
+
+def _ruler(count: int, columns: int) -> str:
+    last = str(count - 1)
+    return "0" + last.rjust(columns - 1) if columns > len(last) else "0"
