@@ -2,8 +2,8 @@
 
 There is no table of architectures, except for the names of experts (`expert_names`), which programs
 spell differently. `model_views` shows all models of a recipe under the names of one. Nothing here
-reads weights. Imports only types of sources, and `tied_weights`, whose functions are exported here
-too.
+reads weights. Imports `sources/types.py` and `sources/tied_weights.py`, whose functions are
+exported here too.
 """
 
 from resumerge.layout.canonical_names import DOWNS, GATES, UPS, CanonicalNames

@@ -1,7 +1,8 @@
 """The algebra of tensors: what a tensor is computed from, as a tree whose leaves lie in files.
 
 One small file for each kind of tensor: its shape and dtype, its memory, its JSON, and how a range
-of it is computed (`read`). Any tensor can be an operand of another. `evaluation.py` has what they
+of it is computed (`read`). Any tensor can be an operand of another. `adapters/` has the tensors
+that an adapter changes, `generated/` those that are filled or drawn, and `evaluation.py` what they
 are computed with. Imports methods, kernels and native, and nothing that knows of models.
 """
 

@@ -2,5 +2,5 @@
 
 A format declares the names of its files, and reads their headers: the place of each tensor's data.
 The same code reads local files and files on the Hub. No format may execute anything from a file.
-May import `sources/types.py` and `sources/dtypes.py`, but nothing else of `sources/`.
+May import `sources/types.py`, `sources/json_object.py` and `tensors/`; nothing else of `sources/`.
 """

@@ -1,0 +1,112 @@
+"""Promise: every file and folder that a folder's docstring or the lists of rooms name is there.
+
+And every folder is named: in the docstring of the one around it, or in one of the lists.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import resumerge
+
+PACKAGE = Path(resumerge.__file__).parent
+CHECKOUT = PACKAGE.parent
+FOLDERS = [init.parent for init in sorted(PACKAGE.rglob("__init__.py"))]
+ROOMS = [folder for folder in FOLDERS if folder.parent == PACKAGE]
+
+NAME = re.compile(r"[a-z_][a-z_0-9]*(?:[./][a-z_0-9]+)*(?:\.pyi?|\.[ch]|/)?")
+
+
+def docstring(folder: Path) -> str:
+    return ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+
+
+def names_in(text: str) -> Iterator[str]:
+    """The names of modules, files and folders between backquotes, and other small words there."""
+    for quoted in re.findall(r"`([^`\s]+)`", text):
+        if NAME.fullmatch(quoted):
+            yield quoted.removeprefix("resumerge.")
+
+
+def is_there(name: str, *places: Path) -> bool:
+    """Whether a name is that of a file, folder or module in one of the places."""
+    path = name if "/" in name or name.endswith((".py", ".pyi", ".c", ".h")) else None
+    dotted = name.replace(".", "/")
+    candidates = [path] if path else [dotted, f"{dotted}.py"]
+    return any((place / each).exists() for place in places for each in candidates)
+
+
+def is_defined(name: str, folder: Path) -> bool:
+    """Whether a folder's files define a function, class or method of this name, or it is a
+    command."""
+    defined = re.compile(rf"^\s*(def|class) {re.escape(name.rpartition('.')[2])}\b", re.MULTILINE)
+    return (PACKAGE / "cli" / f"{name}_command.py").exists() or any(
+        defined.search(file.read_text(encoding="utf-8")) for file in folder.rglob("*.py")
+    )
+
+
+def section(file: str, begins: str, ends: str) -> str:
+    """The lines of a document between two texts."""
+    return (CHECKOUT / file).read_text(encoding="utf-8").partition(begins)[2].partition(ends)[0]
+
+
+TABLE = section("docs/architecture.md", "### The rooms", "\n### ")
+LISTED = section("CONTRIBUTING.md", "## The rooms", "## How a command works")
+ROOM_LIST, _, ENGINE_LIST = LISTED.partition("Inside `engine/`")
+STAGES = section("CONTRIBUTING.md", "## How a command works", "\n## ")
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.relative_to(CHECKOUT).as_posix())
+def test_a_docstring_names_what_is_there(folder: Path) -> None:
+    around = [place for place in folder.parents if place.is_relative_to(CHECKOUT)]
+    missing = [
+        name
+        for name in names_in(docstring(folder))
+        if not is_there(name, folder, *around) and not is_defined(name, folder)
+    ]
+    assert missing == []
+
+
+def test_the_table_of_rooms_names_what_is_there() -> None:
+    rows = re.findall(r"^\| (`.*) \| (.*) \|$", TABLE, re.MULTILINE)
+    assert len(rows) > 10
+    for room, text in rows:
+        rooms = list(names_in(room))
+        assert [name for name in rooms if not is_there(name, PACKAGE)] == []
+        inside = [PACKAGE, *(PACKAGE / name for name in rooms)]
+        assert [name for name in names_in(text) if not is_there(name, *inside)] == []
+
+
+def test_the_lists_for_contributors_name_what_is_there() -> None:
+    places = PACKAGE, PACKAGE / "engine"
+    named = re.findall(r"\b[a-z_]+(?:/[a-z_]+)*(?:/|\.py)(?!\w)", ROOM_LIST + STAGES)
+    assert len(named) > 20
+    inside = [*places, *ROOMS]
+    assert [name for name in named if not is_there(name, *inside)] == []
+    listed = re.findall(r"^  ([a-z_]+) ", ENGINE_LIST, re.MULTILINE)
+    assert [name for name in listed if not is_there(name, PACKAGE / "engine")] == []
+
+
+def test_every_folder_is_named() -> None:
+    """A room in the table, a folder of a room there or in the room's docstring, others in one."""
+    unnamed = []
+    for folder in FOLDERS[1:]:
+        around = folder.parent
+        texts = [TABLE] if around == PACKAGE else [docstring(around)]
+        if around in ROOMS:
+            texts += re.findall(rf"^\| .*`{around.name}/`.* \|$", TABLE, re.MULTILINE)
+        names = [name.rstrip("/") for text in texts for name in names_in(text)]
+        if folder.name not in names:
+            unnamed.append(folder.relative_to(PACKAGE).as_posix())
+    assert unnamed == []
+
+
+def test_every_room_is_in_the_lists_for_contributors() -> None:
+    engine = {folder.name for folder in FOLDERS if folder.parent == PACKAGE / "engine"}
+    assert engine - set(re.findall(r"^  ([a-z_]+) ", ENGINE_LIST, re.MULTILINE)) == set()
+    assert {room.name for room in ROOMS} - set(re.findall(r"\b([a-z_]+)/", ROOM_LIST)) == set()
