@@ -1,15 +1,58 @@
 """Where a run writes its model: into a folder of its own, or to one file in a folder of the user's.
 
-The name alone decides, so that a run has the same form on every machine.
+The name alone decides, so that a run has the same form on every machine. In a folder the weight
+files have names that loaders look for.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 SUFFIX = ".safetensors"
 """An output with this suffix is one file."""
+
+STEM = "model"
+"""The beginning of the names of files that transformers looks for."""
+
+STAGES = "stages"
+"""The folder in the output that has a folder for each stage that is kept."""
+
+_STAGE = r"\w[\w.-]{0,99}"
+"""A folder's name that every system takes."""
+
+_SHARD = re.compile(
+    rf"({STAGES}/{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5}})?"
+    + re.escape(SUFFIX),
+    re.ASCII,
+)
+
+
+def shard_name(number: int, count: int, stem: str = STEM) -> str:
+    """Return the name of a shard that transformers and diffusers look for.
+
+    Args:
+        number: of the shard, counted from 0.
+        count: how many shards the model has.
+        stem: the beginning of the name.
+    """
+    if count == 1:
+        return f"{stem}{SUFFIX}"
+    return f"{stem}-{number + 1:05d}-of-{count:05d}{SUFFIX}"
+
+
+def is_shard_name(text: str) -> bool:
+    """Return whether a shard can have this name where the output is a folder.
+
+    The name begins with the folder of its stage and that of its component, if it has them.
+    """
+    return _SHARD.fullmatch(text) is not None
+
+
+def is_stage_folder(name: str) -> bool:
+    """Return whether the folder of a kept stage can have this name on every system."""
+    return re.fullmatch(_STAGE, name, re.ASCII) is not None
 
 
 @dataclass(frozen=True)

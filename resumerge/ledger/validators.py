@@ -10,7 +10,7 @@ from typing import Any
 
 from resumerge.ledger.file_names import is_output_name
 from resumerge.options import are_kept_options
-from resumerge.output_path import SUFFIX
+from resumerge.output_path import SUFFIX, is_shard_name
 
 LARGEST = 1 << 60
 """An exabyte: what is added up of a few such numbers is still an integer of SQLite."""
@@ -44,15 +44,11 @@ def like(pattern: str) -> Validator:
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
 
-is_shard_of_folder = like(
-    r"(stages/\w[\w.-]{0,99}/)?(\w+/)?(diffusion_pytorch_)?model(-[0-9]{5}-of-[0-9]{5})?\.safetensors"
-)
-"""The name of a shard, where the output is a folder."""
-
-
 def shard_name(value: Any) -> bool:
     """The name of a shard; where the output is one file, the name that the user gave it."""
-    return is_shard_of_folder(value) or (is_output_name(value) and value.endswith(SUFFIX))
+    if not isinstance(value, str):
+        return False
+    return is_shard_name(value) or (is_output_name(value) and value.endswith(SUFFIX))
 
 
 def integer(least: int = 0) -> Validator:

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import xxhash
 
 from resumerge.ledger.tables import TABLES
-from resumerge.ledger.validators import SOURCE, Validator, is_shard_of_folder
-from resumerge.output_path import OutputPath
+from resumerge.ledger.validators import SOURCE, Validator
+from resumerge.output_path import OutputPath, is_shard_name
 
 RECIPE_TEXT = "recipe text"
 """The part of a fingerprint that covers the text of the recipe: `text_digest`."""
@@ -145,7 +145,7 @@ def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _check_form(output: str, shards: Sequence[str]) -> None:
     """Check that a run writes the file that its output is, or shards of a model into the folder."""
     out = OutputPath(Path(output))
-    fit = shards == [out.path.name] if out.is_file else all(map(is_shard_of_folder, shards))
+    fit = shards == [out.path.name] if out.is_file else all(map(is_shard_name, shards))
     if not fit:
         raise InvalidLedger(f"its shards.name {', '.join(shards)[:_SHOWN]!r} do not fit run.output")
 

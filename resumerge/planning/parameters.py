@@ -11,8 +11,8 @@ from resumerge.methods import METHODS, MergeMethod, Parameter, Value
 from resumerge.methods.base import FLOAT32_MAX
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
+from resumerge.recipe.schema.settings import truth
 from resumerge.recipe.spelling import misspelled
-from resumerge.recipe.truth import truth
 
 
 @dataclass

@@ -13,14 +13,15 @@ from resumerge.experts.written_experts import as_reference, note_on_packed_files
 from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy, listed
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
+from resumerge.output_path import STEM
 from resumerge.planning.check_recipe import unknown_method
-from resumerge.planning.checkpoints.flat import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.expressions import Expressions
+from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
-from resumerge.planning.shards import STEM, pack, parts_of
+from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
 from resumerge.recipe import ModelRef, Module, Recipe

@@ -6,13 +6,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from resumerge.output_path import STEM, shard_name
 from resumerge.planning.plan import Shard, Unit
 from resumerge.sources.types import Source
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.target import Target
-
-STEM = "model"
-"""How the names of files begin that transformers looks for."""
 
 MODEL: Mapping[str, str] = {"": STEM}
 """A model of one part."""
@@ -102,13 +100,6 @@ def _whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
         whole.append(target)
     if whole:
         yield whole
-
-
-def shard_name(number: int, count: int, stem: str = STEM) -> str:
-    """The name that transformers and diffusers look for."""
-    if count == 1:
-        return f"{stem}.safetensors"
-    return f"{stem}-{number + 1:05d}-of-{count:05d}.safetensors"
 
 
 def _header(group: Sequence[Target], prefix: str) -> bytes:

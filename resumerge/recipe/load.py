@@ -12,7 +12,6 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
-from resumerge.recipe.paths import descend, nearest_line
 from resumerge.recipe.schema.keys import ModuleEntry, RecipeFile
 from resumerge.recipe.schema.mixture import OF_MERGES, ExpertEntry, MixtureFile
 from resumerge.recipe.schema.sections import read_section
@@ -29,7 +28,7 @@ from resumerge.recipe.types import (
     Recipe,
     Slice,
 )
-from resumerge.recipe.yaml_lines import MAX_CHARS, Document, load_yaml
+from resumerge.recipe.yaml_lines import MAX_CHARS, Document, descend, load_yaml, nearest_line
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from resumerge.buckets.address import is_bucket
-from resumerge.recipe.paths import child, descend
 from resumerge.recipe.schema.settings import FILTERED, unread_keys
 from resumerge.recipe.types import Conditional, Recipe
+from resumerge.recipe.yaml_lines import child, descend
 
 _IGNORED = {
     "input_model_parameters": "mergekit ignores it; write each model's parameters below its name",

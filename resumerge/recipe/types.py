@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from resumerge.errors import Problem
-from resumerge.recipe.paths import descend, nearest_line
+from resumerge.recipe.yaml_lines import descend, nearest_line
 
 Scalar = float | int | bool | str
 

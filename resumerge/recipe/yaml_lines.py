@@ -1,15 +1,18 @@
-"""Reads YAML with the line of every value, and refuses documents that would exhaust the machine."""
+"""Reads YAML with the line of every value, and refuses documents that would exhaust the machine.
+
+A value has a path: keys joined by dots, list indices in brackets, like ``slices[0].sources[1]``.
+The empty path is the whole document.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from resumerge.errors import InputError, Problem, refuse
-from resumerge.recipe.paths import child
 
 MAX_CHARS = 300_000
 """Longest document, in characters: enough for hundreds of slices."""
@@ -24,6 +27,27 @@ MAX_DOCUMENTS = 100
 _MAP, _SEQ, _MERGE, _NULL = (
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge", "null")
 )
+
+
+def child(path: str, key: str | int) -> str:
+    """Return the path of an entry of a list (by index) or of a mapping (by key)."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def descend(path: str, keys: Iterable[str | int]) -> str:
+    """Return the path that is reached from `path` by several keys and indices."""
+    for key in keys:
+        path = child(path, key)
+    return path
+
+
+def nearest_line(lines: Mapping[str, int], path: str) -> int | None:
+    """Return the line of a path, or of its nearest parent that has one; None if none has."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path)
 
 
 @dataclass(frozen=True)

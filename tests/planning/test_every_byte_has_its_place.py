@@ -14,10 +14,11 @@ from made_up_plans import llama, plan, tensor
 
 from resumerge.kernels.blocks import Block, Run
 from resumerge.methods import METHODS
+from resumerge.output_path import is_shard_name, shard_name
 from resumerge.planning import NUMERICS, Plan
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
 from resumerge.planning.plan import Unit
-from resumerge.planning.shards import pack, shard_name
+from resumerge.planning.shards import pack
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.target import BLOCK, Target, block_elements
 
@@ -43,6 +44,7 @@ def test_any_tensors(facts: list[tuple[str, int]], shard_size: int) -> None:
     assert [shard.name for shard in shards] == [
         shard_name(n, len(shards)) for n in range(len(shards))
     ]
+    assert all(is_shard_name(shard.name) for shard in shards)
     assert [(s.first, s.last) for s in shards] == list(
         pairwise([0, *(s.last for s in shards)])
     ) and shards[-1].last == len(units)

@@ -22,7 +22,7 @@ from resumerge.errors import Interrupted
 from resumerge.kernels.hashes import hash_blocks
 from resumerge.planning.estimates.memory import held_at_once, held_bytes
 from resumerge.planning.plan import Unit
-from resumerge.planning.stages.spilling import spilled_bytes
+from resumerge.planning.stage_results.spilled import spilled_bytes
 from resumerge.tensors import Merged, Spilled
 from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.target import BLOCK

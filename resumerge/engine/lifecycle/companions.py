@@ -14,7 +14,7 @@ from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
 from resumerge.output import companions
 from resumerge.planning.plan import Plan
-from resumerge.planning.stages.kept import models_of
+from resumerge.planning.stage_results.kept import models_of
 from resumerge.sources.companions import LARGEST
 
 

@@ -16,8 +16,8 @@ from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.retrying import retry
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
-from resumerge.output_path import OutputPath
-from resumerge.planning.stages.kept import FOLDER, names_to_keep
+from resumerge.output_path import STAGES, OutputPath
+from resumerge.planning.stage_results.kept import names_to_keep
 from resumerge.recipe import Recipe
 from resumerge.sizes import show_size
 from resumerge.storage import Storage
@@ -39,7 +39,7 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
             return False
     every = options.intermediate_dir is not None
     keep = names_to_keep(recipe, options.keep or (), every=every)
-    folders = [f"{FOLDER}/{name}/" for name in keep]
+    folders = [f"{STAGES}/{name}/" for name in keep]
     if not all(any(file.startswith(own) for file in manifest.files) for own in folders):
         return False
     nbytes, sha256 = manifest.files.get(RECIPE_IN_MODEL, (0, ""))

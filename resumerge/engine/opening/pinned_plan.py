@@ -15,11 +15,10 @@ from resumerge.engine.opening.streamed_sources import notes_on_streaming, proble
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
-from resumerge.output_path import OutputPath
+from resumerge.output_path import STEM, OutputPath
 from resumerge.planning import Plan, Unshared, check_recipe, make_plan
-from resumerge.planning.shards import STEM
-from resumerge.planning.stages.kept import names_to_keep, problems_of_kept, with_kept
-from resumerge.planning.stages.spilling import Materialize, with_spilled
+from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
+from resumerge.planning.stage_results.spilled import Materialize, with_spilled
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links

@@ -11,7 +11,7 @@ from resumerge.planning.estimates.memory import MemoryNeed, memory_need, whole_t
 from resumerge.planning.estimates.streaming import streamed_bytes
 from resumerge.planning.estimates.time import merge_seconds
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
-from resumerge.planning.stages.spilling import spilled_bytes
+from resumerge.planning.stage_results.spilled import spilled_bytes
 
 COMPANION_BYTES = 30_000_000
 """Bytes kept free for tokenizer, configs and the ledger."""

@@ -6,7 +6,7 @@ from resumerge.host.speed import Speed
 from resumerge.planning.backend import needs_torch
 from resumerge.planning.estimates.memory import steps_of_plan
 from resumerge.planning.plan import Plan, Unit
-from resumerge.planning.stages.spilling import READ_MS, WRITE_MS
+from resumerge.planning.stage_results.spilled import READ_MS, WRITE_MS
 from resumerge.sizes import show_size
 from resumerge.tensors import Merged, Spilled, Tensor, spilled_in
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
 from resumerge.recipe.references import read_reference
-from resumerge.recipe.schema.dtypes import read_dtype
 from resumerge.recipe.schema.layer_ranges import check_equal_lengths, read_layer_range
+from resumerge.recipe.schema.output_dtypes import read_dtype
 from resumerge.recipe.schema.sections import (
     key,
     list_of,

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.references import read_reference
-from resumerge.recipe.schema.dtypes import read_dtype
 from resumerge.recipe.schema.keys import read_name
+from resumerge.recipe.schema.output_dtypes import read_dtype
 from resumerge.recipe.schema.sections import (
     key,
     list_of,

@@ -7,11 +7,15 @@ from typing import Any
 
 from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.spelling import misspelled
-from resumerge.recipe.truth import truth
 from resumerge.recipe.types import Conditional, Scalar, Setting
 
 FILTERED = ("filter", "value")
 """The keys of a filtered value."""
+
+_WORDS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
 
 _EXPECTED = "a number, a list of numbers (a gradient), or a list of {filter: …, value: …}"
 
@@ -34,6 +38,16 @@ def read_setting(value: object) -> Setting:
     if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
         return tuple(_conditional(item, (index,)) for index, item in enumerate(value))
     return _plain(value, ())
+
+
+def truth(value: object) -> bool | None:
+    """Return what a YAML value says, like mergekit 0.1.5 (observed); None where it is neither.
+
+    These are true and false, 1 and 0, and as text also yes, no, on, off, and their initials.
+    """
+    if isinstance(value, str):
+        return _WORDS.get(value.lower())
+    return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
 
 
 def unread_keys(entry: Mapping[Any, Any]) -> list[Any]:

@@ -15,8 +15,8 @@ from resumerge.recipe.schema.sections import (
     required_key,
     value_of,
 )
+from resumerge.recipe.schema.settings import truth
 from resumerge.recipe.spelling import did_you_mean
-from resumerge.recipe.truth import truth
 from resumerge.recipe.types import ModelRef, TokenizerSetting, TokenRow
 
 MAX_MULTIPLE = 1 << 20

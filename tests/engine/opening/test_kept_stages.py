@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 import resumerge
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
-from resumerge.ledger.validators import is_shard_of_folder
+from resumerge.output_path import is_shard_name
 
 BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
 SMALL = {"shard_size": 20_000}
@@ -118,9 +118,9 @@ def test_names_that_are_no_folder(models: Path, tmp_path: Path, name: str) -> No
 
 
 def test_a_ledger_names_no_other_folder() -> None:
-    assert is_shard_of_folder("stages/first/unet/model-00001-of-00002.safetensors")
+    assert is_shard_name("stages/first/unet/model-00001-of-00002.safetensors")
     for name in ("stages/../model", "stages/.a/model", "other/first/model", "/stages/a/model"):
-        assert not is_shard_of_folder(f"{name}.safetensors"), name
+        assert not is_shard_name(f"{name}.safetensors"), name
 
 
 def test_on_the_command_line_it_is_given_for_each_stage(models: Path, tmp_path: Path) -> None:

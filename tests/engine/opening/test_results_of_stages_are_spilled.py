@@ -22,7 +22,7 @@ from resumerge.options import Options
 from resumerge.planning import Plan
 from resumerge.planning.estimates.estimate import disk_needed
 from resumerge.planning.estimates.time import _milliseconds, _spilling
-from resumerge.planning.stages.spilling import spilled_bytes
+from resumerge.planning.stage_results.spilled import spilled_bytes
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 from resumerge.tensors import Merged, Stored, spilled_in

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from resumerge.errors import Problem
+from resumerge.output_path import STAGES, is_stage_folder
 from resumerge.planning.plan import Plan
 from resumerge.recipe import Recipe
-
-FOLDER = "stages"
-
-_FIT = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 
 
 def names_to_keep(recipe: Recipe, names: Sequence[str], *, every: bool) -> Sequence[str]:
@@ -78,7 +74,7 @@ def models_of(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 def folder_of(stage: Plan) -> str:
     """Where the result of a stage is in the output: ``stages/NAME/``."""
-    return f"{FOLDER}/{stage.recipe.name}/"
+    return f"{STAGES}/{stage.recipe.name}/"
 
 
 def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iterator[Problem]:
@@ -98,9 +94,10 @@ def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iter
                 if stages
                 else "leave out --keep",
             )
-        elif not _FIT.fullmatch(name):
+        elif not is_stage_folder(name):
             yield Problem(
-                f"The stage {name!r} cannot be kept: no folder can have its name everywhere",
+                f"The stage {name!r} cannot be kept: its name is not a valid folder name "
+                "on every system",
                 expected="letters, digits, '_', '-' and '.', with no '-' or '.' in front",
                 found=repr(name),
                 fix="give it another name in the recipe",
@@ -108,7 +105,7 @@ def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iter
     folders = [name.lower() for name in dict.fromkeys(names)]
     if len(set(folders)) < len(folders):
         yield Problem(
-            "Stages cannot be kept whose names differ in case alone",
+            "Stages whose names differ only in case cannot both be kept",
             found=", ".join(names),
             fix="give them other names: some disks would have one folder for both",
         )

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from resumerge.planning import Plan, Unshared, make_plan
-from resumerge.planning.checkpoints import whole_numbers
+from resumerge.planning.flat import whole_numbers
 from resumerge.recipe import parse_recipe
 from resumerge.sources.local import open_local
 from resumerge.sources.types import Source, numbered

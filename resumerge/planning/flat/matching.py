@@ -14,7 +14,7 @@ from resumerge.layout import listed
 from resumerge.layout.match import Rename
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import MergeMethod
-from resumerge.planning.checkpoints.whole_numbers import compare
+from resumerge.planning.flat.whole_numbers import compare
 from resumerge.planning.plan import Unshared
 from resumerge.planning.slices import base_of, merged_count
 from resumerge.planning.tensor_specs import TensorSpec, guide_of

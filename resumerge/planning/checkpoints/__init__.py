@@ -1,1 +1,0 @@
-"""Checkpoints: models without a config.json, whose tensors are matched by name alone."""

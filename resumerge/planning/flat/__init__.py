@@ -1,0 +1,1 @@
+"""Flat checkpoints: models without a config.json, whose tensors are matched by name alone."""
